@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from hub.host_client import HostClient
 from hub.running_hub import RawClient, RunningHub, running_hub, until
 from hub.test_journal import entries
 from interlock.config.live_settings import ServerLive
@@ -240,6 +241,43 @@ async def test_a_hook_cannot_cause_inference_while_other_work_can(tmp_path: Path
         assert "Recalled." in await say(hub, "Hello.")
         assert "may not start an inference" in answers[0]
         assert "may not start an inference" not in answers[1]
+
+
+async def test_a_hook_stays_open_while_another_of_the_same_inference_ends(tmp_path: Path) -> None:
+    """A client may send a hook twice for one inference: the first answer must not let the second cause inference."""
+    server, second, answered = Server("s"), asyncio.Event(), asyncio.Event()
+    server.feature("on.recall", "Recalls", uses=["contextHooks.beforeInference"])
+    server.feature("on.think", "Thinks", uses=["inferenceRequest"])
+    calls, refused = [0], list[str]()
+
+    @server.before_inference("on.recall")
+    async def recall(turn: BeforeInference) -> str:
+        calls[0] += 1
+        if calls[0] == 1:
+            await second.wait()
+            return "First."
+        second.set()
+        await answered.wait()
+        (host,) = server._live._enabled_at("on.think")
+        asked = {"featureSet": "on.think", "conversationId": turn.conversation_id}
+        params = {**asked, "messages": [{"role": "user", "content": "Think."}]}
+        try:
+            await server._live._requests.ask(host, "inference/request", "on.think", json.dumps(params).encode())
+        except Fault as fault:
+            refused.append(fault.message)
+        return "Second."
+
+    async with hooked_hub(tmp_path, {"s": server}, era="legacy") as hub:
+        await hub.operate("features.enable", server="s", features=["on.**"], agent="mine", terminal=True)
+        async with HostClient(hub, "mine", modern=True).running() as client:
+            await client.select("s.on.recall", "s.on.think")
+            turn = {"inferenceId": "i", "conversationId": "c", "turnIndex": 0, "userMessage": "Hello."}
+            both = [asyncio.ensure_future(client.result("context/beforeInference", turn)) for _ in range(2)]
+            done, waiting = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+            assert (len(done), len(waiting)) == (1, 1)
+            answered.set()
+            await asyncio.gather(*both)
+        assert [("may not start an inference" in reason) for reason in refused] == [True]
 
 
 async def test_ten_hooks_cost_little_more_than_the_slowest(tmp_path: Path) -> None:

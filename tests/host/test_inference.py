@@ -16,11 +16,11 @@ from hub.test_journal import entries
 from interlock.client import Client, Handlers
 from interlock.config.model_settings import Host, Inference, Model
 from interlock.config.settings import Server as Settings
-from interlock.host.budgets import Budgets
+from interlock.host.budgets import Budgets, believable
 from interlock.host.routing import route
 from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpl.decoding import decode
-from interlock.protocols.mcpl.inference import InferenceResult, ModelInfo
+from interlock.protocols.mcpl.inference import InferenceResult, ModelInfo, Usage
 from interlock.server import Server
 from interlock.wire.errors import Fault
 
@@ -80,6 +80,14 @@ def test_the_most_particular_rule_chooses_the_model(server: str, feature: str, c
 
 def test_without_a_default_an_unknown_feature_set_gets_no_model() -> None:
     assert route(Inference(routes={"memory.*": "haiku"}), "s", "other.one", "") is None
+
+
+@pytest.mark.parametrize(
+    ("claimed", "charged"),
+    [((120, 30), (120, 30)), ((0, 0), (12, 5)), ((10**12, 10**12), (800, 500)), ((10**12, 0), (800, 5))],
+)
+def test_a_client_is_believed_its_tokens_only_within_bounds(claimed: Any, charged: Any) -> None:
+    assert believable(Usage(*claimed), Usage(100, 40), 500) == Usage(*charged)
 
 
 def test_inferences_at_the_same_time_cannot_pass_the_budget() -> None:

@@ -39,6 +39,13 @@ async def late() -> bool:
     return True
 
 
+@server.tool
+async def less() -> bool:
+    """Withdraw that feature set."""
+    server.remove_feature("builds.late")
+    return True
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         server.run_http(port=int(sys.argv[1]))

@@ -15,7 +15,8 @@ import pytest
 from interlock.config.live_settings import Live, LiveRule, ServerLive
 from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Server
 from interlock.hub.handlers.host_methods import MOST_RUNNING
-from interlock.hub.live.client_hosts import ClientHost, ClientHosts
+from interlock.hub.live.client_host import ClientHost
+from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.features import FEATURES, Features
 from interlock.store import Mirror, StoreDamaged
 
@@ -47,13 +48,20 @@ TURN: dict[str, Any] = {"inferenceId": "inf_1", "conversationId": "c1", "turnInd
 
 @contextlib.asynccontextmanager
 async def between(
-    folder: Path, *names: str, grants: Mapping[str, tuple[str, ...]] | None = None, **settings: Any
+    folder: Path,
+    *names: str,
+    grants: Mapping[str, tuple[str, ...]] | None = None,
+    offer: Mapping[str, Any] = OFFER,
+    write: Mapping[str, Any] | None = None,
+    server: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[RunningHub]:
     """A hub without a model, with hand-written servers whose feature sets are on for the agent `mine`."""
     tables: dict[str, Server] = {}
     for name in names or ("a",):
         live = ServerLive(grant=(grants or {}).get(name, ()))
-        tables[name] = child("live_server.py", json.dumps({"experimental": {"mcpl": OFFER}}), "{}", live=live)
+        said = (json.dumps({"experimental": {"mcpl": offer}}), json.dumps(write or {}))
+        tables[name] = child("live_server.py", *said, live=live, **(server or {}))
     async with running_hub(folder, tables, live=Live(rules={"w": LiveRule(then="wake", quiet_s=0)}), **settings) as hub:
         for name in tables:
             await enable(hub, name, "note.**")
@@ -346,6 +354,9 @@ async def test_an_inference_of_a_server_is_done_by_the_client_that_selected_it(t
         (row,) = [entry.record for entry in await entries(hub, event="dev.interlock.live_inference")]
         assert row.rule == "the conversation's host, mine"
         assert (row.details or {})["model"] == "m-1"
+        assert (row.details or {})["tokensClaimedByClient"], "nobody else counted them"
+        (used,) = [each for each in (await hub.operate("usage", days=1))["usage"] if each["inferences"]]
+        assert (used["claimed"], used["input_tokens"]) == (1, 7)
 
 
 GENERAL: dict[str, Any] = {"id": "chat:#general", "type": "chat", "label": "General", "direction": "bidirectional"}
@@ -505,5 +516,8 @@ async def test_a_client_keeps_the_state_and_rolls_back_where_nobody_shares_the_c
             else:
                 assert "isError" not in by_name["result"]
                 assert back["result"] == {"checkpoint": "k", "success": True}
+                rows = [each.record.details or {} for each in await entries(hub, event="dev.interlock.live_rollback")]
+                assert [row["outcome"] for row in rows] == ["asked", "done"]
+                assert all(row["agent_id"] == "mine" and "conversationId" not in row for row in rows)
             unknown = await client.ask("state/rollback", {"featureSet": "a.note.nothing", "checkpoint": "k"})
             assert unknown["error"]["code"] == -32003

@@ -50,8 +50,9 @@ async def test_a_server_of_the_library_pushes_what_its_host_enabled(tmp_path: Pa
         assert await say(hub, "late")
         live = hub.hub_app.live.connections.of("s")
         assert live is not None
-        if live.state.dialect.value == "0.4":
-            await until(lambda: "builds.late" in live.state.offer.feature_sets)
+        await until(lambda: "builds.late" in live.state.offer.feature_sets)
+        await say(hub, "less")
+        await until(lambda: "builds.late" not in live.state.offer.feature_sets)
         await hub.operate("features.disable", **enable)
         assert await say(hub, "build", number=4) == []
         assert (await say(hub, "seen"))[-2:] == [["builds.finished"], []]

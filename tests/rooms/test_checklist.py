@@ -14,7 +14,7 @@ PARTICIPANT, TOPIC, PAYLOADS = (
     "protocols/mcpx/test_topic.py",
     "protocols/mcpx/test_payloads.py",
 )
-SERVERS, INBOX, TOOLS = "rooms/test_servers.py", "rooms/test_inbox.py", "rooms/test_room_tools.py"
+INBOX = "rooms/test_inbox.py"
 ANSWERED = "test_a_proposal_is_fulfilled_by_one_and_answered_by_another"
 SPOOFED = "test_a_spoofed_envelope_never_reaches_the_application"
 CHECKLIST: dict[str, tuple[str, str]] = {
@@ -68,7 +68,7 @@ CHECKLIST: dict[str, tuple[str, str]] = {
     "Validate kind CONTEXT matches payload content": (PAYLOADS, "test_context_equals_what_the_method_operates_on"),
     "Drop messages that fail validation": (PARTICIPANT, SPOOFED),
     "Track/report misbehaving participants": (PARTICIPANT, SPOOFED),
-    "Implement MCP server capabilities": (SERVERS, "test_a_server_takes_part_and_answers_its_methods"),
+    "Implement MCP server capabilities": (PARTICIPANT, "test_it_answers_as_an_mcp_server"),
     "Handle incoming MCP requests/responses": (PARTICIPANT, ANSWERED),
     "Generate proper correlation IDs for responses": (PARTICIPANT, ANSWERED),
     "Include correlation ID in all response messages": (
@@ -93,8 +93,8 @@ CHECKLIST: dict[str, tuple[str, str]] = {
     ),
     "Handle system/presence to track other participants": (PARTICIPANT, ANSWERED),
     "Respect capability restrictions from welcome message": (
-        TOOLS,
-        "test_t94_a_tool_gives_no_more_than_the_topic_does",
+        PARTICIPANT,
+        "test_a_participant_that_may_not_respond_runs_no_tool",
     ),
 }
 

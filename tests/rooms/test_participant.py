@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
@@ -15,6 +16,7 @@ from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.rooms import Participant, RoomError
 from interlock.rooms import participant as module
 from interlock.rooms.participant_socket import room_url
+from interlock.server import Server
 
 from .running import RunningRooms, running_rooms
 
@@ -59,6 +61,102 @@ async def test_a_proposal_is_fulfilled_by_one_and_answered_by_another(tmp_path: 
             await boss.chat("well done")
             assert b"well done" in (await read(coder, "chat")).payload
         await until(lambda: not next(iter(rooms.gateway.rooms)).members)
+
+
+async def test_it_answers_as_an_mcp_server(tmp_path: Path) -> None:
+    server, begun, ended = Server("worker", instructions="Adds."), asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    def much() -> str:
+        return "x" * 600_000
+
+    @server.tool
+    async def sleep() -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        boss = await rooms.join("boss")
+
+        async def ask(method: str, id: int, params: dict[str, object], kind: str = "", **more: object) -> str:
+            payload = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+            return await boss.send(f"mcp/request:{method}{kind}", payload, **({"to": ["worker"]} | more))
+
+        async def answer(id: int) -> dict[str, Any]:
+            while (said := await boss.next())["payload"].get("id") != id:
+                pass
+            assert said["kind"].startswith("mcp/response:"), said
+            return said
+
+        async with await participant(rooms, "worker", server=server):
+            asked = await ask("initialize", 1, {"protocolVersion": "2025-06-18", "capabilities": {}})
+            said = await answer(1)
+            assert (said["correlation_id"], said["to"], said["kind"]) == (asked, ["boss"], "mcp/response:initialize")
+            assert said["payload"]["result"]["protocolVersion"] == "2025-06-18"
+            assert said["payload"]["result"]["capabilities"] == {"tools": {}, "resources": {}, "prompts": {}}
+            await ask("ping", 2, {})
+            assert (await answer(2))["payload"]["result"] == {}
+            await ask("tools/list", 3, {})
+            assert len((await answer(3))["payload"]["result"]["tools"]) == 3
+            await ask("tools/call", 4, {"name": "add", "arguments": {"a": 1, "b": 2}}, ":add")
+            said = await answer(4)
+            assert said["kind"] == "mcp/response:tools/call:add"
+            assert said["payload"]["result"]["content"][0]["text"] == "3"
+            await ask("tools/call", 5, {"name": "nothing"}, ":nothing")
+            assert (await answer(5))["payload"]["error"]["code"] == -32602
+            await ask("logging/setLevel", 6, {"level": "info"})
+            assert (await answer(6))["payload"]["error"]["code"] == -32601
+            await ask("tools/call", 7, {"name": "much"}, ":much")
+            assert "bytes" in (await answer(7))["payload"]["error"]["message"]
+            # A broadcast is answered by nobody, and a request that its sender gave up neither.
+            await ask("tools/call", 8, {"name": "add", "arguments": {"a": 1, "b": 2}}, ":add", to=[])
+            await ask("tools/call", 9, {"name": "sleep"}, ":sleep")
+            await asyncio.wait_for(begun.wait(), 30)
+            cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}
+            await boss.send("mcp/request:notifications/cancelled", cancelled, to=["worker"])
+            await asyncio.wait_for(ended.wait(), 30)
+            await ask("ping", 10, {})
+            while (said := await boss.next())["payload"].get("id") != 10:
+                assert said["payload"].get("id") not in (8, 9)
+
+
+async def test_a_participant_that_may_not_respond_runs_no_tool(tmp_path: Path) -> None:
+    server, ran = Server("worker"), []
+
+    @server.tool
+    def act() -> str:
+        ran.append(1)
+        return "done"
+
+    quiet = Topic(members={"boss": "full-access", "worker": "chatting"})
+    async with running_rooms(tmp_path, profiles={"chatting": ("chat",)}, build=quiet) as rooms:
+        boss = await rooms.join("boss")
+        async with await participant(rooms, "worker", server=server) as worker:
+            assert worker.may_send("chat")
+            assert not worker.may_send("mcp/response:tools/call:act")
+            payload = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "act"}}
+            await boss.send("mcp/request:tools/call:act", payload, to=["worker"])
+            await read(worker, "mcp/request")
+            await worker.chat("read")
+            await boss.next("chat")
+            assert not ran
+
+
+async def test_an_envelope_that_no_gateway_takes_is_refused_here(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        async with await participant(rooms, "worker") as worker:
+            with pytest.raises(RoomError, match="too_large"):
+                await worker.chat("x" * 600_000)
+            with pytest.raises(RoomError, match="invalid_kind"):
+                await worker.send("presence", {})
 
 
 async def test_a_spoofed_envelope_never_reaches_the_application(tmp_path: Path) -> None:
@@ -189,7 +287,34 @@ async def test_it_works_with_a_gateway_that_reads_the_specification_in_another_w
     async with serve(other_gateway, "127.0.0.1", 0) as server:
         port = next(iter(server.sockets)).getsockname()[1]
         async with Participant(f"ws://127.0.0.1:{port}", "x") as me:
+            assert not me.may_send("mcp/request:tools/call")
             await me.chat("hello")
             assert (await read(me, "chat")).sender == "other", "its own envelope is nothing new"
             with pytest.raises(RoomError, match="capability_violation: no"):
                 await me.request("tools/call", {"name": "x"}, ["other"])
+
+
+async def test_it_does_not_fight_with_its_replacement_at_another_gateway() -> None:
+    joined = 0
+
+    async def other_gateway(peer: ServerConnection) -> None:
+        nonlocal joined
+        joined += 1
+        if peer.request is not None and "Authorization" not in peer.request.headers:
+            await peer.close(1008, "Authorization required")
+            return
+        you = {"id": "me", "capabilities": ["chat"]}
+        said = {"protocol": "mcpx/v0.1", "id": "1", "from": "system:gateway", "kind": "system/welcome"}
+        await peer.send(json.dumps(said | {"payload": {"you": you, "participants": []}}))
+        await peer.close(1000, "Duplicate connection")
+
+    async with serve(other_gateway, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
+        async with Participant(url, "x", "key") as me:
+            async with asyncio.timeout(30):
+                async for _ in me:
+                    pass
+            assert (me.ended is not None and me.ended.reason, joined) == ("Duplicate connection", 1)
+        with pytest.raises(RoomError, match="refused: the gateway refused the connection: Authorization required"):
+            async with Participant(url, "x"):
+                pass

@@ -49,8 +49,9 @@ ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"]
 class Host(Peer):
     """A host: it enables feature sets, and answers the server's requests on its session or its stream."""
 
-    def __init__(self, server: Server, version: str, *, owner: str = "anyone") -> None:
-        super().__init__(server, owner=owner, capabilities={"experimental": {"mcpl": {"version": version}}})
+    def __init__(self, server: Server, version: str, *, owner: str = "anyone", **flags: Any) -> None:
+        mcpl = {"version": version, **flags}
+        super().__init__(server, owner=owner, capabilities={"experimental": {"mcpl": mcpl}})
         self.reply: Callable[[str, dict[str, Any]], Any] = lambda method, params: {}
         self.asked: list[tuple[str, dict[str, Any], Any]] = []
         """The server's requests: method, params and id."""
@@ -376,6 +377,81 @@ async def test_channels_are_registered_published_to_observed_and_heard(version: 
     message = IncomingMessage("chat:#general", "d1", ChannelAuthor("u1", "Alice"), "2026-03-05T10:30:00Z", "Hi")
     (received,) = await server.incoming(message)
     assert (received.message_id, received.accepted, received.conversation_id) == ("d1", True, "conv_1")
+
+
+@ERAS
+async def test_a_server_asks_its_host_for_scopes_and_a_call_knows_its_own(modern: bool) -> None:
+    server = Server("files")
+    server.feature("files.edit", "Edit files", uses=["tools"], scoped=True, scope_label="{path}")
+
+    @server.tool(meta={"dev.interlock/featureSet": "files.edit"})
+    async def edit(path: str, ctx: Context) -> str:
+        asked = await ctx.elevate("files.edit", "/etc/hosts", {"path": "/etc/hosts"})
+        return f"{None if ctx.scope is None else ctx.scope.label} {asked.approved} {asked.payload} {asked.reason}"
+
+    async def call(host: Host, scope: object) -> dict[str, Any]:
+        return await host.call("tools/call", name="edit", arguments={"path": "/project/a"}, scope=scope)
+
+    host, other = Host(server, "0.5"), Host(server, "0.5", owner="other")
+    manifest = await host.open(modern=modern)
+    await other.open(modern=modern)
+    assert (manifest["version"], manifest["featureSets"]["files.edit"]["scoped"]) == ("0.4", True), "0.5 has no scopes"
+    with pytest.raises(Fault, match="not enabled"):
+        await server.elevate("files.edit", "/etc/hosts")
+    await host.enable(manifest, "files.edit")
+    host.reply = lambda method, params: {"approved": True, "payload": {**params["scope"]["payload"], "volume": "root"}}
+    said = await call(host, {"label": "/project/a"})
+    assert said["content"][0]["text"] == "/project/a True {'path': '/etc/hosts', 'volume': 'root'} None"
+    asked = {"featureSet": "files.edit", "scope": {"label": "/etc/hosts", "payload": {"path": "/etc/hosts"}}}
+    assert await host.until_asked("scope/elevate") == asked
+    host.reply = lambda method, params: {"approved": False, "reason": "a person said no"}
+    assert (await call(host, 5))["content"][0]["text"] == "None False {} a person said no", "no scope is no error"
+    assert (await server.elevate("files.edit", "/etc/x")).approved is False
+    with pytest.raises(Refusal, match="not enabled"):  # by its own host
+        await call(other, {"label": "/project/a"})
+    assert not other.asked
+
+
+@ERAS
+async def test_a_server_asks_a_host_for_nothing_that_it_said_it_lacks(modern: bool) -> None:
+    server = memory()
+    server.feature("memory.chat", "Talk", uses=["channels.publish"])
+    server.channel("chat:#general", "chat", "#general")
+    flags = {"contextHooks": {"beforeInference": False}, "inferenceRequest": {"streaming": False}}
+    host = Host(server, "0.4", **flags, channels={"register": False, "publish": True})
+    host.reply = lambda method, params: INFERRED
+    await host.enable(await host.open(modern=modern), "memory.retrieval", "memory.consolidation", "memory.chat")
+    assert server.enabled_features == {"memory.consolidation", "memory.chat"}
+    pieces: list[str] = []
+    await server.infer("memory.consolidation", "Summarize", on_chunk=pieces.append)
+    asked = await host.until_asked("inference/request")
+    assert (asked.get("stream", False), pieces) == (False, ["A summary"])
+    assert "channels/register" not in [method for method, _, _ in host.asked]
+
+
+@BOTH
+@ERAS
+async def test_hosts_learn_of_feature_sets_that_come_and_go(version: str, modern: bool) -> None:
+    server = memory()
+    host = Host(server, version)
+    manifest = await host.open(modern=modern)
+    await host.enable(manifest, "memory.retrieval", "memory.consolidation")
+    server.feature("memory.proactive", "Remind")
+    told = await host.until_asked("featureSets/changed" if version == "0.4" else "mcpl/manifestChanged")
+    if version == "0.4":
+        assert told == {"added": {"memory.proactive": {"description": "Remind", "uses": ["pushEvents"]}}}
+    else:
+        assert told["domains"] == ["featureSets"]
+    host.asked.clear()
+    server.remove_feature("memory.consolidation")
+    told = await host.until_asked("featureSets/changed" if version == "0.4" else "mcpl/manifestChanged")
+    if version == "0.4":
+        assert told == {"removed": ["memory.consolidation"]}
+    else:
+        assert sorted((await host.call("mcpl/manifest"))["featureSets"]) == ["memory.proactive", "memory.retrieval"]
+    assert server.enabled_features == {"memory.retrieval"}, "off at once"
+    with pytest.raises(LookupError):
+        await server.infer("memory.consolidation", "Summarize")
 
 
 def test_a_function_needs_a_feature_set_that_uses_it_and_stands_alone() -> None:

@@ -25,7 +25,7 @@ from interlock.hub.admin.agents import principal_of
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS, ChannelConversation
-from interlock.hub.live.client_hosts import ClientHost
+from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.events import Pending
 from interlock.hub.live.intake import Incoming

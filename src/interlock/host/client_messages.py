@@ -12,9 +12,10 @@ import msgspec
 
 from interlock.hub.app import HubApp
 from interlock.hub.live.client_channels import shown_id
-from interlock.hub.live.client_hosts import ClientHost
+from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.judged_injections import judged
+from interlock.hub.live.passed_messages import PassedMessages, key_of
 from interlock.judge.results import made_visible
 from interlock.protocols.mcpl.capabilities import CHANNELS_INCOMING
 from interlock.protocols.mcpl.channels import IncomingMessage, IncomingResult, Received
@@ -25,6 +26,8 @@ from interlock.protocols.mcpl.injections import Sourced
 from interlock.wire.errors import Fault
 
 METHOD: Final = "channels/incoming"
+ARRIVED: Final = ("TIMEOUT", "SESSION_UNKNOWN")
+"""Failures after which the client may have the messages: they are not sent again."""
 
 
 class ClientMessages:
@@ -32,6 +35,7 @@ class ClientMessages:
 
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
+        self._passed = PassedMessages(lambda: hub_app.store)
 
     def host(self, live: LiveConnection, channel: str) -> ClientHost | None:
         """The newest client that takes the messages of a channel; None if there is none."""
@@ -45,26 +49,56 @@ class ClientMessages:
         return None
 
     async def take(self, live: LiveConnection, host: ClientHost, messages: Sequence[IncomingMessage]) -> list[Received]:
-        """The client's word on each message. Raises a `Fault`."""
-        hub_app, agent = self._hub_app, host.principal.id
+        """The client's word on each message. One that comes again gets the recorded answer. Raises a `Fault`."""
         for _ in messages:
-            hub_app.live.intake.count(live.server)
+            self._hub_app.live.intake.count(live.server)
+        whose = (live.server, host.principal.id, self._feature(live, host))
+        fresh, answers = await self._passed.begin(*whose, messages)
+        if fresh:
+            received = await self._pass_on(live, host, fresh)
+            await self._passed.answered(*whose, fresh, received)
+            answers |= {key_of(live.server, each): said for each, said in zip(fresh, received, strict=True)}
+        return [answers[key_of(live.server, message)] for message in messages]
+
+    async def _pass_on(
+        self, live: LiveConnection, host: ClientHost, messages: Sequence[IncomingMessage]
+    ) -> list[Received]:
+        hub_app, agent = self._hub_app, host.principal.id
         maskers = hub_app.inference_hooks.maskers()
 
         def checked() -> list[dict[str, Any]]:
             return [self._shown(live, host, message, maskers) for message in messages]
 
-        shown = await hub_app.judging.elsewhere(checked)
-        hub_app.live.deliveries.touch(agent)
-        params = msgspec.json.encode({"messages": shown})
         try:
+            shown = await hub_app.judging.elsewhere(checked)
+            hub_app.live.deliveries.touch(agent)
+            params = msgspec.json.encode({"messages": shown})
             answer = await hub_app.live.hosts.requests.ask(host.key, METHOD, None, params)
-            said = {each.message_id: each for each in decode(IncomingResult, answer, "result").results}
         except Fault as fault:
-            reason = f"{fault.name}: {fault.message}"[:500]
-            self._hub_app.journal.live_passed(live.server, agent, METHOD, messages[0].message_id, "failed", reason)
+            self._failed(live, agent, messages[0], fault)
+            if fault.name not in ARRIVED:
+                await self._passed.forget(live.server, messages)
             raise
-        return [self._taken(live, host, said.get(message.message_id), message) for message in messages]
+        try:
+            results = decode(IncomingResult, answer, "result").results
+        except Fault as fault:
+            self._failed(live, agent, messages[0], fault)
+            raise
+        by_id = {each.message_id: each for each in results}
+        said: list[Received | None] = [by_id.get(message.message_id) for message in messages]
+        if [each.message_id for each in results] == [message.message_id for message in messages]:
+            said = list(results)  # Two channels may use the same id.
+        return [self._taken(live, host, each, message) for each, message in zip(said, messages, strict=True)]
+
+    def _failed(self, live: LiveConnection, agent: str, message: IncomingMessage, fault: Fault) -> None:
+        reason = f"{fault.name}: {fault.message}"[:500]
+        self._hub_app.journal.live_passed(live.server, agent, METHOD, message.message_id, "failed", reason)
+
+    def _feature(self, live: LiveConnection, host: ClientHost) -> str:
+        """The feature set that the client's messages of a server count for."""
+        active = self._hub_app.live.hosts.rights(host, live).active
+        covering = (name for name in active.enabled_sets if active.declared[name].covers(CHANNELS_INCOMING))
+        return next(covering, "")
 
     def _taken(
         self, live: LiveConnection, host: ClientHost, said: Received | None, message: IncomingMessage

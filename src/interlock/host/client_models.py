@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.host.models.model import Chunk, Finished, Prompt, TextDelta
 from interlock.hub.app import HubApp
-from interlock.hub.live.client_hosts import ClientHost
+from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.connection import LiveConnection
 from interlock.judge.results import made_visible
 from interlock.protocols.mcpl.capabilities import INFERENCE, MODEL_INFO

@@ -17,7 +17,7 @@ import msgspec
 from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import AgentWoken, Delivery
 from interlock.hub.app import HubApp
-from interlock.hub.live.client_hosts import ClientHost
+from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.events import Pending
 from interlock.hub.live.judged_injections import judged
 from interlock.judge.results import made_visible

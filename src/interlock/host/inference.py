@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from interlock.config.model_settings import Model as ModelSettings
-from interlock.host.budgets import Budgets
+from interlock.host.budgets import Budgets, believable
 from interlock.host.client_models import HostModel, HostModels
 from interlock.host.conversations import Conversations
 from interlock.host.models.model import (
@@ -123,9 +123,13 @@ class ServerInference:
                 running.check_whole()
             except Fault as cause:
                 fault = cause
-            usage = running.usage or estimated(prompt, len(running.text.encode()))
+            counted = estimated(prompt, len(running.text.encode()))
+            usage, claimed = running.usage or counted, isinstance(model, HostModel)
+            if claimed:
+                usage = believable(usage, counted, prompt.max_tokens or most)
             self._budgets.spend(live.server, usage.input_tokens + usage.output_tokens)
             row = _row(running, model.info.id, agent, conversation, usage, priced, fault)
+            row = msgspec.structs.replace(row, claimed=claimed)
             await self._record(row, rule)
         if fault is not None:
             raise fault

@@ -83,7 +83,8 @@ class Rollbacks:
         """Send one step, and move the head if the server did it. Returns why not."""
         (server, feature_set), target = step.place, step.target or ""
         journal, recorder = self._hub_app.journal, self._hub_app.recorder
-        journal.live_rollback(server, feature_set, conversation.id, target, "asked")
+        whose = {"agent": conversation.principal.id, "conversation": conversation.id}
+        journal.live_rollback(server, feature_set, target, "asked", **whose)
         await recorder.flushed()  # A step that was sent is in the log, whatever happens then.
         try:
             live = self._connection(conversation, server)
@@ -98,7 +99,7 @@ class Rollbacks:
                 await self._states.put(conversation.id, conversation.principal.id, step.place, kept)
         except Fault as fault:
             reason = fault.message or fault.name
-        journal.live_rollback(server, feature_set, conversation.id, target, "failed" if reason else "done", reason)
+        journal.live_rollback(server, feature_set, target, "failed" if reason else "done", reason, **whose)
         return reason[:500]
 
     async def _steps(self, conversation: Conversation, first: int) -> list[_Step]:

@@ -224,11 +224,20 @@ class Journal:
         await self._recorder().flushed()
 
     def live_rollback(
-        self, server: str, feature_set: str, conversation: str, checkpoint: str, outcome: str, reason: str = ""
+        self,
+        server: str,
+        feature_set: str,
+        checkpoint: str,
+        outcome: str,
+        reason: str = "",
+        *,
+        agent: str,
+        conversation: str = "",
     ) -> None:
-        """Record a step of a rollback: before it is sent, and how it ended."""
-        details = {"featureSet": feature_set, "conversationId": conversation, "checkpoint": checkpoint}
-        details["outcome"] = outcome
+        """Record a step of a rollback: before it is sent, and how it ended. A client names no conversation with it."""
+        details = {"featureSet": feature_set, "agent_id": agent, "checkpoint": checkpoint, "outcome": outcome}
+        if conversation:
+            details["conversationId"] = conversation
         self._recorder().event(LIVE + "rollback", NOBODY, Target("server", server, ""), reason=reason, details=details)
 
     def live_published(self, server: str, channel: str, conversation: str, outcome: str, reason: str = "") -> None:
@@ -259,7 +268,7 @@ class Journal:
 
     def inference(self, inference: Inference, rule: str) -> Record:
         """A server asked for an inference, which ended (MCPL, Audit Logging). `rule` chose the model."""
-        details = {
+        details: dict[str, object] = {
             "featureSet": inference.feature_set,
             "inferenceId": inference.id,
             "model": inference.model,
@@ -268,6 +277,8 @@ class Journal:
             "agent_id": inference.agent,
             "conversationId": inference.conversation,
         }
+        if inference.claimed:
+            details["tokensClaimedByClient"] = True
         target = Target("server", inference.server, "")
         return event_record(LIVE + "inference", NOBODY, target, rule=rule, reason=inference.error, details=details)
 

@@ -142,6 +142,7 @@ class HubService:
             self._on_session_opened,
             self._on_session_ended,
         )
+        handlers.hosts.keep_with(self.clients.resumable)
 
     @property
     def open_calls(self) -> int:

@@ -5,6 +5,7 @@ The hub opens the store with their collections, records them in its audit log an
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from datetime import datetime
 from typing import Final
@@ -91,6 +92,8 @@ class Inference(msgspec.Struct, frozen=True):
     conversation: str = ""
     error: str = ""
     """Why it failed. A failed inference may have cost, too."""
+    claimed: bool = False
+    """Whether the tokens are the word of a client whose model answered, within bounds."""
 
 
 INFERENCES: Final = Collection("inferences", Inference, key="id", columns=("day",))
@@ -127,6 +130,11 @@ class HistorySegment(msgspec.Struct, frozen=True):
 
 HISTORY_HEADS: Final = Collection("room_history_heads", HistoryHead, key="place")
 HISTORY_SEGMENTS: Final = Collection("room_history", HistorySegment, key="id", columns=("place",))
+
+
+def history_key(key: bytes) -> bytes:
+    """The key that seals segments, from the one of rooms, which also signs cursors."""
+    return hashlib.sha256(key + b"history").digest()
 
 
 class CapabilityChange(msgspec.Struct, frozen=True):

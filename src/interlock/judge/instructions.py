@@ -242,6 +242,11 @@ def let_go() -> None:
     _signals.cache_clear()
 
 
+def is_loaded() -> bool:
+    """Whether the signals are compiled: then a short text is judged at once."""
+    return _signals.cache_info().currsize > 0
+
+
 def _readings(text: str, plain: str, name: bool) -> Iterator[tuple[str, str]]:
     """The text itself, then each disguise that it may be wearing, undone."""
     if name:

@@ -17,13 +17,16 @@ from typing import Any, Final, Literal
 import msgspec
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Close, CloseCode
 
+from interlock.client.dial import Target
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
-from interlock.protocols.mcpx.errors import Reason
+from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.payloads import operation_kind
 from interlock.rooms.errors import RoomError
 from interlock.rooms.participant_requests import OpenRequests
+from interlock.rooms.participant_server import ParticipantServer
 from interlock.rooms.participant_socket import open_socket, room_url, unreachable
 from interlock.rooms.participant_state import ParticipantState
 from interlock.rooms.timestamps import timestamp
@@ -52,7 +55,9 @@ class Participant(ParticipantState):
         mode: DeliveryMode = "all",
         reconnect: bool = True,
         since: str | None = None,
+        server: Target | None = None,
     ) -> None:
+        """`server` answers the requests that name this participant: a `Server`, a command, or the URL of one."""
         super().__init__(since)
         self._url = room_url(url, topic)
         self._mode: DeliveryMode = mode
@@ -66,12 +71,19 @@ class Participant(ParticipantState):
         self._pausing = False
         """Whether it waits to connect again."""
         self._open_requests = OpenRequests()
+        self._server = None if server is None else ParticipantServer(server)
         self._numbers = 0
         self.lost = 0
         """Envelopes that the application did not read in time."""
 
     async def __aenter__(self) -> Participant:
-        await self._connect()
+        if self._server is not None:
+            await self._server.start()
+        try:
+            await self._connect()
+        except BaseException:
+            await self._leave_server()
+            raise
         self._follow()
         return self
 
@@ -83,6 +95,7 @@ class Participant(ParticipantState):
     async def close(self) -> None:
         """Leave the topic. Envelopes from before the end can still be read."""
         self._reconnect = False
+        await self._leave_server()
         if self._socket is not None:
             await self._socket.close()
         if self._task is not None:
@@ -159,11 +172,21 @@ class Participant(ParticipantState):
         payload = {"jsonrpc": "2.0", "method": method, "params": dict(params)}
         return await self.send(operation_kind(kinds.REQUEST, method, params), payload, to)
 
-    async def respond(self, request: Envelope, result: Mapping[str, object]) -> str:
+    async def respond(self, request: Envelope, result: Mapping[str, object] | msgspec.Raw) -> str:
         """Answer a request."""
+        return await self._respond(request, "result", result)
+
+    async def fail(self, request: Envelope, message: str, code: int = -32000, data: object = None) -> str:
+        """Answer a request with an error."""
+        error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+        return await self._respond(request, "error", error)
+
+    async def _respond(self, request: Envelope, member: str, value: object) -> str:
         number = msgspec.json.decode(request.payload, type=dict[str, Any]).get("id")
         kind = f"{kinds.RESPONSE}:{request.kind.operation}"
-        payload = {"jsonrpc": "2.0", "id": number, "result": dict(result)}
+        if len(kind) > kinds.LONGEST_KIND:  # one character longer than that of its request
+            kind = f"{kinds.RESPONSE}:{request.kind.method}"
+        payload = {"jsonrpc": "2.0", "id": number, member: value}
         return await self.send(kind, payload, [request.sender], request.id)
 
     async def propose(self, method: str, params: Mapping[str, object], to: Sequence[str] = ()) -> str:
@@ -188,10 +211,13 @@ class Participant(ParticipantState):
         correlation_id: str | None = None,
         id: str | None = None,
     ) -> str:
-        """Send an envelope. Raises RoomError where no connection is open."""
+        """Send an envelope. Raises RoomError for one that no gateway takes, and where no connection is open."""
         id_ = id or str(uuid.uuid4())
         data = encode(id_, self.id, kind, payload, to=to, correlation_id=correlation_id, ts=timestamp())
-        self._remember(decode(data))  # other gateways also send it back
+        try:
+            self._remember(decode(data))  # other gateways also send it back
+        except Refusal as refusal:
+            raise RoomError(refusal.reason.value, refusal.message, refusal.fix) from None
         try:
             if self._socket is None:
                 raise RoomError("not_connected", "no connection is open")
@@ -226,6 +252,9 @@ class Participant(ParticipantState):
             ):
                 pass
         except ConnectionClosed as cause:
+            if cause.rcvd is not None and cause.rcvd.code == CloseCode.POLICY_VIOLATION:
+                message = f"the gateway refused the connection: {cause.rcvd.reason}"
+                raise RoomError("refused", message) from None
             raise unreachable(self._url, cause) from None
 
     def _follow(self) -> None:
@@ -237,8 +266,8 @@ class Participant(ParticipantState):
             assert self._socket is not None
             last = await self._read_all(self._socket)
             self._open_requests.fail(RoomError("not_connected", "the connection was lost before the answer"))
-            if not self._reconnect or last in _FINAL:
-                self._end(RoomError(last or "closed", "the connection has ended"))
+            if not self._reconnect or _is_final(last):
+                self._end(RoomError(last.reason or "closed", "the connection has ended"))
                 return
             self._pausing = True
             await self._connect_again()
@@ -246,13 +275,13 @@ class Participant(ParticipantState):
             if self._ended is not None:
                 return
 
-    async def _read_all(self, socket: ClientConnection) -> str:
-        """Read until the connection ends. Returns the reason that the gateway gave."""
+    async def _read_all(self, socket: ClientConnection) -> Close:
+        """Read until the connection ends. Returns how the gateway ended it."""
         try:
             while True:
                 self._take(await socket.recv(decode=False))
         except ConnectionClosed as end:
-            return end.rcvd.reason if end.rcvd is not None else ""
+            return end.rcvd or Close(CloseCode.ABNORMAL_CLOSURE, "")
 
     async def _connect_again(self) -> None:
         pause = FIRST_PAUSE_S
@@ -262,7 +291,7 @@ class Participant(ParticipantState):
             try:
                 await self._connect()
             except RoomError as cause:
-                if cause.reason in ("http_401", "http_403", "http_404"):
+                if cause.reason in ("http_401", "http_403", "http_404", "refused"):
                     self._end(cause)
                     return
                 pause = min(LONGEST_PAUSE_S, pause * 2)
@@ -274,6 +303,8 @@ class Participant(ParticipantState):
         if envelope is None:
             return None
         self._open_requests.settle(envelope)
+        if self._server is not None:
+            self._server.take(self, envelope)
         if len(self._inbox) >= MOST_UNREAD:
             self._inbox.popleft()
             self.lost += 1
@@ -281,7 +312,17 @@ class Participant(ParticipantState):
         self._arrived.set()
         return envelope
 
+    async def _leave_server(self) -> None:
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.close()
+
     def _end(self, why: RoomError) -> None:
         if self._ended is None:
             self._ended = why
         self._arrived.set()
+
+
+def _is_final(end: Close) -> bool:
+    """Whether connecting again is no use. Other gateways end a replaced connection with a normal closure."""
+    return end.code == CloseCode.NORMAL_CLOSURE or end.reason in _FINAL

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import msgspec
 
 from interlock.protocols.mcpx import kinds, system
+from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.recent import Recent
 from interlock.protocols.mcpx.responses import OpenRequest, check_response, open_request
+from interlock.protocols.patterns import PatternError
+
+MOST_MISBEHAVING: Final = 1_024
+"""Senders whose dropped envelopes are counted by name. Those of further ones count for the empty name."""
 
 
 class ParticipantState:
@@ -38,6 +44,10 @@ class ParticipantState:
         self._seen: Recent[bool] = Recent(3_600.0, 8_192, 8_192)
         """Envelopes since the cursor, which come again after a reconnection, and its own."""
 
+    def may_send(self, kind: str) -> bool:
+        """Whether the last welcome lets it send a kind. The gateway decides."""
+        return any(_compiled(capability).covers(kind) for capability in self.capabilities)
+
     def _read(self, data: bytes) -> Envelope | None:
         """The envelope in a message, once; None for one that is dropped or was seen before."""
         try:
@@ -48,7 +58,9 @@ class ParticipantState:
                 if request is not None:
                     check_response(envelope, operation, request)
         except Refusal:
-            self.misbehaviour[_sender(data)] += 1
+            sender = _sender(data)
+            known = sender in self.misbehaviour or len(self.misbehaviour) < MOST_MISBEHAVING
+            self.misbehaviour[sender if known else ""] += 1
             return None
         if not envelope.kind.reserved and self._seen.get(envelope.id, 0.0):
             return None  # it comes again, from the history
@@ -89,6 +101,14 @@ class ParticipantState:
         else:
             self.gaps += history.recovered is False
             self.cursor = history.cursor
+
+
+@lru_cache(maxsize=1_024)
+def _compiled(capability: str) -> CapabilitySet:
+    try:
+        return CapabilitySet((capability,))
+    except PatternError:  # of another gateway, which reads it in a way of its own
+        return CapabilitySet(())
 
 
 def _sender(data: bytes) -> str:

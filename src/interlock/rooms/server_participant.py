@@ -27,6 +27,7 @@ from interlock.protocols.mcpx.envelopes import DEFAULT_BOUNDS, Envelope, encode
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.payloads import Operation, check_payload
 from interlock.protocols.mcpx.proposals import Proposal
+from interlock.rooms.served_methods import SERVED_METHODS
 from interlock.rooms.timestamps import timestamp
 from interlock.transports.exchange import unanswered
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
@@ -37,19 +38,6 @@ if TYPE_CHECKING:
     from interlock.rooms.room import Room
 
 PREFIX: Final = "server:"
-METHODS: Final = frozenset(
-    {
-        "completion/complete",
-        "prompts/get",
-        "prompts/list",
-        "resources/list",
-        "resources/read",
-        "resources/templates/list",
-        "tools/call",
-        "tools/list",
-    }
-)
-"""Methods that pass the pipeline. `initialize` and `ping` are answered here."""
 MOST_OPEN: Final = 1_024
 MOST_CALLERS: Final = 256
 LARGEST_RESULT: Final = DEFAULT_BOUNDS.envelope_bytes - DEFAULT_BOUNDS.rest_bytes
@@ -138,7 +126,7 @@ class ServerParticipant:
             exchange.result(EMPTY_OBJECT)
         elif method == "initialize":
             exchange.result(self._introduction(exchange, caller))
-        elif method not in METHODS:
+        elif method not in SERVED_METHODS:
             raise Fault("METHOD_NOT_FOUND", f"{self.id} does not answer {method[:100]}")
         elif method == "tools/call" and exchange.preview.name in KERNEL_TOOLS:
             # `call_tool` names another tool in its arguments, which no capability of the topic has judged.

@@ -8,6 +8,7 @@ from interlock.protocols.mcpl.checkpoints import StateReport
 from interlock.protocols.mcpl.hooks import AfterInference, AfterInferenceResult, BeforeInference, Injection, Lifecycle
 from interlock.protocols.mcpl.inference import InferenceMessage, InferenceResult, ModelInfo
 from interlock.protocols.mcpl.patches import Operation
+from interlock.protocols.mcpl.scopes import ElevateResult, Scope
 from interlock.server.definitions.checks import ArgumentsCheck
 from interlock.server.definitions.prompts import Prompt
 from interlock.server.definitions.resources import Resource
@@ -52,6 +53,7 @@ __all__ = [
     "Completion",
     "Content",
     "Context",
+    "ElevateResult",
     "Embedded",
     "Icon",
     "Image",
@@ -75,6 +77,7 @@ __all__ = [
     "ResourceLink",
     "Root",
     "Sampled",
+    "Scope",
     "Server",
     "StateReport",
     "TaskLimits",

@@ -81,7 +81,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._receiver = receiver
         self._forget: Callable[[], None] = _nothing
         self._bounds = bounds
-        self._protocol = ServerProtocol(state=State.OPEN, max_size=bounds.message_bytes)
+        self._protocol = _Protocol(state=State.OPEN, max_size=bounds.message_bytes)
         self._frames = Frames()
         """Bytes that were received and not read yet."""
         self._share = Share()
@@ -334,6 +334,16 @@ def accept(target: bytes, headers: Mapping[bytes, bytes], subprotocol: str | Non
 def text_frame(data: bytes) -> bytes:
     """A message as a frame, which is the same for every peer of a server."""
     return Frame(Opcode.TEXT, data).serialize(mask=False)
+
+
+class _Protocol(ServerProtocol):
+    """`websockets` as the server half, which also takes a close between the fragments of a message."""
+
+    def recv_frame(self, frame: Frame) -> None:
+        """Judge a frame. RFC 6455, Fragmentation: control frames, so also a close, may stand between fragments."""
+        if frame.opcode is Opcode.CLOSE:
+            self.current_size = None
+        super().recv_frame(frame)
 
 
 def _nothing() -> None:

@@ -152,6 +152,7 @@ def _usage(row: Json) -> tuple[str, ...]:
         tokens = f"{row['input_tokens']} tokens in, {row['output_tokens']} out"
         counts.append(f"{counted(row['inferences'], 'inference')}, {tokens}")
         counts += [f"{row['failed']} failed"] if row["failed"] else []
+        counts += [f"{row['claimed']} by a client's own count"] if row["claimed"] else []
         counts.append(f"cost {row['cost']:.4f}")
     # A conversation of the hub's own belongs to no server.
     return bold(named[0] or "(the hub)"), *(name or "-" for name in named[1:]), "; ".join(counts)

@@ -30,7 +30,7 @@ _OF_KIND: Final[Mapping[Kind, tuple[str, ...]]] = {
 class Rights:
     """Compiled permissions."""
 
-    __slots__ = ("_invoke", "_read", "admin_read", "admin_write", "all_tools", "list_all", "permissions")
+    __slots__ = ("_invoke", "_patterns", "_read", "admin_read", "admin_write", "all_tools", "list_all", "permissions")
 
     def __init__(self, permissions: Sequence[str]) -> None:
         named = self.permissions = frozenset(permissions)
@@ -41,6 +41,7 @@ class Rights:
         self.all_tools = "invoke:**" in named
         self._invoke = PatternSet(_patterns(permissions, "invoke:"))
         self._read = PatternSet(_patterns(permissions, "read:"))
+        self._patterns = (*_patterns(permissions, "invoke:"), *_patterns(permissions, "read:"))
 
     def invokes(self, exposed: str) -> bool:
         """Whether it permits calling a tool or prompt."""
@@ -57,8 +58,7 @@ class Rights:
     def names_any_of(self, server: str) -> bool:
         """Whether it may permit calling or reading anything of a server."""
         whole = f"{server}__"
-        patterns = _patterns([*self.permissions], "invoke:") + _patterns([*self.permissions], "read:")
-        return self.list_all or any(_can_begin(pattern, whole) for pattern in patterns)
+        return self.list_all or any(_can_begin(pattern, whole) for pattern in self._patterns)
 
     def covers(self, permission: str) -> bool:
         """Whether it includes everything that a permission permits; in doubt, no."""

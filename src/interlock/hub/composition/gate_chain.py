@@ -78,6 +78,7 @@ class GateChain:
             MaskingGate(config.servers, self._judging),
             SchemaGate(config.servers),
             self._live.scope_gate(),
+            self._live.client_scopes_gate(),
             self._live.state_gate(),
             self._validators,
             RiskGate(policies.risk, self._log),

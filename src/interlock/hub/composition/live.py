@@ -23,6 +23,7 @@ from interlock.hub.live.channels import RegisteredChannels
 from interlock.hub.live.checkpoints import StateGate
 from interlock.hub.live.client_channels import ChannelAnnouncements
 from interlock.hub.live.client_hosts import ClientHosts
+from interlock.hub.live.client_scopes import ClientScopesGate
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.event_attachment import EventAttachment
@@ -120,6 +121,10 @@ class LiveParts:
     def scope_gate(self) -> ScopeGate:
         """The gate for tools of feature sets."""
         return ScopeGate(self.connections, self.features, lambda: self._foundation.config.servers)
+
+    def client_scopes_gate(self) -> ClientScopesGate:
+        """The gate for scopes that clients set themselves."""
+        return ClientScopesGate(self.scope_gate(), self.hosts)
 
     def state_gate(self) -> StateGate:
         """The gate that gives calls of conversations their state."""

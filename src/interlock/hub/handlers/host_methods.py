@@ -17,7 +17,8 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.journal import Journal
 from interlock.hub.live.client_channels import ClientChannels
-from interlock.hub.live.client_hosts import ClientHost, ClientHosts
+from interlock.hub.live.client_host import ClientHost
+from interlock.hub.live.client_hosts import ClientHosts, SelectionKeeper
 from interlock.hub.live.client_inference import ClientInferences
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.sessions.session import Exchange, Session
@@ -80,6 +81,10 @@ class HostMethods:
         """The methods of this handler."""
         served = [name for name in self._served if METHODS[name].kind != "notification"]
         return dict.fromkeys((UPDATE, MANIFEST, ANSWER, *served), self._serve)
+
+    def keep_with(self, keeper: SelectionKeeper) -> None:
+        """Have what clients selected outlive this run of the hub."""
+        self._hosts.keep_with(keeper)
 
     def on_session_opened(self, session: Session) -> None:
         """A client may be a host."""

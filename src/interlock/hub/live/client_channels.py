@@ -12,7 +12,8 @@ import msgspec
 
 from interlock.hub.journal import Journal
 from interlock.hub.live import channel_requests
-from interlock.hub.live.client_hosts import ClientHost, ClientHosts
+from interlock.hub.live.client_host import ClientHost
+from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl import channels
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
@@ -128,17 +129,18 @@ class ClientChannels:
         if live.agent is None:
             reason = 'agents share the connection to this server; the operator can set share = "principal"'
             return RollbackResult(checkpoint, False, reason)
-        record = (live.server, feature, host.principal.id, checkpoint)
-        self._journal.live_rollback(*record, "asked")
+        record, agent = (live.server, feature, checkpoint), host.principal.id
+        self._journal.live_rollback(*record, "asked", agent=agent)
         await self._journal.flushed()  # A rollback that was sent is in the log, whatever happens then.
         try:
             own = msgspec.json.encode(Rollback(feature, checkpoint))
             answer = await live.connection.request(ROLLBACK, own, timeout=ROLLBACK_S, idempotent=False)
             result = decode(RollbackResult, answer, "result")
         except Fault as fault:
-            self._journal.live_rollback(*record, "failed", f"{fault.name}: {fault.message}"[:500])
+            self._journal.live_rollback(*record, "failed", f"{fault.name}: {fault.message}"[:500], agent=agent)
             raise
-        self._journal.live_rollback(*record, "done" if result.success else "failed", result.reason or "")
+        outcome = "done" if result.success else "failed"
+        self._journal.live_rollback(*record, outcome, result.reason or "", agent=agent)
         return result
 
     def _all(self, host: ClientHost) -> list[channels.Channel]:

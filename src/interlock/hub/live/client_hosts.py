@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from interlock.hub.auth.access import Access
-from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
+from interlock.hub.live.client_host import ClientHost, Declared
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.connections import UPDATE, LiveConnections
 from interlock.hub.live.features import Features
@@ -28,7 +28,7 @@ from interlock.protocols.mcpl.feature_sets import FeatureSet, Receipt, Update
 from interlock.protocols.mcpl.live import DELIVERY, LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
-from interlock.protocols.mcpl.negotiation import UNSUPPORTED, Home, Offer, answer, read_offer
+from interlock.protocols.mcpl.negotiation import UNSUPPORTED, Offer, answer, read_offer
 from interlock.protocols.mcpl.policy import effective
 from interlock.protocols.mcpl.received import Selection, receipt, receive
 from interlock.protocols.mcpl.uses import read_in
@@ -39,59 +39,19 @@ MAX_HOSTS: Final = 1_024
 """Clients of the stateless era that are remembered. Those without a stream are forgotten first."""
 MAX_STREAMS: Final = 8
 """Streams of one client for messages of servers."""
-MAX_IDS: Final = 1_024
-"""Conversations of one client whose own ids are remembered."""
 SETTLE_S: Final = 2.0
 
-Declared = Mapping[str, Mapping[str, Any]]
 Notify = Callable[[str, bytes], None]
 
 
-class ClientHost:
-    """One client that is a host: its offer, and what it selected."""
+class SelectionKeeper(Protocol):
+    """Keeps what clients of the stateless era selected, for the next run of the hub."""
 
-    def __init__(self, key: HostKey, caller: SessionCaller, offer: Offer, home: Home, dialect: Dialect) -> None:
-        self.key = key
-        self.principal: Principal = caller.principal
-        self.owner = caller.owner
-        self.server = caller.view.server
-        """The only server that it sees; None for all."""
-        self.offer = offer
-        self.home = home
-        self.dialect = dialect
-        self.selection = Selection()
-        self.declared: Declared = {}
-        """The feature sets that it was shown."""
-        self.conversations: OrderedDict[str, str] = OrderedDict()
-        """Its own ids of conversations, by those that servers know."""
-        self.views: dict[str, tuple[tuple[object, ...], states.Connection]] = {}
-        """By server: its rights with this client, and what they were worked out from."""
+    def keep_selection(self, client: str, selection: Selection) -> None: ...
 
-    @property
-    def bare(self) -> bool:
-        """Whether it sees one server alone, under the server's own names."""
-        return self.server is not None
+    def forget_selection(self, client: str) -> None: ...
 
-    def name(self, server: str, feature: str) -> str:
-        """Its name for a server's feature set."""
-        return between.qualified(server, feature, bare=self.bare)
-
-    def selected(self, server: str, feature: str) -> bool:
-        """Whether it selected a feature set of a server that it sees."""
-        return self.server in (None, server) and self.name(server, feature) in self.selection.enabled
-
-    def can(self, path: str) -> bool:
-        """Whether the client offered a capability of hosts."""
-        return path in self.offer.paths
-
-    def conversation(self, id: str) -> str:
-        """The id of one of its conversations, as servers know it."""
-        known = between.private_id("conv", self.owner, id)
-        self.conversations[known] = id
-        self.conversations.move_to_end(known)
-        if len(self.conversations) > MAX_IDS:
-            self.conversations.popitem(last=False)
-        return known
+    def take_selection(self, client: str) -> Selection: ...
 
 
 class HostListener(Protocol):
@@ -114,6 +74,11 @@ class ClientHosts:
         self._tasks = BackgroundTasks()
         self._refreshing = False
         self._listener: HostListener | None = None
+        self._keeper: SelectionKeeper | None = None
+
+    def keep_with(self, keeper: SelectionKeeper) -> None:
+        """Have selections outlive this run of the hub. Those of sessions are kept with the session."""
+        self._keeper = keeper
 
     def follow_with(self, listener: HostListener) -> None:
         """Have a part of a higher layer hear of clients that may take messages."""
@@ -136,7 +101,11 @@ class ClientHosts:
         host = self._read(session, session.dialect, session.caller)
         if host is not None:
             host.declared = self._declared(host)
+            host.selection = session.selection
             self._hosts[session] = host
+            if host.selection.enabled:  # It goes on with a session of an earlier run.
+                self._count(host.principal.id)
+                asyncio.get_running_loop().call_soon(self.on_active, host)
 
     def leave(self, key: HostKey) -> None:
         """A session is over, or a client is forgotten."""
@@ -146,7 +115,7 @@ class ClientHosts:
 
     def of(self, exchange: Exchange, caller: Caller) -> ClientHost | None:
         """The client of a request; None for one that is no host."""
-        key: HostKey = _key(caller) if exchange.session is None else exchange.session
+        key: Session | str = _key(caller) if exchange.session is None else exchange.session
         host = self._hosts.get(key)
         if host is None and exchange.session is None:
             host = self._read(key, exchange.dialect, caller)
@@ -173,6 +142,10 @@ class ClientHosts:
         host.declared = self._declared(host)
         declared = {name: read_in(name, each, host.dialect) for name, each in host.declared.items()}
         host.selection = receive(host.selection, declared, said, host.dialect, request=request)
+        if not isinstance(host.key, str):
+            host.key.selects(host.selection)
+        elif self._keeper is not None:
+            self._keeper.keep_selection(host.key, host.selection)
         self._count(host.principal.id)
         self.on_active(host)
         return receipt(host.selection, declared)
@@ -186,10 +159,14 @@ class ClientHosts:
         offer = live.state.offer
         mine = [name for name in offer.feature_sets if host.selected(live.server, name)]
         policy = self._features.policy(live.server, offer.feature_sets, host.principal.id, only=mine)
+        active, scopes = live.state.active, host.scopes(live.server, mine)
+        if scopes:
+            # The client's own rules hold beside the operator's: a channel needs both.
+            active = active & effective(offer, msgspec.structs.replace(policy, scopes=scopes))
         if host.dialect is Dialect.V0_5:
             refused = tuple(path for path in offer.paths if not host.selection.grant.allows(path))
             policy = msgspec.structs.replace(policy, denied=(*policy.denied, *refused))
-        view = msgspec.structs.replace(live.state, active=live.state.active & effective(offer, policy))
+        view = msgspec.structs.replace(live.state, active=active & effective(offer, policy))
         host.views[live.server] = (basis, view)
         return view
 
@@ -283,7 +260,7 @@ class ClientHosts:
                 return True
         return False
 
-    def _read(self, key: HostKey, dialect: mcp_dialect.Dialect, caller: SessionCaller) -> ClientHost | None:
+    def _read(self, key: Session | str, dialect: mcp_dialect.Dialect, caller: SessionCaller) -> ClientHost | None:
         if not dialect.capabilities.live or caller.principal.kind not in ("agent", "service"):
             return None
         try:
@@ -303,7 +280,15 @@ class ClientHosts:
             if gone is None:
                 raise Fault("RESOURCE_EXHAUSTED", f"{MAX_HOSTS} clients are hosts", retry_after_ms=5000)
             self.leave(gone)
+            if self._keeper is not None:
+                self._keeper.forget_selection(str(gone))
+        if self._keeper is not None:
+            host.selection = self._keeper.take_selection(str(host.key))
+            if host.selection.enabled:
+                self._keeper.keep_selection(str(host.key), host.selection)
         self._hosts[host.key] = host
+        if host.selection.enabled:
+            self._count(host.principal.id)
 
     def _available(self, host: ClientHost) -> list[tuple[LiveConnection, frozenset[str]]]:
         """The servers of a client's agent, each with the feature sets that a person enabled for it."""

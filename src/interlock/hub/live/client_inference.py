@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.hub.live.client_hosts import ClientHost, ClientHosts
+from interlock.hub.live.client_host import ClientHost
+from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.inference_hooks import Answer, InferenceHooks
 from interlock.protocols.mcpl.between import FEATURE_SET, channels_for, private_id

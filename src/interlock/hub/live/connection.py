@@ -23,6 +23,13 @@ Place = tuple[str, str | None]
 """A server, and the key of a private connection; None for the shared one."""
 
 
+class OpenHook(msgspec.Struct, frozen=True, eq=False):
+    """A hook that was sent to a server and has no answer yet."""
+
+    inference: str
+    conversation: str
+
+
 class LiveConnection:
     """MCPL on one connection: the state of the negotiation, and the requests under way."""
 
@@ -42,8 +49,8 @@ class LiveConnection:
         """Done when the server's receipt for the latest update was taken."""
         self.approved: set[tuple[str, str, str]] = set()
         """Scopes that were approved on it: feature set, label, and digest of the payload."""
-        self.hooks: dict[str, str] = {}
-        """Hooks that the server has not answered yet: the conversation, by the inference."""
+        self.hooks: set[OpenHook] = set()
+        """Hooks that the server has not answered yet. A client may send several for one inference."""
         self.channels: dict[str, Channel] = {}
         """The channels that the server registered on it."""
         self._views: dict[str, tuple[tuple[object, ...], states.Connection]] = {}
@@ -56,7 +63,8 @@ class LiveConnection:
         if not self.hooks:
             return False
         said = named_in(params)
-        return said.meta.get(CAUSE) in self.hooks or said.conversationId in self.hooks.values()
+        cause, conversation = said.meta.get(CAUSE), said.conversationId
+        return any(cause == hook.inference or conversation == hook.conversation for hook in self.hooks)
 
     def for_agent(self, features: Features, agent: str) -> states.Connection:
         """The state of the connection, narrowed to the feature sets that are on for one agent."""

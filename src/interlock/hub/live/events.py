@@ -39,6 +39,8 @@ class Seen(msgspec.Struct, frozen=True):
     reason: str = ""
     size: int = 0
     """Of the content, in bytes."""
+    conversation: str = ""
+    """Of a message that a client took: its conversation, as the server knows it."""
 
 
 class Pending(msgspec.Struct, frozen=True):

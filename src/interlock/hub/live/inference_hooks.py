@@ -19,10 +19,11 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.journal import Journal
-from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.connection import LiveConnection, OpenHook
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.judged_injections import judged
 from interlock.hub.live.refusals import RecordedRefusals
+from interlock.judge.instructions import is_loaded
 from interlock.judge.masking import Masker
 from interlock.judge.text import show_hidden
 from interlock.protocols.mcpl.authorization import (
@@ -31,6 +32,7 @@ from interlock.protocols.mcpl.authorization import (
     use_injections,
     use_rewrite,
     wants_after_inference,
+    wants_lifecycle,
 )
 from interlock.protocols.mcpl.capabilities import AFTER_REWRITE
 from interlock.protocols.mcpl.decoding import decode
@@ -53,6 +55,8 @@ AFTER: Final = "context/afterInference"
 LIFECYCLE: Final = "inference/lifecycle"
 BEFORE_S: Final = 5.0
 AFTER_S: Final = 10.0
+JUDGED_HERE: Final = 400
+"""Bytes of an answer whose injections are judged on the loop: at most half a millisecond."""
 MOST_REWRITTEN: Final = 512 * 1024
 """Characters of an answer that a server may put in the place of another."""
 
@@ -147,15 +151,10 @@ class InferenceHooks:
         ]
         contributions = (self._contribution(party, inference, params, within_s) for party, params in asked)
         answers = await asyncio.gather(*contributions)
-        found = [sourced for answer in answers for sourced in answer]
-        if not found:
-            return ()
-        # Judging searches text, which takes the loop too long.
-        checked = await self._judging.elsewhere(partial(judged, found, self.maskers()))
-        for server, outcome, reason in checked.findings:
-            self._journal_hook(server, inference, BEFORE, outcome, reason=reason)
-        await self._tainting.given(inference.principal, (each.server for each in checked.kept), BEFORE)
-        return checked.kept
+        kept = tuple(sourced for answer in answers for sourced in answer)
+        if kept:
+            await self._tainting.given(inference.principal, (each.server for each in kept), BEFORE)
+        return kept
 
     def placed(self, inference: Inference, dropped: Iterable[Dropped], costs: Mapping[tuple[str, str], int]) -> None:
         """Record where the injections went, and those that had no room."""
@@ -193,31 +192,45 @@ class InferenceHooks:
 
     def tell(self, inference: Inference, phase: Phase, usage: Usage | None) -> None:
         """Tell of an inference, without its content (0.5)."""
+        hearing = [party for party in self._parties(inference) if wants_lifecycle(party.state)]
+        if not hearing:
+            return
         around = inference.around
         said = Lifecycle(
             around.inference_id, phase, around.conversation_id, around.turn_index, around.model, usage
         )  # fmt: skip
         params = msgspec.json.encode(said)
-        for party in self._parties(inference):
+        for party in hearing:
             self._notify(party, LIFECYCLE, params)
 
     # Before an inference.
 
     async def _contribution(
         self, party: Party, inference: Inference, params: BeforeInference, within_s: float
-    ) -> list[Sourced]:
-        """The injections of one server that its rights allow. Everything else is recorded."""
+    ) -> tuple[Sourced, ...]:
+        """The injections of one server that its rights allow, judged. Everything else is recorded."""
         try:
             answer = await self._ask(party, inference, BEFORE, msgspec.json.encode(params), within_s)
             said = decode(BeforeInferenceResult, answer, "result")
         except Fault as fault:
             self._record(party, inference, BEFORE, fault)
-            return []
+            return ()
         used = use_injections(inference.rights(party.live), said)
         for injection, refusal in used.refused:
             about = f"{injection.namespace} at {injection.position}"
             self._record(party, inference, BEFORE, refusal, said.feature_set, about)
-        return [Sourced(party.live.server, injection, said.feature_set or "") for injection in used.accepted]
+        found = [Sourced(party.live.server, injection, said.feature_set or "") for injection in used.accepted]
+        return await self._judged(inference, found, len(answer)) if found else ()
+
+    async def _judged(self, inference: Inference, found: list[Sourced], size: int) -> tuple[Sourced, ...]:
+        """The injections of one answer after judgement, while other servers still think."""
+        judge = partial(judged, found, self.maskers())
+        # Judging searches text: a long one takes the loop too long, a short one less than handing it to a thread.
+        here = size <= JUDGED_HERE and is_loaded()
+        checked = judge() if here else await self._judging.elsewhere(judge)
+        for server, outcome, reason in checked.findings:
+            self._journal_hook(server, inference, BEFORE, outcome, reason=reason)
+        return checked.kept
 
     def maskers(self) -> Mapping[str, Masker]:
         """The maskers of servers whose text is masked, made once for each configuration."""
@@ -290,13 +303,14 @@ class InferenceHooks:
 
     async def _ask(self, party: Party, inference: Inference, method: str, params: bytes, within_s: float) -> bytes:
         live, around = party.live, inference.around
-        live.hooks[around.inference_id] = around.conversation_id
+        hook = OpenHook(around.inference_id, around.conversation_id)
+        live.hooks.add(hook)
         try:
             return await live.connection.request(
                 method, params, timeout=within_s, asked=partial(self._on_request, live), idempotent=False
             )
         finally:
-            live.hooks.pop(around.inference_id, None)
+            live.hooks.discard(hook)
 
     def _on_request(self, live: LiveConnection, request: Request) -> None:
         """A request on the hook's own stream: the hook caused it."""

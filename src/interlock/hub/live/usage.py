@@ -1,6 +1,7 @@
 """Usage of events and inferences: counts, tokens and cost per server, feature set, agent and conversation.
 
-Counted from the store. The tokens of events are estimates; those of inferences are the endpoint's own counts.
+Counted from the store. The tokens of events are estimates; those of inferences are the endpoint's own counts, or those
+that a client claims.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class UsageRow(msgspec.Struct):
     output_tokens: int = 0
     cost: float = 0.0
     """Of the inferences, by the prices of the models at that time."""
+    claimed: int = 0
+    """Inferences among them whose tokens are the word of a client, within bounds."""
 
 
 By = Literal["server", "feature_set", "agent", "conversation"]
@@ -95,6 +98,7 @@ class Usage:
                 each = row(made.server, made.feature_set, made.agent, made.conversation)
                 each.inferences += 1
                 each.failed += bool(made.error)
+                each.claimed += made.claimed
                 each.input_tokens += made.input_tokens_count
                 each.output_tokens += made.output_tokens_count
                 each.cost += made.cost

@@ -16,9 +16,10 @@ from typing import Final
 import msgspec
 
 from interlock.hub.sessions.kept_file import KeptFile, read_lines
-from interlock.hub.sessions.session import KeptState, Session
+from interlock.hub.sessions.session import NO_SELECTION, KeptState, Session
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import read_initialize
+from interlock.protocols.mcpl.received import Selection
 from interlock.wire.errors import Fault
 
 FILE: Final = "sessions.kept"
@@ -29,6 +30,9 @@ MAX_BYTES: Final = 4_096
 """A session whose client says more than that of itself is not kept."""
 MAX_SUBSCRIBED_BYTES: Final = 8 * 1024
 """Of the addresses of resources that a session watches. Those beyond are not kept."""
+
+MAX_SELECTION_BYTES: Final = 16 * 1024
+"""A larger selection of feature sets is not kept: its client has to select again."""
 
 
 class KeptSession(msgspec.Struct, frozen=True, tag_field="is", tag="open"):
@@ -43,6 +47,8 @@ class KeptSession(msgspec.Struct, frozen=True, tag_field="is", tag="open"):
     """When its hub stopped; None while that runs."""
     subscriptions: tuple[tuple[tuple[str, str], str], ...] = ()
     """`(server, uri)` of each resource that it watches, and the address that the client knows."""
+    selection: Selection = NO_SELECTION
+    """The feature sets that its client selected, if that is a host of MCPL."""
 
     @property
     def dialect(self) -> Dialect:
@@ -52,7 +58,16 @@ class KeptSession(msgspec.Struct, frozen=True, tag_field="is", tag="open"):
     @property
     def state(self) -> KeptState:
         """The settings that the session goes on with."""
-        return KeptState(self.log_level, self.subscriptions)
+        return KeptState(self.log_level, self.subscriptions, self.selection)
+
+
+class KeptHost(msgspec.Struct, frozen=True, tag_field="is", tag="host"):
+    """The selection of a client of the stateless era that is a host of MCPL. It has no session."""
+
+    id_hash: str
+    """Of its owner and address."""
+    selection: Selection
+    kept_at: float | None = None
 
 
 class ResumableSessions:
@@ -62,17 +77,23 @@ class ResumableSessions:
         self._clock = clock
         self._earlier: dict[str, KeptSession] = {}
         self._open: dict[str, KeptSession] = {}
+        self._earlier_hosts: dict[str, KeptHost] = {}
+        self._hosts: dict[str, KeptHost] = {}
         self._file: KeptFile | None = None
 
     def read(self, home: Path) -> None:
         """Read the sessions of the last run, before the first request. A damaged line has none."""
         lines, last_alive = read_lines(home / FILE)
         found: dict[str, KeptSession] = {}
+        hosts: dict[str, KeptHost] = {}
         for line in lines:
             try:
-                known = msgspec.json.decode(line, type=KeptSession | _Ended)
+                known = msgspec.json.decode(line, type=KeptSession | KeptHost | _Ended)
                 if isinstance(known, _Ended):
                     found.pop(known.ended, None)
+                    hosts.pop(known.ended, None)
+                elif isinstance(known, KeptHost):
+                    hosts[known.id_hash] = known
                 elif not known.dialect.modern:
                     found[known.id_hash] = known
             except (Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -83,6 +104,11 @@ class ResumableSessions:
                 kept = msgspec.structs.replace(kept, kept_at=last_alive)
             if self._is_good(kept):
                 self._earlier[kept.id_hash] = kept
+        for host in list(hosts.values())[-MAX_KEPT:]:
+            if host.kept_at is None:
+                host = msgspec.structs.replace(host, kept_at=last_alive)
+            if self._is_good(host):
+                self._earlier_hosts[host.id_hash] = host
 
     async def start(self, home: Path, log: Callable[[str, str], None]) -> None:
         """Keep what happens to sessions from now on, in place of what was read."""
@@ -116,9 +142,28 @@ class ResumableSessions:
         del self._earlier[digest]
         return kept if self._is_good(kept) else None
 
+    def keep_selection(self, client: str, selection: Selection) -> None:
+        """Keep what a client of the stateless era selected. `client` names its owner and address."""
+        digest = _digest(client)
+        if (digest in self._hosts or len(self._hosts) < MAX_KEPT) and _is_small(selection):
+            self._hosts[digest] = KeptHost(digest, selection)
+            if self._file is not None:
+                self._file.append(self._hosts[digest])
+
+    def forget_selection(self, client: str) -> None:
+        """The hub no longer knows a client of the stateless era."""
+        digest = _digest(client)
+        if self._hosts.pop(digest, None) is not None and self._file is not None:
+            self._file.append(_Ended(digest))
+
+    def take_selection(self, client: str) -> Selection:
+        """What a client of the stateless era selected in an earlier run, once."""
+        kept = self._earlier_hosts.pop(_digest(client), None) if self._earlier_hosts else None
+        return kept.selection if kept is not None and self._is_good(kept) else NO_SELECTION
+
     async def touch(self) -> None:
         """Say that the hub is alive: sessions of a killed hub are idle from the last time it did."""
-        if self._file is not None and self._open:
+        if self._file is not None and (self._open or self._hosts):
             await self._file.touch()
 
     async def written(self) -> None:
@@ -130,19 +175,21 @@ class ResumableSessions:
         """Write the kept sessions for the next run, all sessions having been ended by the hub's own end."""
         now = self._clock()
         self._open = {each: msgspec.structs.replace(kept, kept_at=now) for each, kept in self._open.items()}
+        self._hosts = {each: msgspec.structs.replace(kept, kept_at=now) for each, kept in self._hosts.items()}
         if self._file is not None:
             await asyncio.shield(self._file.rewrite())
 
-    def _all(self) -> list[KeptSession]:
-        return [*self._earlier.values(), *self._open.values()][-MAX_KEPT:]
+    def _all(self) -> list[KeptSession | KeptHost]:
+        sessions = [*self._earlier.values(), *self._open.values()][-MAX_KEPT:]
+        return [*sessions, *[*self._earlier_hosts.values(), *self._hosts.values()][-MAX_KEPT:]]
 
-    def _is_good(self, kept: KeptSession) -> bool:
+    def _is_good(self, kept: KeptSession | KeptHost) -> bool:
         return kept.kept_at is not None and self._clock() - kept.kept_at < IDLE_S
 
 
 class _Ended(msgspec.Struct, frozen=True, tag_field="is", tag="ended"):
     ended: str
-    """The digest of a session's id."""
+    """The digest of a session's id, or of a client's name."""
 
 
 def _kept(session: Session) -> KeptSession | None:
@@ -163,7 +210,14 @@ def _kept(session: Session) -> KeptSession | None:
             break
         subscriptions.append(((server, uri), address))
     owner, level = session.caller.owner, session.log_level
-    return KeptSession(_digest(session.id), owner, msgspec.Raw(initialize), level, None, tuple(subscriptions))
+    selection = session.selection if _is_small(session.selection) else NO_SELECTION
+    return KeptSession(
+        _digest(session.id), owner, msgspec.Raw(initialize), level, None, tuple(subscriptions), selection
+    )  # fmt: skip
+
+
+def _is_small(selection: Selection) -> bool:
+    return selection is NO_SELECTION or len(msgspec.json.encode(selection)) <= MAX_SELECTION_BYTES
 
 
 def _digest(id: str) -> str:

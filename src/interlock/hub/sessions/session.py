@@ -14,6 +14,7 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.views import View
 from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcpl.received import Selection
 from interlock.transports.exchange import SessionExchange, SessionService
 from interlock.transports.sessions import session as transport_session
 from interlock.transports.sessions.session import SessionChannel
@@ -35,11 +36,15 @@ class SessionCaller(Protocol):
     def view(self) -> View: ...
 
 
+NO_SELECTION: Final = Selection()
+
+
 class KeptState(msgspec.Struct, frozen=True):
     """The settings of a session that outlive a run of the hub."""
 
     log_level: str | None = None
     subscriptions: tuple[tuple[tuple[str, str], str], ...] = ()
+    selection: Selection = NO_SELECTION
 
 
 KEPT_NOTHING: Final = KeptState()
@@ -54,7 +59,15 @@ class SessionKeeper(Protocol):
 class Session(transport_session.Session):
     """One session (handshake era), from its handshake until the registry ends it."""
 
-    __slots__ = ("_keeper", "connection_keys", "log_level", "private_connections", "subscriptions", "tasks")
+    __slots__ = (
+        "_keeper",
+        "connection_keys",
+        "log_level",
+        "private_connections",
+        "selection",
+        "subscriptions",
+        "tasks",
+    )  # fmt: skip
 
     caller: SessionCaller
 
@@ -73,6 +86,8 @@ class Session(transport_session.Session):
         """The least severe log level that the client wants; None until it asks for messages."""
         self.subscriptions = dict(kept.subscriptions)
         """`(server, uri)` to the address that the client knows. Changed by `subscribed` and `unsubscribed`."""
+        self.selection = kept.selection
+        """The feature sets that a client selected which is a host of MCPL. Changed by `selects`."""
         self.private_connections: set[tuple[str, str]] = set()
         """`(server, name)` of the private connections of this session."""
         self.tasks: set[str] = set()
@@ -83,6 +98,11 @@ class Session(transport_session.Session):
     def wants_logs(self, level: str) -> None:
         """The client sent `logging/setLevel`."""
         self.log_level = level
+        self._keeper.keep(self)
+
+    def selects(self, selection: Selection) -> None:
+        """The client sent `featureSets/update`."""
+        self.selection = selection
         self._keeper.keep(self)
 
     def subscribed(self, server: str, uri: str, address: str) -> None:

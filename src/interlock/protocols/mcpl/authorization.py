@@ -18,6 +18,7 @@ from interlock.protocols.mcpl.capabilities import (
     CHANNELS_REGISTER,
     INFERENCE_STREAMING,
     INJECT,
+    LIFECYCLE,
     OBSERVE,
     Dialect,
 )
@@ -103,6 +104,11 @@ def before_inference(connection: Connection, params: BeforeInference) -> BeforeI
 def wants_after_inference(connection: Connection) -> bool:
     """Whether this server is told of answers (0.4)."""
     return connection.on and connection.dialect is Dialect.V0_4 and connection.active.grant.allows(AFTER_OBSERVE)
+
+
+def wants_lifecycle(connection: Connection) -> bool:
+    """Whether this server is told that inferences begin and end (0.5)."""
+    return connection.on and connection.dialect is Dialect.V0_5 and connection.active.grant.allows(LIFECYCLE)
 
 
 class Contribution(msgspec.Struct, frozen=True):

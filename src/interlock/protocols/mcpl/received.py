@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from interlock.protocols.mcpl.capabilities import Dialect
-from interlock.protocols.mcpl.feature_sets import FeatureSet, Receipt, ScopeRules, Unavailable, Update
+from interlock.protocols.mcpl.feature_sets import MOST, FeatureSet, Receipt, ScopeRules, Unavailable, Update
 from interlock.protocols.mcpl.grants import NO_GRANT, Grant, read_grant
 from interlock.protocols.mcpl.policy import names
+from interlock.wire.errors import Fault
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -29,7 +30,7 @@ class Selection(msgspec.Struct, frozen=True):
 def receive(
     selection: Selection, declared: Mapping[str, FeatureSet], update: Update, dialect: Dialect, *, request: bool
 ) -> Selection:
-    """The selection after an update. A set that both lists name is disabled."""
+    """The selection after an update. A set that both lists name is disabled. Raises TOO_LARGE."""
     if dialect is Dialect.V0_4:
         return _changed(selection, declared, update)
     if not request:
@@ -51,7 +52,10 @@ def _changed(selection: Selection, declared: Mapping[str, FeatureSet], update: U
     on = {name for name in declared if names(update.enabled or (), name) and not declared[name].problem}
     off = {name for name in declared if names(update.disabled, name, unusable=True)}
     enabled = ((selection.enabled & declared.keys()) | on) - off
-    return Selection(frozenset(enabled), NO_GRANT, {**selection.scopes, **update.scopes}, ready=True)
+    scopes = {**selection.scopes, **update.scopes}
+    if len(scopes) > MOST:
+        raise Fault("TOO_LARGE", f"scopes: more than {MOST} feature sets", data={"field": "scopes"})
+    return Selection(frozenset(enabled), NO_GRANT, scopes, ready=True)
 
 
 def _derived(declared: Iterable[FeatureSet], update: Update, grant: Grant) -> Iterable[str]:

@@ -29,9 +29,9 @@ def read_in(name: str, declaration: Mapping[str, Any], dialect: Dialect) -> Feat
 
 
 def spoken(declared: Mapping[str, Mapping[str, Any]], offered: Dialect) -> Dialect:
-    """The dialect for a host: the one it offers, or 0.4 where the server has a hook that 0.5 does not know."""
-    after = any(AFTER in declaration["uses"] for declaration in declared.values())
-    return Dialect.V0_4 if after else offered
+    """The dialect for a host: the one it offers, or 0.4 where the server has an after-hook or scopes."""
+    former = any(AFTER in declaration["uses"] or declaration.get("scoped") for declaration in declared.values())
+    return Dialect.V0_4 if former else offered
 
 
 def manifest(declared: Mapping[str, Mapping[str, Any]], dialect: Dialect, *, blocking: bool) -> dict[str, Any]:

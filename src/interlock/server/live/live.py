@@ -15,16 +15,18 @@ from typing import Any, Final
 import msgspec
 
 from interlock.protocols.mcp import dialect as mcp_dialect
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import CHANNELS_REGISTER, INFERENCE_STREAMING, Dialect, refused
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.errors import feature_set_disabled, inference_in_hook
 from interlock.protocols.mcpl.events import PushEvent, PushResult
 from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, Update
 from interlock.protocols.mcpl.inference import InferenceChunk, InferenceRequest, InferenceResult, ModelInfo
 from interlock.protocols.mcpl.live import ANSWER, LiveFilter
+from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import Home, answer, read_offer
 from interlock.protocols.mcpl.received import Selection, receipt, receive
+from interlock.protocols.mcpl.scopes import Elevate, ElevateResult, Scope
 from interlock.protocols.mcpl.uses import manifest, read_in, spoken
 from interlock.server.live.channels import Channels
 from interlock.server.live.handlers import NOTIFICATIONS, REQUESTS, Handler, LiveHandlers, in_hook
@@ -40,8 +42,11 @@ from interlock.wire.errors import Fault
 UPDATE: Final = "featureSets/update"
 PUSH: Final = "push/event"
 INFERENCE: Final = "inference/request"
+ELEVATE: Final = "scope/elevate"
 INFERENCE_S: Final = 600.0
 """How long a host may take for an inference."""
+PERSON_S: Final = 600.0
+"""How long a host may take to ask a person for a scope."""
 MAX_HOSTS: Final = 4096
 
 OnFeatures = Callable[[frozenset[str]], Any]
@@ -50,11 +55,13 @@ OnFeatures = Callable[[frozenset[str]], Any]
 class Host:
     """A host that speaks MCPL on one session, and what it enabled."""
 
-    __slots__ = ("dialect", "home", "selection")
+    __slots__ = ("dialect", "home", "lacks", "selection")
 
-    def __init__(self, dialect: Dialect, home: Home) -> None:
+    def __init__(self, dialect: Dialect, home: Home, lacks: frozenset[str]) -> None:
         self.dialect = dialect
         self.home = home
+        self.lacks = lacks
+        """The capabilities that it said it does not have. One that it does not mention may be there."""
         self.selection = Selection()
 
 
@@ -86,10 +93,26 @@ class Live:
         if "" not in problems:
             raise DefinitionError(f"the feature set {name!r} cannot be used: {', '.join(sorted(problems))}")
         self._declared[name] = declaration
-        for session, host in list(self._hosts.items()):
-            if host.dialect is Dialect.V0_4 and isinstance(session, Session):
-                added = msgspec.json.encode({"added": {name: declaration}})
-                session.notify("featureSets/changed", added)
+        self._announce({"added": {name: declaration}})
+
+    def withdraw(self, name: str) -> None:
+        """Declare a feature set no longer. It is off at once. Raises LookupError."""
+        if self._declared.pop(name, None) is None:
+            raise LookupError(f"the server declares no feature set {name!r}")
+        for host in self._hosts.values():
+            enabled = host.selection.enabled - {name}
+            host.selection = msgspec.structs.replace(host.selection, enabled=enabled)
+        self._announce({"removed": [name]})
+        self._tell()
+
+    def _announce(self, change: Members) -> None:
+        """Tell every host that the feature sets changed: what changed (0.4), or that it may look again (0.5)."""
+        for key, host in list(self._hosts.items()):
+            if host.dialect is Dialect.V0_4:
+                self._requests.tell(key, "featureSets/changed", msgspec.json.encode(change))
+            else:
+                notice = ManifestChanged(revision_of(self._manifest(host.dialect)), ("featureSets",))
+                self._requests.tell(key, "mcpl/manifestChanged", msgspec.json.encode(notice))
 
     def handle(self, method: str, function: Callable[..., Any], feature: str, use: str, *, blocking: bool) -> None:
         """Have a function called for a method of hosts. Raises DefinitionError for a feature set that lacks `use`."""
@@ -135,7 +158,10 @@ class Live:
             found = read_offer(dialect.capabilities.raw)
         except Fault:
             return None
-        return None if found is None else Host(spoken(self._declared, found[0].dialect), found[1])
+        if found is None:
+            return None
+        dialect_ = spoken(self._declared, found[0].dialect)
+        return Host(dialect_, found[1], refused(found[0].manifest, dialect_))
 
     def leave(self, session: Session) -> None:
         """Forget a session that is over."""
@@ -206,9 +232,28 @@ class Live:
         hosts = self._enabled_at(feature)
         if not hosts:
             raise feature_set_disabled(feature, Dialect.V0_4, can_enable=True)
-        params = msgspec.json.encode(request)
-        said = await self._requests.ask(hosts[0], INFERENCE, feature, params, timeout_s=INFERENCE_S, on_chunk=on_chunk)
-        return decode(InferenceResult, said, "result")
+        in_pieces = INFERENCE_STREAMING not in self._hosts[hosts[0]].lacks
+        params = msgspec.json.encode(msgspec.structs.replace(request, stream=request.stream and in_pieces))
+        reader = on_chunk if in_pieces else None
+        said = await self._requests.ask(hosts[0], INFERENCE, feature, params, timeout_s=INFERENCE_S, on_chunk=reader)
+        result = decode(InferenceResult, said, "result")
+        if on_chunk is not None and reader is None:
+            on_chunk(result.content)  # a host that does not stream gives it in one piece
+        return result
+
+    async def elevate(self, host: HostKey | None, feature: str, scope: Scope) -> ElevateResult:
+        """Ask for a scope: this host, or without one the first that enabled the feature set.
+
+        Raises LookupError, or the host's refusal as a `Fault`.
+        """
+        if feature not in self._declared:
+            raise LookupError(f"the server declares no feature set {feature!r}")
+        hosts = [key for key in self._enabled_at(feature) if host in (None, key)]
+        if not hosts:
+            raise feature_set_disabled(feature, Dialect.V0_4, can_enable=True)
+        params = msgspec.json.encode(Elevate(feature, scope))
+        said = await self._requests.ask(hosts[0], ELEVATE, feature, params, timeout_s=PERSON_S)
+        return decode(ElevateResult, said, "result")
 
     async def model_info(self) -> ModelInfo:
         """The model of the first host that lets the server use one. Raises a `Fault`."""
@@ -258,9 +303,13 @@ class Live:
         update = read_params(METHODS[UPDATE], params)
         assert isinstance(update, Update)
         declared = self._sound(host.dialect)
-        host.selection = receive(host.selection, declared, update, host.dialect, request=request)
-        uses = {use for name in host.selection.enabled for use in self._declared[name]["uses"]}
-        self.channels.on_update(key, enabled=any(use.startswith("channels.") for use in uses))
+        selection = receive(host.selection, declared, update, host.dialect, request=request)
+        # A set that needs something which the host said it lacks stays off, whatever the update says.
+        usable = frozenset(name for name in selection.enabled if not declared[name].needs & host.lacks)
+        host.selection = msgspec.structs.replace(selection, enabled=usable)
+        uses = {use for name in usable for use in self._declared[name]["uses"]}
+        registers = CHANNELS_REGISTER not in host.lacks and any(use.startswith("channels.") for use in uses)
+        self.channels.on_update(key, enabled=registers)
         self._tell()
         return declared
 

@@ -16,6 +16,7 @@ from interlock.protocols.mcpl.inference import (
     ModelInfo,
     Preferences,
 )
+from interlock.protocols.mcpl.scopes import ElevateResult, Scope
 from interlock.server.live.handlers import AFTER, BEFORE, OUTGOING
 from interlock.server.live.live import Live, OnFeatures
 from interlock.transports.live_requests import OnChunk
@@ -47,6 +48,10 @@ class LiveMethods:
         """
         self._live.declare(name, description, uses, scoped, scope_label, rollback)
 
+    def remove_feature(self, name: str) -> None:
+        """Declare a feature set no longer. Its hosts are told, and it is off at once. Raises LookupError."""
+        self._live.withdraw(name)
+
     def on_features(self, function: F) -> F:
         """Call a function with the names of the enabled feature sets whenever a host changes them."""
         self._live.on_features(cast(OnFeatures, function))
@@ -71,6 +76,21 @@ class LiveMethods:
         Repeat a push with the same `event_id`: a host that has it already gives the same answer again.
         """
         return await self._live.push(feature, content, event_id, origin, tags)
+
+    # Scopes.
+
+    @property
+    def scopes(self) -> Live:
+        """Asks hosts for scopes."""
+        return self._live
+
+    async def elevate(self, feature: str, label: str, payload: Mapping[str, Any] | None = None) -> ElevateResult:
+        """Ask the first host that enabled a scoped feature set whether the server may act on `label` (MCPL 0.4).
+
+        The answer's `payload` is the given one, with members that the host adds. A function that runs for a call asks
+        its own host with `ctx.elevate`. Raises LookupError, or a `Fault` where the feature set is off.
+        """
+        return await self._live.elevate(None, feature, Scope(label, dict(payload or {})))
 
     # Hooks.
 

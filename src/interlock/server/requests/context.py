@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.protocols.mcp.capabilities import ClientCapabilities
 from interlock.protocols.mcp.methods import LOG_LEVELS
+from interlock.protocols.mcpl.scopes import ElevateResult, Scope
 from interlock.protocols.mgp import callbacks
 from interlock.protocols.mgp.callbacks import CallbackAnswer, CallbackType
 from interlock.protocols.mgp.methods import agreed_on
@@ -86,6 +87,25 @@ class Context:
     def checkpoint(self) -> str | None:
         """The checkpoint that the host stands at, where the server keeps the state itself (MCPL)."""
         return msgspec.json.decode(self._work.exchange.request.params, type=_WithState).checkpoint
+
+    @property
+    def scope(self) -> Scope | None:
+        """The scope that the host allowed this call; None where it named none (MCPL 0.4)."""
+        try:
+            return msgspec.json.decode(self._work.exchange.request.params, type=_WithScope).scope
+        except msgspec.ValidationError:
+            return None  # of a client that is no host: unknown members of a call are tolerated
+
+    async def elevate(self, feature: str, label: str, payload: Mapping[str, Any] | None = None) -> ElevateResult:
+        """Ask the host of this call whether the server may act on `label`, too (MCPL 0.4).
+
+        Raises a `Fault` where the host has not enabled the feature set.
+        """
+        host = self._work.owner if self._work.session is None else self._work.session
+        asking = self.server.scopes.elevate(host, feature, Scope(label, dict(payload or {})))
+        if asyncio.get_running_loop() is self._loop:
+            return await asking
+        return await asyncio.wrap_future(self._work.ask_from_thread(asking, self._loop))
 
     def permission(self, name: str) -> Grant | None:
         """The client's decision about a permission that the server needs; None without one (MGP)."""
@@ -313,6 +333,10 @@ _INPUT: Final[Mapping[str, object]] = {
 class _WithState(msgspec.Struct):
     state: Any = None
     checkpoint: str | None = None
+
+
+class _WithScope(msgspec.Struct):
+    scope: Scope | None = None
 
 
 class _WithMeta(msgspec.Struct):

@@ -16,11 +16,13 @@ import msgspec
 
 from interlock.protocols.mcp.input_requests import QUESTION_KEY
 from interlock.protocols.mcp.meta import members, with_meta
+from interlock.protocols.mcpl.scopes import ElevateResult, Scope
 from interlock.protocols.mgp.callbacks import CallbackAnswer, CallbackType
 from interlock.protocols.mgp.permissions import Grant
 from interlock.server.requests.content import Members
 from interlock.server.requests.session import Exchange
 from interlock.server.requests.threads import Threads
+from interlock.transports.live_requests import HostKey
 from interlock.transports.requests.call_parking import CallParking, binding_of
 from interlock.transports.requests.parked_request import ParkedRequest, Unfit
 from interlock.wire.errors import Fault
@@ -52,6 +54,13 @@ class Callbacks(Protocol):
         """Send the client of a call a notification, which needs no answer."""
 
 
+class Scopes(Protocol):
+    """Asks hosts for scopes (MCPL 0.4)."""
+
+    async def elevate(self, host: HostKey | None, feature: str, scope: Scope) -> ElevateResult:
+        """Ask a host for a scope."""
+
+
 class Host(Protocol):
     """The server that a function runs in."""
 
@@ -66,6 +75,10 @@ class Host(Protocol):
     @property
     def callbacks(self) -> Callbacks:
         """Asks clients that agreed on MGP's callbacks."""
+
+    @property
+    def scopes(self) -> Scopes:
+        """Asks hosts for scopes."""
 
     @property
     def signed_meta(self) -> Mapping[str, object]:

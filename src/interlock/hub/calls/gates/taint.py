@@ -76,9 +76,11 @@ class TaintPolicy:
         if not self.on or principal.kind == "person":
             return
         recipient, asking = _Recipient(principal), (profile or principal.profile) in self._asking
+        waiting: list[asyncio.Event] = []
         for server in sorted({server for server in servers if not self.trusts(server)}):
-            stored = asyncio.Event()
+            waiting.append(stored := asyncio.Event())
             self.taints.add(recipient, Target("server", server, method), asking=asking, then=stored.set)
+        for stored in waiting:
             await stored.wait()
 
 

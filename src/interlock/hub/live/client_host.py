@@ -1,0 +1,89 @@
+"""One client that is a host of MCPL itself: its offer, and what it selected of the servers that it may reach."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from interlock.hub.auth.principals import Principal
+from interlock.hub.sessions.session import NO_SELECTION, Session, SessionCaller
+from interlock.protocols.mcpl import between, states
+from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.feature_sets import ScopeRules
+from interlock.protocols.mcpl.negotiation import Home, Offer
+from interlock.protocols.mcpl.policy import names
+from interlock.protocols.patterns import PatternError, PatternSet
+
+MAX_IDS: Final = 1_024
+"""Conversations of one client whose own ids are remembered."""
+NOWHERE: Final = ScopeRules((), ("**",))
+"""Stands for rules that cannot be read: they allow nothing."""
+
+Declared = Mapping[str, Mapping[str, Any]]
+
+
+class ClientHost:
+    """One client that is a host: its offer, and what it selected."""
+
+    def __init__(self, key: Session | str, caller: SessionCaller, offer: Offer, home: Home, dialect: Dialect) -> None:
+        self.key = key
+        """Its session, or in the stateless era a name for its streams."""
+        self.principal: Principal = caller.principal
+        self.owner = caller.owner
+        self.server = caller.view.server
+        """The only server that it sees; None for all."""
+        self.offer = offer
+        self.home = home
+        self.dialect = dialect
+        self.selection = NO_SELECTION
+        self.declared: Declared = {}
+        """The feature sets that it was shown."""
+        self.conversations: OrderedDict[str, str] = OrderedDict()
+        """Its own ids of conversations, by those that servers know."""
+        self.views: dict[str, tuple[tuple[object, ...], states.Connection]] = {}
+        """By server: its rights with this client, and what they were worked out from."""
+
+    @property
+    def bare(self) -> bool:
+        """Whether it sees one server alone, under the server's own names."""
+        return self.server is not None
+
+    def name(self, server: str, feature: str) -> str:
+        """Its name for a server's feature set."""
+        return between.qualified(server, feature, bare=self.bare)
+
+    def selected(self, server: str, feature: str) -> bool:
+        """Whether it selected a feature set of a server that it sees."""
+        return self.server in (None, server) and self.name(server, feature) in self.selection.enabled
+
+    def scopes(self, server: str, features: Iterable[str]) -> dict[str, ScopeRules]:
+        """The client's own rules for scopes of a server's feature sets (0.4), by the server's names."""
+        rules = {name: self._rules(server, name) for name in features} if self.selection.scopes else {}
+        return {name: found for name, found in rules.items() if found is not None}
+
+    def _rules(self, server: str, feature: str) -> ScopeRules | None:
+        said = self.selection.scopes.items()
+        found = [rules for pattern, rules in said if names((pattern,), self.name(server, feature), unusable=True)]
+        if not found:
+            return None
+        white = tuple(label for rules in found for label in rules.whitelist)
+        black = tuple(label for rules in found for label in rules.blacklist)
+        try:
+            PatternSet(white, black)
+        except PatternError:
+            return NOWHERE
+        return ScopeRules(white, black)
+
+    def can(self, path: str) -> bool:
+        """Whether the client offered a capability of hosts."""
+        return path in self.offer.paths
+
+    def conversation(self, id: str) -> str:
+        """The id of one of its conversations, as servers know it."""
+        known = between.private_id("conv", self.owner, id)
+        self.conversations[known] = id
+        self.conversations.move_to_end(known)
+        if len(self.conversations) > MAX_IDS:
+            self.conversations.popitem(last=False)
+        return known

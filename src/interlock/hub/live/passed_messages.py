@@ -1,0 +1,117 @@
+"""Knows messages again that were passed to clients that are hosts: each reaches one client once, also after a restart.
+
+A message is stored before it is sent, so a hub that is killed in between sends it no second time. A repeated message
+gets the recorded answer. Messages that surely did not arrive are forgotten, so their server can send them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from interlock.hub.live.events import LIVE_SEEN, Seen, day_of, now, seen_id
+from interlock.hub.store_faults import fault_of
+from interlock.protocols.mcpl.channels import IncomingMessage, Received
+from interlock.store import Conflict, Store, StoreError
+from interlock.wire.errors import Fault
+
+ATTEMPTS: Final = 3
+"""Another request with the same messages may come first; then they are looked up again."""
+CAUSE: Final = "passed to its client"
+UNANSWERED: Final = "the message was passed on before, and the client did not answer"
+
+
+class PassedMessages:
+    """The messages of channels that clients were given."""
+
+    def __init__(self, store: Callable[[], Store]) -> None:
+        self._store = store
+
+    async def begin(
+        self, server: str, agent: str, feature_set: str, messages: Sequence[IncomingMessage]
+    ) -> tuple[list[IncomingMessage], dict[str, Received]]:
+        """The new messages, now recorded as sent, and the answers to all others by `key_of`. Raises a `Fault`."""
+        try:
+            for _ in range(ATTEMPTS):
+                fresh, answers = await self._known(server, messages)
+                if not fresh:
+                    return [], answers
+                try:
+                    async with self._store().transaction() as transaction:
+                        for key, message in fresh.items():
+                            transaction.insert(LIVE_SEEN, _seen(key, server, agent, feature_set, message))
+                    return list(fresh.values()), answers
+                except Conflict:
+                    continue
+        except StoreError as cause:
+            raise fault_of(cause) from None
+        raise Fault("RESOURCE_EXHAUSTED", "the same messages are being passed on", retry_after_ms=1000)
+
+    async def answered(
+        self,
+        server: str,
+        agent: str,
+        feature_set: str,
+        messages: Sequence[IncomingMessage],
+        received: Iterable[Received],
+    ) -> None:
+        """Record how a client answered each message. Raises a `Fault`."""
+        try:
+            async with self._store().transaction() as transaction:
+                for message, said in zip(messages, received, strict=True):
+                    seen = _seen(key_of(server, message), server, agent, feature_set, message)
+                    transaction.put(
+                        LIVE_SEEN,
+                        msgspec.structs.replace(
+                            seen,
+                            accepted=said.accepted,
+                            reason=said.reason or "",
+                            conversation=said.conversation_id or "",
+                            outcomes={agent: "wake" if said.accepted else "dropped"},
+                        ),
+                    )
+        except StoreError as cause:
+            raise fault_of(cause) from None
+
+    async def forget(self, server: str, messages: Iterable[IncomingMessage]) -> None:
+        """Messages did not reach a client: they may be sent again. Raises a `Fault`."""
+        try:
+            async with self._store().transaction() as transaction:
+                for message in messages:
+                    transaction.delete(LIVE_SEEN, key_of(server, message))
+        except StoreError as cause:
+            raise fault_of(cause) from None
+
+    async def _known(
+        self, server: str, messages: Sequence[IncomingMessage]
+    ) -> tuple[dict[str, IncomingMessage], dict[str, Received]]:
+        fresh: dict[str, IncomingMessage] = {}
+        answers: dict[str, Received] = {}
+        for message in messages:
+            key = key_of(server, message)
+            if key in fresh or key in answers:
+                continue
+            found = await self._store().get(LIVE_SEEN, key)
+            if found is None:
+                fresh[key] = message
+            else:
+                seen = found.value
+                answers[key] = Received(
+                    message.message_id, seen.accepted, seen.conversation or None, seen.reason or None
+                )  # fmt: skip
+        return fresh, answers
+
+
+def key_of(server: str, message: IncomingMessage) -> str:
+    """The key of a message, which is also that of a message that a conversation of the hub took."""
+    return seen_id(server, f"{message.channel_id}/{message.message_id}")
+
+
+def _seen(key: str, server: str, agent: str, feature_set: str, message: IncomingMessage) -> Seen:
+    at = now()
+    event, size = f"{message.channel_id}/{message.message_id}", len(msgspec.json.encode(message.content))
+    return Seen(
+        key, server, event, feature_set, at, day_of(at), {agent: "dropped"}, CAUSE, False, "", UNANSWERED, size
+    )  # fmt: skip

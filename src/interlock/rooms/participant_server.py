@@ -1,0 +1,131 @@
+"""A participant as an MCP server (MCPx, MCP Integration): an MCP server of its own answers requests that name it.
+
+Rule: every request that names the participant gets one response. Broadcasts get none: two servers could act on one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.client.client import Client
+from interlock.client.dial import Target
+from interlock.protocols.mcp.revisions import agree
+from interlock.protocols.mcpx import kinds
+from interlock.protocols.mcpx.envelopes import Envelope
+from interlock.protocols.mcpx.errors import Reason
+from interlock.protocols.mcpx.payloads import Operation, check_payload
+from interlock.rooms.errors import RoomError
+from interlock.rooms.served_methods import SERVED_METHODS
+from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.messages import EMPTY_OBJECT
+
+MOST_OPEN: Final = 256
+"""Requests that the server has not answered yet. Further ones are refused."""
+LONGEST_S: Final = 600.0
+"""How long the server may take for one."""
+_CANCELLED: Final = "notifications/cancelled"
+
+
+class Responder(Protocol):
+    """The participant, as its server uses it."""
+
+    id: str
+
+    def may_send(self, kind: str) -> bool: ...
+
+    async def respond(self, request: Envelope, result: msgspec.Raw) -> str: ...
+
+    async def fail(self, request: Envelope, message: str, code: int, data: object) -> str: ...
+
+
+class ParticipantServer:
+    """The server behind one participant."""
+
+    def __init__(self, target: Target) -> None:
+        self._client = Client(target, name="interlock rooms", era="legacy")
+        self._open: dict[asyncio.Task[None], tuple[str, str]] = {}
+        """Requests that are being answered: their sender, and their JSON-RPC id as a text."""
+
+    async def start(self) -> None:
+        """Connect to the server. Raises a `Fault`."""
+        await self._client.__aenter__()
+
+    async def close(self) -> None:
+        """Give up what is open, and leave the server."""
+        for task in self._open:
+            task.cancel()
+        if self._open:
+            await asyncio.wait(list(self._open))
+        await self._client.__aexit__(None, None, None)
+
+    def take(self, me: Responder, envelope: Envelope) -> None:
+        """Answer a request in a task of its own. The envelope was checked already."""
+        if envelope.kind.type != kinds.REQUEST or me.id not in envelope.to:
+            return
+        operation = check_payload(envelope)
+        if operation.id is None:
+            self._notified(envelope.sender, operation)
+        elif me.may_send(f"{kinds.RESPONSE}:{envelope.kind.operation}"):
+            # One that may not answer does nothing, either: nobody would learn what it did.
+            task = asyncio.create_task(self._answer(me, envelope, operation), name="room request")
+            self._open[task] = envelope.sender, str(operation.id)
+            task.add_done_callback(self._open.pop)
+
+    async def _answer(self, me: Responder, envelope: Envelope, operation: Operation) -> None:
+        with contextlib.suppress(RoomError):  # the connection is gone, and with it the answer
+            try:
+                result = await self._result(envelope, operation.method or "")
+                await me.respond(envelope, msgspec.Raw(result))
+            except Fault as fault:
+                await _fail(me, envelope, fault)
+            except RoomError as error:
+                if error.reason == Reason.TOO_LARGE.value:
+                    await _fail(me, envelope, Fault("TOO_LARGE", error.message, hint="ask for less"))
+
+    async def _result(self, envelope: Envelope, method: str) -> bytes:
+        params = _params(envelope)
+        if method == "ping":
+            return EMPTY_OBJECT
+        if method == "initialize":
+            return self._introduction(params)
+        if method not in SERVED_METHODS:
+            raise Fault("METHOD_NOT_FOUND", f"{method[:100]} is not served here")
+        if len(self._open) > MOST_OPEN:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_OPEN} requests wait", retry_after_ms=1000)
+        return await self._client.connection.request(method, params, timeout=LONGEST_S)
+
+    def _introduction(self, params: bytes) -> bytes:
+        """The answer to `initialize`. Every request is served with or without it."""
+        peer = self._client.connection.peer
+        asked = msgspec.json.decode(params, type=dict[str, object]).get("protocolVersion")
+        offered = msgspec.json.decode(peer.capabilities, type=dict[str, object])
+        said: dict[str, object] = {
+            "protocolVersion": agree(asked if isinstance(asked, str) else "").name,
+            # Nobody subscribes in a room, so no member of these is promised.
+            "capabilities": {each: {} for each in ("tools", "resources", "prompts", "completions") if each in offered},
+            "serverInfo": msgspec.Raw(peer.server_info),
+        }
+        if peer.instructions:
+            said["instructions"] = peer.instructions
+        return msgspec.json.encode(said)
+
+    def _notified(self, sender: str, operation: Operation) -> None:
+        """`notifications/cancelled` of the same sender gives up its request; other notifications have no effect."""
+        if operation.method == _CANCELLED:
+            for task, asked in list(self._open.items()):
+                if asked == (sender, operation.target):
+                    task.cancel()
+
+
+async def _fail(me: Responder, request: Envelope, fault: Fault) -> None:
+    error = fault.render(ErrorDialect.OLD_MCP)
+    await me.fail(request, error.message, error.code, error.data if bytes(error.data) else None)
+
+
+def _params(envelope: Envelope) -> bytes:
+    raw = msgspec.json.decode(envelope.payload, type=dict[str, msgspec.Raw]).get("params")
+    return EMPTY_OBJECT if raw is None else bytes(raw)

@@ -1,0 +1,171 @@
+"""Clients that are hosts of MCPL: what they select, how they narrow it, and messages that come twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.config.settings import Scopes
+
+from .host_client import HOST, HostClient
+from .running_hub import RunningHub
+from .test_client_hosts import GENERAL, OFFER, TURN, asked, between, drive, enable, heard, injects, reply
+
+SIGNS: dict[str, Any] = {
+    "version": "0.5",
+    "inferenceLifecycle": True,
+    "channels": {"register": True, "typing": True, "acknowledge": True},
+    "featureSets": {
+        "note.show": {"description": "Shows", "uses": ["channels.register", "channels.typing", "channels.acknowledge"]},
+        "note.watch": {"description": "Watches", "uses": ["inferenceLifecycle"]},
+    },
+}
+DEV = {**GENERAL, "id": "chat:#dev"}
+
+
+async def heard_soon(hub: RunningHub, method: str) -> list[Any]:
+    async with asyncio.timeout(60):
+        while not (seen := await heard(hub, "a", method)):
+            await asyncio.sleep(0.01)
+    return seen
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_a_host_of_0_5_types_acknowledges_and_tells_of_inferences(tmp_path: Path, modern: bool) -> None:
+    async with between(tmp_path, offer=SIGNS) as hub:
+        client = HostClient(hub, "mine", modern=modern, version="0.5")
+        offered = {"register": True, "typing": True, "acknowledge": True}
+        more = {"version": "0.5", "inferenceLifecycle": True, "channels": offered}
+        client.capabilities = {"experimental": {"mcpl": {**HOST, **more}}}
+        async with client.running():
+            assert (await client.result("mcpl/manifest"))["featureSets"].keys() == {"a.note.show", "a.note.watch"}
+            client.answers["channels/register"] = {"results": []}
+            paths = ["channels.register", "channels.acknowledge", "inferenceLifecycle"]
+            await client.select("a.note.*", effectiveCapabilities=[*paths, "channels.typing"])
+            await client.result("context/beforeInference", TURN)  # the server was told by now
+            await drive(hub, "a", "send", method="channels/register", params={"channels": [GENERAL]})
+            await client.tell("channels/typing", {"channelId": "a/chat:#general"})
+            assert await heard_soon(hub, "channels/typing") == [{"channelId": "chat:#general"}]
+            await reply(hub, "a", "channels/acknowledge", {"acknowledged": True})
+            seen = {"channelId": "a/chat:#general", "messageId": "m1"}
+            assert (await client.result("channels/acknowledge", seen))["acknowledged"]
+            (got,) = await heard(hub, "a", "channels/acknowledge")
+            assert (got["channelId"], got["messageId"]) == ("chat:#general", "m1")
+            unknown = await client.ask("channels/acknowledge", {**seen, "channelId": "a/chat:#other"})
+            assert unknown["error"]["code"] == -32023
+            # Without the capability a set that uses it is off, so the server hears no more of it.
+            await client.select("a.note.*", effectiveCapabilities=paths)
+            await client.tell("channels/typing", {"channelId": "a/chat:#general"})
+            began = {"inferenceId": "inf_1", "phase": "started", "conversationId": "c1", "turnIndex": 0}
+            await client.tell("inference/lifecycle", {**began, "userMessage": "My secret."})
+            (told,) = await heard_soon(hub, "inference/lifecycle")
+            assert (told["phase"], told["inferenceId"][:4], told["turnIndex"]) == ("started", "inf_", 0)
+            assert told["inferenceId"] != "inf_1"
+            assert "secret" not in json.dumps(told)
+            assert len(await heard(hub, "a", "channels/typing")) == 1
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_a_selection_outlives_the_hub_for_its_own_client_alone(tmp_path: Path, modern: bool) -> None:
+    async with between(tmp_path) as hub:
+        secret, thief = await hub.new_key("mine"), await hub.new_key("other")
+        await enable(hub, "a", "note.**", agent="other")
+        await reply(hub, "a", "context/beforeInference", injects("Before."))
+        client = HostClient(hub, "mine", modern=modern)
+        client.key = secret
+        async with client.running():
+            await client.select("a.note.recall")
+            assert (await client.result("context/beforeInference", TURN))["contextInjections"]
+        session = client.session
+    async with between(tmp_path) as hub:
+        await reply(hub, "a", "context/beforeInference", injects("After."))
+        other = HostClient(hub, "other", modern=modern)
+        other.key = thief
+        if modern:
+            assert not (await other.result("context/beforeInference", TURN)).get("contextInjections")
+        client = HostClient(hub, "mine", modern=modern)
+        client.key, client.session = secret, session
+        (injection,) = (await client.result("context/beforeInference", TURN))["contextInjections"]
+        assert injection["content"] == [{"type": "text", "text": "After."}]
+        assert len(await heard(hub, "a", "context/beforeInference")) == 1, "nobody else's prompt reached the server"
+        await hub.operate("features.disable", server="a", features=["note.recall"], agent="mine")
+        assert not (await client.result("context/beforeInference", TURN)).get("contextInjections")
+
+
+async def test_a_client_narrows_the_scopes_of_tools_and_channels(tmp_path: Path) -> None:
+    scoped = {
+        "description": "Files",
+        "uses": ["tools"],
+        "scoped": True,
+        "_meta": {"dev.interlock/scopeLabel": "{path}"},
+    }
+    offer = {**OFFER, "featureSets": {**OFFER["featureSets"], "note.file": scoped}}
+    write = {"_meta": {"dev.interlock/featureSet": "note.file"}}
+    server = {"scopes": {"note.file": Scopes(whitelist=("/**",))}}
+    async with between(tmp_path, offer=offer, write=write, server=server) as hub:
+        async with HostClient(hub, "mine", modern=False).running() as client:
+            client.answers["channels/register"] = {"results": []}
+
+            async def wrote(path: str) -> bool:
+                said = {"name": "a__write", "arguments": {"path": path}}
+                answer = await client.ask("tools/call", said)
+                assert "error" not in answer or answer["error"]["data"]["gate"] == "client_scopes"
+                return "result" in answer and not answer["result"].get("isError")
+
+            files = {"whitelist": ["/project/**", "/tmp/**"], "blacklist": ["**/.env", "**/secrets/**"]}
+            talk = {"whitelist": ["chat:#gen*"]}
+            await client.select("a.note.file", "a.note.talk", "a.note.recall")
+            await client.result("context/beforeInference", TURN)  # the server was told by now
+            await drive(hub, "a", "send", method="channels/register", params={"channels": [GENERAL, DEV]})
+            assert await wrote("/etc/hosts"), "the operator allows it"
+            assert len((await client.result("channels/list"))["channels"]) == 2
+            await client.select(scopes={"a.note.file": files, "a.note.talk": talk})
+            assert await wrote("/project/src/main.ts")
+            assert not await wrote("/project/.env")
+            assert not await wrote("/etc/hosts"), "the client itself did not"
+            assert [each["id"] for each in (await client.result("channels/list"))["channels"]] == ["a/chat:#general"]
+            said = {"conversationId": "c1", "channelId": "a/chat:#dev", "content": "Hello"}
+            assert (await client.ask("channels/publish", said))["error"]["code"] == -32017
+            await client.select(scopes={"a.note.talk": {"whitelist": ["chat:*", "x" * 2000]}})
+            assert (await client.result("channels/list"))["channels"] == [], "rules that cannot be read allow nothing"
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_a_message_reaches_a_client_once(tmp_path: Path, modern: bool) -> None:
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=modern).running() as client:
+
+        async def take(message: dict[str, Any]) -> dict[str, Any]:
+            ids = [each["messageId"] for each in message["params"]["messages"]]
+            return {"results": [{"messageId": each, "accepted": True, "conversationId": "c1"} for each in ids]}
+
+        async def send(*ids: str) -> list[Any]:
+            said = {"author": {"id": "u"}, "timestamp": "2026-03-05T10:30:00Z", "channelId": "chat:#general"}
+            messages = [{**said, "messageId": each, "content": each} for each in ids]
+            answer = await drive(hub, "a", "send", method="channels/incoming", params={"messages": messages})
+            return list(answer["result"]["results"])
+
+        async def passed() -> list[str]:
+            return [each["messageId"] for each in (await asked(client))["params"]["messages"]]
+
+        client.answers |= {"channels/register": {"results": []}, "channels/incoming": take}
+        await client.select("a.note.talk", "a.note.recall")
+        await client.result("context/beforeInference", TURN)  # the server was told by now
+        await drive(hub, "a", "send", method="channels/register", params={"channels": [GENERAL]})
+        (first,) = await send("d1")
+        assert first["accepted"]
+        assert await passed() == ["d1"]
+        again = await send("d1", "d2", "d2")
+        assert again[0] == first, "the recorded answer"
+        assert [each["messageId"] for each in again] == ["d1", "d2", "d2"]
+        assert await passed() == ["d2"]
+        client.answers["channels/incoming"] = {"error": {"code": -32603, "message": "no room"}}
+        assert not (await send("d3"))[0]["accepted"]
+        assert await passed() == ["d3"]
+        client.answers["channels/incoming"] = take
+        assert (await send("d3"))[0]["accepted"], "the client had refused it, so it may come again"
+        assert await passed() == ["d3"]
+        assert client.asked.empty()
