@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -42,6 +41,8 @@ HUB_ORDER = (
 ARGUED = {("judge.shell", "judge.code"), ("protocols.mgp", "protocols.mcp")}
 """Imports against the order of packages. A command can contain code, and code can start a command. MGP is an extension
 that is agreed on in MCP's dialect, and its methods are answered in that dialect."""
+ARGUED_CIRCLES = {("judge", "shell"), ("judge", "code")}
+"""Packages whose modules may import each other: a command contains commands and code, and code contains commands."""
 MOST_LEAF_PACKAGES = 16
 MOST_LINES = 400
 MOST_PARAMETERS = 8
@@ -74,6 +75,7 @@ def imported(tree: ast.Module, package: tuple[str, ...]) -> set[str]:
     return names
 
 
+@cache
 def is_module(name: str) -> bool:
     path = SOURCE.parent.joinpath(*name.split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
@@ -108,12 +110,15 @@ def test_pure_layers_stay_pure() -> None:
     assert not impure, "these are in a layer without I/O and clocks"
 
 
-def modules_of_packages() -> Iterator[tuple[Path, tuple[str, ...], set[str]]]:
+@cache
+def modules_of_packages() -> tuple[tuple[Path, tuple[str, ...], set[str]], ...]:
     """Every module below a package of its own: its path, its parts, and what it imports."""
+    found = []
     for path in MODULES:
         parts = path.relative_to(SOURCE).parts
         if len(parts) > 1:
-            yield path, parts, imported(parsed(path), ("interlock", *parts[:-1]))
+            found.append((path, parts, imported(parsed(path), ("interlock", *parts[:-1]))))
+    return tuple(found)
 
 
 def _is_json_text(node: ast.AST) -> bool:
@@ -165,6 +170,16 @@ def test_packages_inside_a_layer_form_no_circle() -> None:
         others = {".".join(name.split(".")[1:3]) for name in names if name.startswith(f"interlock.{parts[0]}.")}
         packages = {other for other in others if (SOURCE / other.replace(".", "/")).is_dir()}
         graph.setdefault(part, set()).update(other for other in packages - {part} if (part, other) not in ARGUED)
+    TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def test_modules_form_no_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for _, parts, names in modules_of_packages():
+        if parts[:2] in ARGUED_CIRCLES or parts[-1] == "__init__.py":
+            continue
+        own = ".".join(("interlock", *parts)).removesuffix(".py")
+        graph[own] = {name for name in names if is_module(name) and name != own}
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 

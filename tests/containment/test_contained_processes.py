@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interlock.containment import launcher_client
+from interlock.containment import cgroups, launcher_client
 from interlock.containment.launcher_client import ContainedProcess, launcher, start_contained
 from interlock.containment.policy import BackendName, Containment, ContainmentRefused
 
@@ -133,13 +133,17 @@ def test_a_server_ends_when_its_time_is_over(outside: Outside, backend: BackendN
 
 
 def test_servers_end_with_the_launcher(outside: Outside, backend: BackendName) -> None:
-    """A launcher that is killed takes its servers along, and the next server gets another."""
-    process = run(outside.containment(backend), SPEAKS)
+    """A launcher that is killed takes its servers and their children along, and the next server gets another."""
+    forks = "import os, signal, sys; os.fork() or signal.pause(); print('ready', flush=True); sys.stdin.read()"
+    process = run(outside.containment(backend), forks)
     assert process.stdout.readline() == b"ready\n"
-    launcher()._process.kill()
+    killed = launcher()._process
+    killed.kill()
     assert process.wait() == -9
     with process.stdout:
-        assert process.stdout.read() == b""
+        assert process.stdout.read() == b""  # the child has the pipe too
+    left = [group for parent in cgroups.parents() for group in Path(parent).glob(f"{cgroups.names_of(killed.pid)}*")]
+    assert left == []
     assert ended(run(outside.containment(backend), "print('again')"))[0] == "again\n"
 
 
@@ -176,6 +180,49 @@ while True: time.sleep(60)
     with pytest.raises(ContainmentRefused, match="too long to contain"):
         run(outside.containment(backend), "#" * launcher_client.PACKET)
     assert not running._starting
+
+
+def test_a_process_that_a_server_left_behind_lives_as_long_as_the_server(
+    outside: Outside, backend: BackendName
+) -> None:
+    """The orphan answers after another process of the server has ended, and been reaped."""
+    code = """
+import os, sys
+asked, ask = os.pipe()
+told, tell = os.pipe()
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.setsid()
+        os.read(asked, 1)
+        os.write(tell, b"x")
+        os._exit(0)
+    os._exit(0)
+os.wait()
+for _ in range(3):
+    if os.fork() == 0: os._exit(os.fork() and 0)
+    os.wait()
+print("ready", flush=True)
+sys.stdin.readline()
+os.write(ask, b"x")
+print(os.read(told, 1), flush=True)
+"""
+    process = run(outside.containment(backend), code)
+    assert process.stdout.readline() == b"ready\n"
+    ended(run(outside.containment(backend), "pass"))  # the launcher looks after its processes
+    process.stdin.write(b"\n")
+    assert process.stdout.readline() == b"b'x'\n"
+    ended(process)
+
+
+def test_a_server_reads_facts_about_itself_and_dies_of_a_closed_pipe(outside: Outside, backend: BackendName) -> None:
+    code = """
+print(open("/proc/self/stat").read() != "", "MemTotal" in open("/proc/meminfo").read())
+"""
+    written, complaints, exit_code = ended(run(outside.containment(backend), code))
+    assert (written, complaints, exit_code) == ("True True\n", "", 0)
+    shell = ("/bin/sh", "-c", "kill -s PIPE $$; echo ignored")
+    started = start_contained(outside.containment(backend), shell, {"PATH": os.defpath}, None)
+    assert ended(started)[0] == "", "the signal is not ignored"
 
 
 def test_a_program_that_is_missing_is_not_started(outside: Outside, backend: BackendName) -> None:

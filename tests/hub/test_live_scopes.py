@@ -12,7 +12,7 @@ import pytest
 
 from interlock.config.settings import Approvals, Hub, Scopes, Timeouts, Tools
 from interlock.hub.auth.principals import local_person
-from interlock.hub.live.scopes import Elevations
+from interlock.hub.live.elevations import Elevations
 
 from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub

@@ -26,6 +26,7 @@ from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.client_scopes import ClientScopesGate
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.elevations import Elevations
 from interlock.hub.live.event_attachment import EventAttachment
 from interlock.hub.live.events import now
 from interlock.hub.live.features import Features
@@ -33,7 +34,7 @@ from interlock.hub.live.gate import LiveGate
 from interlock.hub.live.hooks import Hooks
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.live.scopes import Elevations, ScopeGate
+from interlock.hub.live.scopes import ScopeGate
 from interlock.hub.live.tools import LiveOffers
 from interlock.hub.live.usage import Usage
 from interlock.hub.live.wake_webhook import WakeWebhook
