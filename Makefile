@@ -81,13 +81,16 @@ soak: venv
 	$(BIN)/python bench/fuzz.py --seconds 600
 	$(BIN)/pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=campaign
 
-# Faults of servers, clients, configurations and the store, small counts: what must hold after each is checked. See
-# bench/faults.py, bench/store_faults.py and bench/flapping.py. The large counts: make faults CYCLES=1000 SERVERS=1000
+# Faults of servers, clients, configurations, the store, the machine and the network, small counts: what must hold after
+# each is checked. See bench/faults.py, store_faults.py, machine_faults.py, network_faults.py and flapping.py.
+# The large counts: make faults CYCLES=1000 SERVERS=1000
 CYCLES ?= 10
 SERVERS ?= 100
 faults: venv
 	$(BIN)/python bench/faults.py --cycles $(CYCLES)
 	$(BIN)/python bench/store_faults.py
+	$(BIN)/python bench/machine_faults.py --tools $$(($(SERVERS) * 20)) --connections $$(($(SERVERS) * 10))
+	$(BIN)/python bench/network_faults.py
 	$(BIN)/python bench/flapping.py --good $$(($(SERVERS) * 9 / 10)) --flapping $$(($(SERVERS) / 10)) --seconds 5 --strict
 
 format: venv

@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ class Scene:
         (folder / "upstream.py").write_text(UPSTREAM)
 
     def configure(self, *bad: str, broken: str = "") -> None:
-        """Write the configuration with bad servers of some modes."""
+        """Write the configuration with bad servers of some modes, and `broken` behind them."""
         good = json.dumps([sys.executable, "-S", str(self.folder / "upstream.py")])
         text = f'[hub]\nlisten = "127.0.0.1:0"\n[hub.timeouts]\ntool_s = {TOOL_S}\nstart_s = 5\n'
         text += f'[servers.good]\ncommand = {good}\nera = "modern"\n'
@@ -71,9 +71,10 @@ class Scene:
         # The hub reads the file when it changes: a file that is still empty would be a hub without servers.
         draft.replace(self.config)
 
-    def start(self) -> None:
-        environment = {"INTERLOCK_HOME": str(self.home), "HOME": str(self.folder), "PYTHONPATH": str(SOURCE)}
-        command = [sys.executable, "-m", "interlock.cli", "up", "--config", str(self.config)]
+    def start(self, wrap: Sequence[str] = (), **more: str) -> None:
+        """Start the hub, inside another command and with more variables."""
+        environment = {"INTERLOCK_HOME": str(self.home), "HOME": str(self.folder), "PYTHONPATH": str(SOURCE), **more}
+        command = [*wrap, sys.executable, "-m", "interlock.cli", "up", "--config", str(self.config)]
         self.hub = Process(command, core=None, log=self.folder / "hub.log", env=environment, cwd=self.folder)
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
@@ -96,7 +97,7 @@ class Scene:
 
         await wait_for(are, "servers are connected")
 
-    async def call(self, name: str, **arguments: object) -> dict[str, Any]:
+    async def call(self, name: str, /, *, bearer: str = "", **arguments: object) -> dict[str, Any]:
         """A call on a connection of its own. An answer that does not come breaks I9."""
         params = {"name": name, "arguments": arguments, "_meta": META}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
@@ -104,11 +105,13 @@ class Scene:
         try:
             async with asyncio.timeout(DEADLINE_S):
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                writer.write(head(self.port, name, len(body)) + body)
+                writer.write(head(self.port, name, len(body), bearer) + body)
                 response = await reader.read()
                 writer.close()
         except TimeoutError:
             raise Broken(f"I9: no answer to {name} within {DEADLINE_S:g} s") from None
+        except OSError as refused:
+            response = repr(refused).encode()
         self.answered += 1
         for line in response.partition(b"\r\n\r\n")[2].splitlines():
             found = line.removeprefix(b"data:").strip()
@@ -150,11 +153,13 @@ def shown(footprint: tuple[int, int, float]) -> str:
     return f"{processes} processes, {descriptors} descriptors, {memory:.0f} MB"
 
 
-def head(port: int, name: str, length: int) -> bytes:
+def head(port: int, name: str, length: int, bearer: str = "") -> bytes:
+    authorization = f"authorization: Bearer {bearer}\r\n" if bearer else ""
     return (
         b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:%d\r\ncontent-type: application/json\r\nconnection: close\r\n"
         b"accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n"
-        b"mcp-method: tools/call\r\nmcp-name: %b\r\ncontent-length: %d\r\n\r\n" % (port, name.encode(), length)
+        b"mcp-method: tools/call\r\nmcp-name: %b\r\n%bcontent-length: %d\r\n\r\n"
+        % (port, name.encode(), authorization.encode(), length)
     )
 
 
@@ -309,15 +314,16 @@ async def cycles(scene: Scene, count: int) -> None:
         await scene.call("bad__ok")
 
 
-FAULTS: dict[str, Callable[[Scene, int], Awaitable[None]]] = {
-    "F2": f2, "F3": f3, "F4": f4, "F5": f5, "F13": f13, "cycles": cycles
-}  # fmt: skip
+Faults = dict[str, Callable[[Scene, int], Awaitable[None]]]
+ALONE = ("F2", "F11")
+"""Faults in which a neighbour is refused, too."""
+FAULTS: Faults = {"F2": f2, "F3": f3, "F4": f4, "F5": f5, "F13": f13, "cycles": cycles}
 
 
-async def campaign(options: argparse.Namespace, folder: Path) -> bool:
-    scene = Scene(folder)
+async def campaign(options: argparse.Namespace, scene: Scene, faults: Faults = FAULTS) -> bool:
+    """Run the faults one after the other on one hub, and print what holds."""
     scene.configure("bad")
-    (folder / "started").touch()
+    (scene.folder / "started").touch()
     scene.start()
     good = True
     try:
@@ -325,15 +331,15 @@ async def campaign(options: argparse.Namespace, folder: Path) -> bool:
         quiet = [await scene.echo(f"quiet {number}") for number in range(200)]
         quiet_p99 = statistics.quantiles(quiet, n=100)[98]
         print(f"quiet: p99 {quiet_p99:.1f} ms; {shown(scene.footprint())}", flush=True)
-        for name, fault in FAULTS.items():
+        for name, fault in faults.items():
             if options.only and name not in options.only:
                 continue
             before, took = scene.footprint(), list[float]()
             rounds = options.cycles if name == "cycles" else options.rounds
             try:
-                if name == "F2":
+                if name in ALONE:
                     await fault(scene, rounds)
-                    before = scene.footprint()
+                    before = scene.footprint() if name == "F2" else before  # that is another process
                 else:
                     async with neighbour(scene, took):
                         await fault(scene, rounds)
@@ -360,7 +366,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=sorted(FAULTS), default=[])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ilx") as folder:
-        sys.exit(0 if asyncio.run(campaign(options, Path(folder))) else 1)
+        sys.exit(0 if asyncio.run(campaign(options, Scene(Path(folder)))) else 1)
 
 
 if __name__ == "__main__":

@@ -23,13 +23,12 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from confidentiality import SOURCE
 from faults import BACK_S, DEADLINE_S, Broken, Scene, has_ended, wait_for
-from process import Process
 
 DISK = "24m"
 SERVER = SOURCE.parent / "tests" / "hub" / "executing_server.py"
@@ -38,11 +37,8 @@ SERVER = SOURCE.parent / "tests" / "hub" / "executing_server.py"
 class StoreScene(Scene):
     """A hub whose server writes down the calls that it executes."""
 
-    def __init__(
-        self, folder: Path, store: str, wrap: Callable[[list[str]], list[str]] = lambda command: command
-    ) -> None:
+    def __init__(self, folder: Path, store: str) -> None:
         super().__init__(folder)
-        self._wrap = wrap
         self._executed = folder / "executed"
         self._number = 0
         command = json.dumps([sys.executable, str(SERVER), str(self._executed)])
@@ -51,11 +47,6 @@ class StoreScene(Scene):
             "[hub.timeouts]\ntool_s = 10\n"
             f'[servers.s]\ncommand = {command}\nera = "legacy"\n'
         )
-
-    def start(self) -> None:
-        environment = {"INTERLOCK_HOME": str(self.home), "HOME": str(self.folder), "PYTHONPATH": str(SOURCE)}
-        command = self._wrap([sys.executable, "-m", "interlock.cli", "up", "--config", str(self.config)])
-        self.hub = Process(command, core=None, log=self.folder / "hub.log", env=environment, cwd=self.folder)
 
     async def execute(self) -> bool:
         """Make a call. Whether it was executed and answered well; every call gets an answer."""
@@ -127,8 +118,8 @@ async def full_disk(folder: Path, rounds: int) -> str:
     wrap = ["unshare", "-rm", "sh", "-c", mounted + 'exec "$@"', "sh"]
     if shutil.which("unshare") is None or await (await asyncio.create_subprocess_exec(*wrap, "true")).wait():
         return "skipped: this system gives users no private file system"
-    scene = StoreScene(folder, str(disk / "hub.db"), lambda command: [*wrap, *command])
-    scene.start()
+    scene = StoreScene(folder, str(disk / "hub.db"))
+    scene.start(wrap)
     try:
         await scene.connected("s")
         inside = Path(f"/proc/{scene.hub.pid}/root{disk}")

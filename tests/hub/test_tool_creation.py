@@ -194,7 +194,7 @@ async def test_nobody_creates_a_tool_without_the_operators_word_or_with_anothers
 
 async def test_without_isolation_no_tool_is_created(hub: RunningHub, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = [report._replace(missing="is not installed") for report in await asyncio.to_thread(reports)]
-    monkeypatch.setattr("interlock.hub.handlers.tool_registrar.reports", lambda: nowhere)
+    monkeypatch.setattr("interlock.hub.tool_search.creations.reports", lambda: nowhere)
     found = await asked(client_of(hub, "free"))
     assert found["status"] == "unavailable"
     assert "is not installed" in found["note"]

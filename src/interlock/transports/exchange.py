@@ -136,6 +136,13 @@ class SessionExchange(abc.ABC, Generic[S_co]):
         return None
 
 
+def session_of(exchange: SessionExchange[S], hint: str = "") -> S:
+    """The session of a request. Raises METHOD_NOT_FOUND, for methods that only sessions have."""
+    if exchange.session is None:
+        raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session", hint=hint)
+    return exchange.session
+
+
 Exchange: TypeAlias = SessionExchange[Session]
 """A request to a service, whichever type its sessions have."""
 

@@ -20,7 +20,6 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.event_subscriptions import EventSubscriptions
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier
 from interlock.hub.handlers.notifications import ChangeNotifier
-from interlock.hub.handlers.tool_registrar import ToolRegistrar
 from interlock.hub.tool_search.creations import Creations
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.embeddings import EmbeddingCache
@@ -111,7 +110,7 @@ class ListingParts:
             self._request_tasks,
             risk_of,
             foundation.log,
-            Creations(ToolRegistrar(registrations), lambda: foundation.config, lambda: foundation.store),
+            Creations(registrations, lambda: foundation.config, lambda: foundation.store),
         )
         summaries = ToolSummaries(catalog, self.tokens, self.search.status, risk_of, needs)
         self.discovery_tools = DiscoveryTools(

@@ -5,8 +5,6 @@ On revision 2026-07-28 there are no sessions: a client subscribes with `subscrip
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import msgspec
 
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
@@ -16,13 +14,13 @@ from interlock.hub.sessions.session import Exchange, Session
 from interlock.protocols.mgp.events import (
     SUBSCRIBE,
     UNSUBSCRIBE,
+    WITHOUT_SESSION,
     SubscribeParams,
     Unsubscribed,
     UnsubscribeParams,
 )
-from interlock.wire.errors import Fault
-
-P = TypeVar("P", bound=msgspec.Struct)
+from interlock.protocols.mgp.methods import read_params
+from interlock.transports.exchange import session_of
 
 
 class EventMethods:
@@ -38,8 +36,8 @@ class EventMethods:
         return {SUBSCRIBE: self._subscribe, UNSUBSCRIBE: self._unsubscribe}
 
     def _subscribe(self, exchange: Exchange, caller: Caller) -> None:
-        session = _session(exchange)
-        params = _read(exchange, SubscribeParams)
+        session = session_of(exchange, WITHOUT_SESSION)
+        params = read_params(exchange.request.params, SubscribeParams)
         self._background.begin(self._subscribe_for(exchange, caller, session, params), exchange)
 
     async def _subscribe_for(
@@ -51,20 +49,7 @@ class EventMethods:
         exchange.result(msgspec.json.encode(answer))
 
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
-        session = _session(exchange)
-        done = self._subscriptions.unsubscribe(session.id, _read(exchange, UnsubscribeParams).subscription_id)
+        session = session_of(exchange, WITHOUT_SESSION)
+        params = read_params(exchange.request.params, UnsubscribeParams)
+        done = self._subscriptions.unsubscribe(session.id, params.subscription_id)
         exchange.result(msgspec.json.encode(Unsubscribed(done)))
-
-
-def _session(exchange: Exchange) -> Session:
-    if exchange.session is None:
-        hint = 'open `subscriptions/listen` with `"dev.cloto/mgp": {"events": {"channels": [...]}}`'
-        raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session", hint=hint)
-    return exchange.session
-
-
-def _read(exchange: Exchange, kind: type[P]) -> P:
-    try:
-        return msgspec.json.decode(exchange.request.params, type=kind)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", str(cause)) from None

@@ -23,8 +23,8 @@ from interlock.protocols.mgp.lifecycle import (
     ShutdownAccepted,
     ShutdownParams,
     estimated_drain_ms,
-    read_shutdown,
 )
+from interlock.protocols.mgp.methods import read_params
 from interlock.wire.errors import Fault
 
 
@@ -59,7 +59,7 @@ class LifecycleHandler:
         except Fault as fault:
             self._journal.refused(caller.principal, SHUTDOWN, fault, trace)
             raise
-        asked = read_shutdown(exchange.request.params)
+        asked = read_params(exchange.request.params, ShutdownParams)
         if server is None:
             self._shut_down_hub(exchange, caller, asked, trace)
         else:

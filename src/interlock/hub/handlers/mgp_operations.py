@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -22,10 +22,10 @@ from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
 from interlock.hub.upstreams.registration.registration import Register
 from interlock.protocols.mcp.results import complete
+from interlock.protocols.mgp.methods import read_params
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
-Params = TypeVar("Params", bound=msgspec.Struct)
 Operation = Callable[[Principal, Any, str], Coroutine[None, None, msgspec.Struct]]
 
 
@@ -61,7 +61,7 @@ class MgpOperationsHandler:
     ) -> None:
         trace = trace_of(exchange)
         try:
-            params = _read(exchange.request.params, kind)
+            params = read_params(exchange.request.params, kind)
             result = msgspec.json.encode(await operation(caller.principal, params, trace))
         except Fault as fault:
             self._journal.refused(caller.principal, exchange.request.method, fault, trace)
@@ -70,11 +70,3 @@ class MgpOperationsHandler:
             exchange.fail(fault_of(cause))
         else:
             exchange.result(complete(result) if exchange.dialect.modern else result)
-
-
-def _read(params: bytes, kind: type[Params]) -> Params:
-    """Decode params. Raises INVALID_PARAMS."""
-    try:
-        return msgspec.json.decode(params, type=kind)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", str(cause)) from None

@@ -28,6 +28,7 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.results import EMPTY
+from interlock.transports.exchange import session_of
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Notification
 
@@ -155,7 +156,7 @@ class SubscriptionHandler:
         return self._own.target(caller, uri) or self._pipeline.reach(caller, "resource", uri, exchange)
 
     def _subscribe(self, exchange: Exchange, caller: Caller) -> None:
-        session = _session(exchange)
+        session = session_of(exchange)
         uri = exchange.preview.uri
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
@@ -210,7 +211,7 @@ class SubscriptionHandler:
         return notify
 
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
-        session = _session(exchange)
+        session = session_of(exchange)
         uri = exchange.preview.uri or ""
         target = self._own.target(caller, uri) or self._names.resource(caller, uri)
         if session.unsubscribed(target.server, target.name):
@@ -218,7 +219,7 @@ class SubscriptionHandler:
         exchange.result(EMPTY)
 
     def _set_level(self, exchange: Exchange, caller: Caller) -> None:
-        session = _session(exchange)
+        session = session_of(exchange)
         try:
             level = msgspec.json.decode(exchange.request.params, type=_Level).level
         except msgspec.DecodeError as cause:
@@ -234,12 +235,6 @@ class SubscriptionHandler:
         found = ((self._upstreams.get(server), name) for server, name in session.private_connections)
         pairs = ((upstream, upstream.private_connection(name)) for upstream, name in found if upstream is not None)
         return [(upstream, private) for upstream, private in pairs if private is not None]
-
-
-def _session(exchange: Exchange) -> Session:
-    if exchange.session is None:
-        raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session")
-    return exchange.session
 
 
 class _Level(msgspec.Struct):

@@ -7,18 +7,22 @@ request makes at most one tool.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from interlock.config.settings import Config
-from interlock.hub.auth.principals import Principal
+from interlock.containment.backends import reports
 from interlock.hub.calls.call import Caller
 from interlock.hub.store_faults import fault_of
+from interlock.hub.upstreams.registration.checks import RULES
+from interlock.hub.upstreams.registration.registration import Register
+from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.store import Collection, Conflict, Store, StoreError
 from interlock.wire.errors import Fault
 
@@ -80,21 +84,6 @@ class CreatedTool(msgspec.Struct, frozen=True):
     """The approval request; empty if none was needed."""
 
 
-class Registrar(Protocol):
-    """Registers the tools that agents write."""
-
-    async def why_uncontained(self) -> str:
-        """Why no server can be contained here; empty if one can."""
-
-    def allowed_imports(self) -> list[str]:
-        """The imports that code safety allows."""
-
-    async def create_tool(
-        self, by: Principal, server: str, create: Create, why: str, *, approved: bool, trace: str
-    ) -> CreatedTool:
-        """Judge and register a tool. Raises Fault."""
-
-
 class OpenCreation(msgspec.Struct, frozen=True):
     """A request that was answered with `creating`."""
 
@@ -111,8 +100,8 @@ CREATIONS: Final = Collection("creations", OpenCreation, key="id")
 class Creations:
     """The tools that agents are writing."""
 
-    def __init__(self, registrar: Registrar, config: Callable[[], Config], store: Callable[[], Store]) -> None:
-        self._registrar = registrar
+    def __init__(self, registrations: Registrations, config: Callable[[], Config], store: Callable[[], Store]) -> None:
+        self._registrations = registrations
         self._config = config
         self._store = store
 
@@ -120,7 +109,7 @@ class Creations:
         """How the agent can write the missing tool, or None and why it cannot."""
         if self._mode(caller) == "off":
             return None, NOT_ALLOWED
-        if uncontained := await self._registrar.why_uncontained():
+        if uncontained := await _why_uncontained():
             return None, f"tools cannot be created: {uncontained}"
         try:
             opened = await self._opened(request_id, _owner(caller))
@@ -132,7 +121,7 @@ class Creations:
             "level": "strict",
             "language": "python",
             "max_code_size_bytes": MAX_SOURCE_CHARS,
-            "allowed_imports": self._registrar.allowed_imports(),
+            "allowed_imports": [*RULES.allowed_imports],
         }
         return {"how": HOW, "example": EXAMPLE, "expires_in_s": int(OPEN_S), "code_safety": rules}, ""
 
@@ -144,18 +133,18 @@ class Creations:
         if not re.search(rf"^(?:async )?def {re.escape(create.name)}\(", create.source, re.MULTILINE):
             raise Fault("INVALID_PARAMS", f"the source defines no function `{create.name}`", hint="name the tool")
         server = f"made-{secrets.token_hex(4)}"
+        asked = Register(server, "python", ("server.py",), justification=why[:2000], source=create.source)
         approved = mode == "auto_approve"
         try:
             taken = await self._take(create.request_id, _owner(caller))
             try:
-                return await self._registrar.create_tool(
-                    caller.principal, server, create, why, approved=approved, trace=trace
-                )
-            except Fault:
+                made = await self._registrations.create(caller.principal, asked, approved=approved, trace=trace)
+            except (Fault, StoreError):
                 await self._reopen(taken)
                 raise
         except StoreError as cause:
             raise fault_of(cause) from None
+        return CreatedTool(made.server_id, made.decision)
 
     async def _opened(self, id: str, owner: str) -> bool:
         """Keep a request open, and forget those whose time is over. Returns False where there are too many."""
@@ -194,6 +183,14 @@ class Creations:
         agent = self._config().agents.get(principal.id) if principal.kind == "agent" else None
         # The address of one server shows no tool of another.
         return "off" if agent is None or caller.list_scope.view.bare else agent.create_tools
+
+
+async def _why_uncontained() -> str:
+    """Why no server can be contained here; empty if one can."""
+    found = await asyncio.to_thread(reports)
+    if any(not report.missing for report in found):
+        return ""
+    return "; ".join(f"{report.backend}: {report.missing}" for report in found)
 
 
 def _unknown() -> Fault:

@@ -113,9 +113,29 @@ def runs_module(use: Use) -> bool:
     """`python -m` of a module that installs or runs other code; `python -m pip list` only looks."""
     for module, verb in _modules(use.arguments):
         if module == "pip" and verb in lists()["pip-looks"]:
-            return False
+            return bool(known("pip").refused(Use("pip", _after_module(use.arguments))))
         if module in lists()["python-modules"]:
             return True
+    return False
+
+
+def _after_module(arguments: Sequence[str]) -> Sequence[str]:
+    """The arguments of the module that `python -m` runs."""
+    at = next(at for at, word in enumerate(arguments) if word.startswith("-m"))
+    return arguments[at + (2 if arguments[at] == "-m" else 1) :]
+
+
+def runs_other_python(use: Use) -> bool:
+    """`pip --python X` starts X, which may be any program; `pip config edit --editor X`, too."""
+    for word, following in pairwise([*use.arguments, ""]):
+        name, equals, value = word.partition("=")
+        if len(name) > 3 and "--editor".startswith(name):
+            return True
+        if len(name) > 3 and "--python".startswith(name):
+            path = value if equals else following
+            own = is_inside(path) and not path.startswith("/")
+            if not own and not compiled("<SYSTEM_PYTHON>").match(path):
+                return True
     return False
 
 

@@ -15,8 +15,10 @@ from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import lists
 
 _RUN_FROM = re.compile(r"(?i)(?:jar:)?(?:https?|ftps?)://")
-_AT_ADDRESS = re.compile(r"@\s*(?:git\+|https?:)")
+_AT_ADDRESS = re.compile(r"@\s*(?:git\+|(?:git|ssh|https?|github|gitlab|bitbucket|gist):|file:(?:/|~|\.\.))")
 _SHORT_ADDRESS = re.compile(r"(?:github|gitlab|bitbucket|gist):")
+_REPOSITORY = re.compile(r"[A-Za-z\d][\w.-]*/[\w.-]+(?:#\S*)?$")
+"""`owner/name`, which package managers of Node read as a repository on GitHub."""
 
 
 def installs_from_address(use: Use) -> bool:
@@ -28,6 +30,10 @@ def installs_from_address(use: Use) -> bool:
     if use.name in _SCRIPT_RUNNERS and [*use.arguments[:1]] in (["run"], ["run-script"]):
         words = words[:2]  # all that follows the script's name is the script's
         return any(compiled("<URLS>").match(word) for word in words)
+    if use.name in _NODE and any(_SHORT_ADDRESS.match(word) or _AT_ADDRESS.search(word) for word in words):
+        return True
+    if use.name in _NODE and _names_repository(use.arguments):
+        return True
     unsigned = uses_flag(use.arguments, lists()["unsigned"], abbreviated=False) is not None
     return unsigned or _has_address(use.arguments, words)
 
@@ -42,6 +48,23 @@ def _has_address(arguments: Sequence[str], words: Sequence[str]) -> bool:
     return any(address.match(value) or "://" in value for value in values)
 
 
+def _names_repository(arguments: Sequence[str]) -> bool:
+    """Whether a package to install or run is a repository. An unknown option may take the next word as its value."""
+    packages = _free_words(arguments)
+    verb = next((at for at, word in enumerate(packages) if word in lists()["install-verbs"]), len(packages))
+    runs = packages[verb : verb + 1] and packages[verb] in _RUN_VERBS
+    return any(_REPOSITORY.match(word) for word in packages[verb + 1 :][: 1 if runs else None])
+
+
+def _free_words(arguments: Sequence[str]) -> list[str]:
+    """The words that are neither options nor may be their values."""
+    return [
+        word
+        for before, word in pairwise(["", *arguments])
+        if not word.startswith("-") and (not before.startswith("-") or "=" in before or before in _PLAIN_FLAGS)
+    ]
+
+
 def _values(arguments: Sequence[str], flag: str) -> list[str]:
     return list(option_values(arguments, flag if len(flag) == 2 else "--", flag))
 
@@ -49,9 +72,13 @@ def _values(arguments: Sequence[str], flag: str) -> list[str]:
 def sets_source(use: Use) -> bool:
     """A setting that makes later installs come from an address."""
     words = operands(use.arguments)
-    if not lists()["install-verbs"].isdisjoint(words[:3]) or words[:1] not in (["config"], ["c"]):
+    # Before the verb there may be values of options: `pip --python x config set …`.
+    begins = next((at for at, word in enumerate(words[:3]) if word in ("config", "c", "set")), None)
+    if not lists()["install-verbs"].isdisjoint(words[:3]) or begins is None:
         return False
-    return compiled("<SETS_SOURCE>").search(" ".join(words[:8])) is not None
+    if words[begins] == "set" and use.name not in _SCRIPT_RUNNERS:
+        return False
+    return compiled("<SETS_SOURCE>").search(" ".join(words[begins : begins + 8])) is not None
 
 
 def runs_address(use: Use) -> bool:
@@ -60,13 +87,21 @@ def runs_address(use: Use) -> bool:
     words = operands(use.arguments)[:2]
     if use.name in _PACKAGE_RUNNERS:
         words = [*_packages(use.arguments), *option_values(use.arguments, "-p", "--package")]
-    return any(address.match(word) or _SHORT_ADDRESS.match(word) for word in words)
+        if any(_REPOSITORY.match(word) for word in _free_words(use.arguments)[:1]):
+            return True
+    return any(address.match(word) or _SHORT_ADDRESS.match(word) or _AT_ADDRESS.search(word) for word in words)
 
 
 _SCRIPT_RUNNERS = ("npm", "pnpm", "yarn")
-_PACKAGE_RUNNERS = ("npx", "pnpx")
+_NODE = ("npm", "pnpm", "yarn", "bun")
+_RUN_VERBS = names("create dlx exec x")
+_PACKAGE_RUNNERS = ("npx", "pnpx", "bunx")
 """The first word is the package; all others are its arguments."""
-_PLAIN_FLAGS = names("-y --yes -q --quiet -s --silent --no --no-install --offline --prefer-offline --")
+_PLAIN_FLAGS = names(
+    "-y --yes -q --quiet -s --silent --no --no-install --offline --prefer-offline -- -g --global -D --save-dev -S"
+    " --save -E --save-exact --exact -O --save-optional -P --save-prod --dev -d -f --force --no-save --no-audit"
+    " --no-fund --legacy-peer-deps --ignore-scripts --ignore-existing --production --dry-run --verbose --bun -W"
+)
 """Options of these that have no value."""
 
 

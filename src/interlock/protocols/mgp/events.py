@@ -16,6 +16,8 @@ from interlock.wire.errors import Fault
 SUBSCRIBE: Final = "mgp/events/subscribe"
 UNSUBSCRIBE: Final = "mgp/events/unsubscribe"
 EVENT: Final = "notifications/mgp.event"
+WITHOUT_SESSION: Final = 'open `subscriptions/listen` with `"dev.cloto/mgp": {"events": {"channels": [...]}}`'
+"""How a client of the stateless era subscribes."""
 
 FAMILIES: Final = ("model", "system", "tool", "security", "lifecycle")
 """The families of MGP's Standard Event Channels; `lifecycle` is an addition of this hub."""

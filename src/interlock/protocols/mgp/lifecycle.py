@@ -6,8 +6,6 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from interlock.wire.errors import Fault
-
 SHUTDOWN: Final = "mgp/lifecycle/shutdown"
 CHANGED: Final = "notifications/mgp.lifecycle"
 DEFAULT_TIMEOUT_MS: Final = 30_000
@@ -41,14 +39,6 @@ class StateChanged(msgspec.Struct):
     new_state: str
     reason: str
     timestamp: str
-
-
-def read_shutdown(params: bytes) -> ShutdownParams:
-    """The params of a shutdown. Raises INVALID_PARAMS."""
-    try:
-        return msgspec.json.decode(params, type=ShutdownParams)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", str(cause)) from None
 
 
 def estimated_drain_ms(pending: int, usual_ms: float, timeout_ms: int) -> int:

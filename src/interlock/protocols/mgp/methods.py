@@ -7,10 +7,14 @@ both sides negotiate them). For any other client it does not exist.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.wire.errors import Fault
+
+P = TypeVar("P", bound=msgspec.Struct)
 
 METHODS: Final[Mapping[str, str]] = {
     "mgp/access/query": "access_control",
@@ -47,3 +51,11 @@ def check_agreed(dialect: Dialect, method: str) -> None:
     if not agreed_on(dialect, METHODS[method]):
         hint = f"offer MGP's extension `{METHODS[method]}` in your capabilities"
         raise Fault("METHOD_NOT_FOUND", f"{method} is not agreed with this client", hint=hint)
+
+
+def read_params(params: bytes, kind: type[P]) -> P:
+    """The params of a method. Raises INVALID_PARAMS."""
+    try:
+        return msgspec.json.decode(params, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise Fault("INVALID_PARAMS", str(cause)) from None

@@ -18,6 +18,7 @@ from interlock.protocols.mgp.events import (
     EVENT,
     SUBSCRIBE,
     UNSUBSCRIBE,
+    WITHOUT_SESSION,
     EventFilter,
     EventParams,
     Severity,
@@ -29,11 +30,12 @@ from interlock.protocols.mgp.events import (
     rank,
 )
 from interlock.protocols.mgp.health import timestamp
-from interlock.protocols.mgp.methods import check_agreed
+from interlock.protocols.mgp.methods import check_agreed, read_params
 from interlock.protocols.patterns import Pattern
 from interlock.server.requests.framing import Framing
 from interlock.server.requests.session import Exchange, Session
 from interlock.signatures import DefinitionError
+from interlock.transports.exchange import session_of
 from interlock.wire.errors import Fault
 
 MAX_PER_CLIENT: Final = 32
@@ -119,13 +121,16 @@ class ServerEvents:
                 each.notify(EVENT, b"{" + each.meta + params[1:])
 
     def _subscribe(self, exchange: Exchange) -> None:
-        session = _session(exchange)
-        params = _read(exchange, SubscribeParams)
+        session = session_of(exchange, WITHOUT_SESSION)
+        params = read_params(exchange.request.params, SubscribeParams)
         answer = self._add(params, session.notify, lambda: not session.over, session)
         self._framing.answer(exchange, msgspec.json.encode(answer)[1:-1])
 
     def _unsubscribe(self, exchange: Exchange) -> None:
-        session, id_ = _session(exchange), _read(exchange, UnsubscribeParams).subscription_id
+        session, id_ = (
+            session_of(exchange, WITHOUT_SESSION),
+            read_params(exchange.request.params, UnsubscribeParams).subscription_id,
+        )
         found = self._all.get(id_)
         own = found is not None and found.session is session
         if own:
@@ -158,17 +163,3 @@ class ServerEvents:
         """Whether a filter lets any event of this server through. None of them is about a tool."""
         named = [wanted.server_id] if isinstance(wanted.server_id, str) else wanted.server_id
         return wanted.tool_name is None and (named is None or self._name in named)
-
-
-def _session(exchange: Exchange) -> Session:
-    if exchange.session is None:
-        hint = 'open `subscriptions/listen` with `"dev.cloto/mgp": {"events": {"channels": [...]}}`'
-        raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session", hint=hint)
-    return exchange.session
-
-
-def _read(exchange: Exchange, kind: type[Any]) -> Any:
-    try:
-        return msgspec.json.decode(exchange.request.params, type=kind)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", str(cause)) from None

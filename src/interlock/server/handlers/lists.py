@@ -22,7 +22,8 @@ from interlock.server.requests import params
 from interlock.server.requests.content import present
 from interlock.server.requests.framing import Framing
 from interlock.server.requests.listeners import MAX_URIS
-from interlock.server.requests.session import Exchange, Session
+from interlock.server.requests.session import Exchange
+from interlock.transports.exchange import session_of
 from interlock.wire.errors import Fault
 
 
@@ -106,25 +107,19 @@ class Lists:
     def _subscribe(self, exchange: Exchange) -> None:
         uri = params.read(exchange, params.READ_RESOURCE).uri
         self._offers.find_resource(uri)
-        subscriptions = _session(exchange).subscriptions
+        subscriptions = session_of(exchange).subscriptions
         if len(subscriptions) >= MAX_URIS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session subscribes to at most {MAX_URIS} resources")
         subscriptions.add(uri)
         self._framing.answer(exchange, b"")
 
     def _unsubscribe(self, exchange: Exchange) -> None:
-        _session(exchange).subscriptions.discard(params.read(exchange, params.READ_RESOURCE).uri)
+        session_of(exchange).subscriptions.discard(params.read(exchange, params.READ_RESOURCE).uri)
         self._framing.answer(exchange, b"")
 
     def _set_level(self, exchange: Exchange) -> None:
         level = params.read(exchange, params.SET_LEVEL).level
         if level not in LOG_LEVELS:
             raise Fault("INVALID_PARAMS", f"unknown level {level[:50]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
-        _session(exchange).level = LOG_LEVELS.index(level)
+        session_of(exchange).level = LOG_LEVELS.index(level)
         self._framing.answer(exchange, b"")
-
-
-def _session(exchange: Exchange) -> Session:
-    if exchange.session is None:
-        raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session")
-    return exchange.session

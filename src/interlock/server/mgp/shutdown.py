@@ -20,9 +20,8 @@ from interlock.protocols.mgp.lifecycle import (
     ShutdownParams,
     StateChanged,
     estimated_drain_ms,
-    read_shutdown,
 )
-from interlock.protocols.mgp.methods import agreed_on
+from interlock.protocols.mgp.methods import agreed_on, read_params
 from interlock.server.handlers.calls import Calls
 from interlock.server.mgp.agreement import Handler
 from interlock.server.requests.framing import Framing
@@ -68,7 +67,7 @@ class Shutdown:
         if exchange.headers is not None:
             hint = "end the process, or let the client that started it ask"
             raise Fault("PERMISSION_DENIED", "a server over HTTP is not shut down by its clients", hint=hint)
-        asked = read_shutdown(exchange.request.params)
+        asked = read_params(exchange.request.params, ShutdownParams)
         pending = self._calls.pending
         estimate = estimated_drain_ms(pending, self._calls.usual_ms, asked.timeout_ms)
         result = msgspec.json.encode(ShutdownAccepted(True, pending, estimate))
