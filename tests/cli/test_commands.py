@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from interlock.cli.control import hub_link
 from interlock.cli.control.hub_link import HubLink, LineReader
 from interlock.cli.lifecycle.status import duration
@@ -416,7 +417,7 @@ def test_lines_come_whole_whatever_the_pieces() -> None:
         assert bytes(lines.rest) == b"rest"
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0, "0 s"), (59, "59 s"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")])
+@each_case(("seconds", "said"), [(0, "0 s"), (59, "59 s"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")])
 def test_durations_are_said_in_two_units(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from cases import each_case
 from interlock.discovery.budget import Budget, SessionTools, fit
 from interlock.discovery.errors import DiscoveryError
 
@@ -23,7 +24,7 @@ def test_any_single_figure_is_used_up_exactly(tokens: int) -> None:
     assert budget.pinned_reserve + budget.discovery_reserve + budget.cache_limit == tokens
 
 
-@pytest.mark.parametrize(
+@each_case(
     "figures",
     [
         (0, 0, 0, 0),

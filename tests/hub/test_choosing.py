@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, get_args
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.config.settings import Validation
 from interlock.config.value_types import Mode
 from interlock.hub.calls.gates.validator_choice import Chosen, choose, choose_configured, combined
@@ -85,7 +85,7 @@ def test_no_definition_makes_it_fail_and_bad_declarations_deny(made: dict[str, A
         assert chosen.unknown
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("level", "operators", "wanted"),
     [
         ("standard", None, "standard"),

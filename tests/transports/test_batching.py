@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from interlock.transports.batching import BATCH_SIZE, LARGE, START_BATCHING_AFTER, STOP_BATCHING_AFTER, Batching
 
 
-class Wire(asyncio.Transport):
+class RecordingTransport(asyncio.Transport):
     """Notes what was written on it, in a log that all wires share."""
 
     def __init__(self, name: str, log: list[tuple[str, str, bytes]]) -> None:
@@ -37,7 +37,7 @@ class Echo:
     """Answers what it takes in, on its own wire."""
 
     def __init__(self, name: str, batching: Batching, log: list[tuple[str, str, bytes]]) -> None:
-        self.transport: asyncio.Transport = Wire(name, log)
+        self.transport: asyncio.Transport = RecordingTransport(name, log)
         self.name, self.batching, self.log = name, batching, log
 
     def give_up(self) -> None:
@@ -113,7 +113,7 @@ def test_a_connection_that_fails_is_ended_and_the_others_are_answered() -> None:
             batching.received(a, b"break")
             batching.received(b, b"2")
             await asyncio.sleep(0)
-        assert cast(Wire, a.transport).aborted
+        assert cast(RecordingTransport, a.transport).aborted
         assert ("wrote", "b", b"2") in log
         assert isinstance(failures[0]["exception"], ValueError)
 

@@ -24,8 +24,8 @@ from interlock.hub.stored_documents import (
     CONVERSATIONS,
     INFERENCES,
     TURNS,
-    Inference,
     StoredConversation,
+    StoredInference,
     StoredTurn,
     day_of,
     turn_id,
@@ -213,9 +213,9 @@ class Conversations:
         return msgspec.json.decode(text, type=kind)
 
 
-def _inference(conversation: Conversation, turn: StoredTurn, cost: float) -> Inference:
+def _inference(conversation: Conversation, turn: StoredTurn, cost: float) -> StoredInference:
     """The turn, as it counts for usage."""
-    return Inference(
+    return StoredInference(
         turn.inference, turn.at, day_of(turn.at), turn.model, conversation.stored.agent, turn.input_tokens_count,
         turn.output_tokens_count, cost, conversation=conversation.id, error=turn.error[:500],
     )  # fmt: skip

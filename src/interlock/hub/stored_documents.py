@@ -72,7 +72,7 @@ def turn_id(conversation: str, index: int) -> str:
     return f"{conversation}/{index:08d}"
 
 
-class Inference(msgspec.Struct, frozen=True):
+class StoredInference(msgspec.Struct, frozen=True):
     """One inference, or all of one turn."""
 
     id: str
@@ -96,7 +96,7 @@ class Inference(msgspec.Struct, frozen=True):
     """Whether the tokens are the word of a client whose model answered, within bounds."""
 
 
-INFERENCES: Final = Collection("inferences", Inference, key="id", columns=("day",))
+INFERENCES: Final = Collection("inferences", StoredInference, key="id", columns=("day",))
 
 
 def inference_id() -> str:
