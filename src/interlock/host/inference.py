@@ -31,9 +31,9 @@ from interlock.host.prices import cost_of
 from interlock.host.routing import route
 from interlock.host.sampling import SamplingBridge
 from interlock.hub.app import HubApp
+from interlock.hub.conversation_documents import INFERENCES, StoredInference, day_of, inference_id
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.store_faults import fault_of
-from interlock.hub.stored_documents import INFERENCES, StoredInference, day_of, inference_id
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.content import Text, blocks
 from interlock.protocols.mcpl.inference import (
