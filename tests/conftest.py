@@ -18,11 +18,12 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from example_counts import EVERY_RUN
 from interlock.store import sqlite
 
 # The same tree has the same result: examples do not depend on chance, and their time says something about the machine,
 # not about the code. `make soak` looks for new examples.
-settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=EVERY_RUN)
 settings.register_profile("campaign", deadline=None, max_examples=3_000, print_blob=True)
 settings.load_profile("same")
 # No test cuts the power, so SQLite need not wait for the disk here.

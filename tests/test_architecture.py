@@ -33,7 +33,8 @@ LAYERS = {
 }
 HUB_ORDER = (
     "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth", "auth.oauth", "audit",
-    "approvals", "sessions", "upstreams", "upstreams.registration", "calls", "stored_documents", "journal", "taints",
+    "approvals", "sessions", "upstreams", "upstreams.registration", "calls", "conversation_documents",
+    "room_documents", "journal", "taints",
     "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
     "sealing_key", "foundation", "readiness", "authentication",
     "handlers", "service", "audit.tracing", "composition", "app", "admin",

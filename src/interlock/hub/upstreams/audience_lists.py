@@ -1,9 +1,9 @@
-"""Finds the tools that a server offers only to some: to clients that declare capabilities, or on a private connection.
+"""Tools that a server offers only to some clients: the hub asks the server for each audience, and lists them for it.
 
-The shared connection declares nothing, so its list has the tools for everybody. The hub asks a server once for each set
-of capabilities that a client declares when it lists: a server of the stateless era with one more request, one of the
-handshake era in a session that is closed again, and whose answer the store keeps. A client that declares less does not
-see the tools for those that declare more.
+The shared connection declares no capabilities, so its list has the tools for everybody. An audience is a set of
+declared capabilities. The hub asks once for each that a client declares when it lists: a server of the stateless era
+with one more request, one of the handshake era in a session that is closed again, and whose answer the store keeps. A
+client that declares less does not see the tools for those that declare more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AGAIN_AFTER_S: Final = 60.0
 
 
 class AudienceLists:
-    """Asks one server what it offers to some, and adds that to its lists."""
+    """Asks one server for the tools of each audience, and adds them to its lists."""
 
     def __init__(
         self,
