@@ -27,6 +27,7 @@ from interlock.hub.tasks.ledger import Ledger, StoredTask
 from interlock.hub.tasks.live import Expected, LiveTask, Notify, outcome_in, renamed
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.server_queries import ServerQueries
+from interlock.hub.tasks.status_texts import StatusTexts
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.meta import members
@@ -54,8 +55,10 @@ class Tracker:
         max_ttl_ms: Callable[[], int],
         reach: Reach,
         bus: Bus,
+        texts: StatusTexts,
     ) -> None:
         self.ledger = ledger
+        self.texts = texts
         self._bus = bus
         self._notifying = SubscriberTask(bus.subscribe(EventFilter.of(TaskChanged)), self._send)
         self.queries = ServerQueries(self, ledger, upstreams)
@@ -293,7 +296,7 @@ class Tracker:
         while live.unsent:
             method, params = live.unsent.popleft()
             if live.session is not None and self.reach(live.session.caller, task) is not None:
-                live.session.notify(method, params)
+                live.session.notify(method, self.texts.checked(live.session.caller, task.server, task.tool, params))
             for follower in list(live.followers.values()):
                 follower(method, params)
 
@@ -333,6 +336,7 @@ class Tracker:
         progress = how_far(params)
         if session is not None and progress is not None and progress > expected.progress:
             expected.progress = progress
+            params = self.texts.checked(session.caller, server, expected.tool, params)
             session.notify(PROGRESS, with_related(with_token(params, expected.token), expected.id))
 
     # Maintenance
