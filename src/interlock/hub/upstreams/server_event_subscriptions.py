@@ -141,6 +141,10 @@ class ServerEventSubscriptions:
             if subscription.wanted == subscription.asked or self._subscriptions.get(server) is not subscription:
                 return
             wanted, before, stream = subscription.wanted, subscription.id, subscription.stream
+            if before and wanted and subscription.channels <= wanted <= subscription.asked:
+                # The server would subscribe us to the same channels again, and send each event twice meanwhile.
+                subscription.asked = wanted
+                return
             try:
                 await self._subscribe(server, subscription, wanted)
                 if stream is not None:
@@ -158,13 +162,8 @@ class ServerEventSubscriptions:
 
     async def _subscribe(self, server: str, subscription: ServerSubscription, wanted: frozenset[str]) -> None:
         if not wanted:
-            subscription.asked, subscription.id, subscription.channels, subscription.patterns, subscription.stream = (
-                wanted,
-                "",
-                frozenset(),
-                [],
-                None,
-            )
+            subscription.asked = subscription.channels = frozenset()
+            subscription.id, subscription.patterns, subscription.stream = "", [], None
             return
         answer = await self._streamed(server, subscription, wanted) or await self._asked(server, wanted)
         # A server cannot subscribe us to what nobody asked for.
