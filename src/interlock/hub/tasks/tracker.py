@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -30,6 +30,7 @@ from interlock.hub.tasks.server_queries import ServerQueries
 from interlock.hub.tasks.status_texts import StatusTexts
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mcp.tasks import STATUS_CHANGED, Status, TaskState, read_state, with_related
@@ -70,7 +71,7 @@ class Tracker:
         self.reach = reach
         self._tokens: dict[str, Expected] = {}
         """The hub's progress tokens, each with its task."""
-        self._work: set[asyncio.Task[None]] = set()
+        self._work = TaskSet()
 
     # Starting
 
@@ -180,7 +181,7 @@ class Tracker:
         )
         if state.over:
             self._end(task, live, outcome or _OUTCOMES[state.status], "as a task")
-            self._later(self._put(task.with_state(state)))
+            self._work.begin(self._put(task.with_state(state)))
         return state
 
     def ended_with(self, task: StoredTask, outcome: Outcome) -> None:
@@ -190,7 +191,7 @@ class Tracker:
             status: Status = "failed" if outcome.tool == "error" else "completed"
             live.state = msgspec.structs.replace(live.state, status=status)
             self._end(task, live, outcome, "as a task")
-            self._later(self._put(task.with_state(live.state)))
+            self._work.begin(self._put(task.with_state(live.state)))
 
     def delivered(self, task: StoredTask) -> None:
         """The owner has the outcome, so the task no longer counts for its server."""
@@ -203,7 +204,7 @@ class Tracker:
             self._end(task, live, UNKNOWN, "the server no longer knows the task")
             self.let_go(task, live)
             self.queries.leave(task, live)
-            self._later(self._put(msgspec.structs.replace(task, lost=True)))
+            self._work.begin(self._put(msgspec.structs.replace(task, lost=True)))
 
     def _end(self, task: StoredTask, live: LiveTask, outcome: Outcome, reason: str) -> None:
         """Record the outcome: with the ticket of the call, or as an event if an earlier run recorded it as unknown."""
@@ -378,12 +379,7 @@ class Tracker:
             task = self.ledger.at_id(id_)
             if task is not None and live.ticket is not None:
                 self._end(task, live, UNKNOWN, "the hub ended while the task ran")
-        await asyncio.gather(*self._work, return_exceptions=True)
-
-    def _later(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        await self._work.settled()
 
 
 _OUTCOMES: Final = {"completed": SUCCEEDED, "failed": TOOL_FAILED, "cancelled": CANCELLED}
