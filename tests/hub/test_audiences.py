@@ -14,7 +14,7 @@ from interlock.hub.catalog import remembered_audiences
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.private_lists import PrivateLists
 from interlock.hub.upstreams.states import ServerState
-from interlock.store import StoreFull
+from interlock.store import Store, StoreFull
 
 from .instructed_server import VERSION, InstructedServer, Say
 from .running_hub import PREFIX, RawClient, RunningHub, running_hub, until
@@ -236,3 +236,16 @@ async def test_nothing_is_kept_of_a_private_connection_that_changed_its_list_and
     lists.on_closed(cast(Any, Owner))
     await until(lambda: not lists._reading)
     assert not lists._changed
+
+
+async def test_remembered_tools_are_bounded_also_those_of_removed_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remembered_audiences, "MAX_ANSWERS", 3)
+    store = await Store.open(tmp_path / "hub.db", (remembered_audiences.FOR_SOME,))
+    for number in range(4):
+        await remembered_audiences.write(store, f"s{number}", "a", "stamp", [b"{}"])
+    assert len(await store.keys(remembered_audiences.FOR_SOME)) == 1
+    assert await remembered_audiences.read(store, "s3", "a", "stamp") == [b"{}"]
+    assert await remembered_audiences.read(store, "s0", "a", "stamp") is None, "its server is asked again"
+    await store.close()
