@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 SOURCE = Path(__file__).parent.parent / "src" / "interlock"
 
@@ -33,7 +33,8 @@ LAYERS = {
 }
 HUB_ORDER = (
     "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth", "auth.oauth", "audit",
-    "approvals", "sessions", "upstreams", "upstreams.registration", "calls", "stored_documents", "journal", "taints",
+    "approvals", "sessions", "upstreams", "upstreams.registration", "calls", "conversation_documents",
+    "room_documents", "journal", "taints",
     "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
     "sealing_key", "foundation", "readiness", "authentication",
     "handlers", "service", "audit.tracing", "composition", "app", "admin",
@@ -42,6 +43,8 @@ HUB_ORDER = (
 ARGUED = {("judge.shell", "judge.code"), ("protocols.mgp", "protocols.mcp")}
 """Imports against the order of packages. A command can contain code, and code can start a command. MGP is an extension
 that is agreed on in MCP's dialect, and its methods are answered in that dialect."""
+ARGUED_CIRCLES = {("judge", "shell"), ("judge", "code")}
+"""Packages whose modules may import each other: a command contains commands and code, and code contains commands."""
 MOST_LEAF_PACKAGES = 16
 MOST_LINES = 400
 MOST_PARAMETERS = 8
@@ -49,34 +52,51 @@ LIBRARY = {"Client", "Server"}
 """Classes for users of the library, whose constructors take settings by keyword."""
 IMPURE = {"asyncio", "socket", "subprocess", "time", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
 MODULES = sorted(SOURCE.rglob("*.py"))
+OWN_NAMES = {
+    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__") for path in MODULES
+}
 HUB_MODULES = sorted((SOURCE / "hub").rglob("*.py"))
 
 
+class Facts(NamedTuple):
+    """What these tests look at in a file. Its tree is not kept: all of them together fill the collector's lists."""
+
+    has_docstring: bool
+    imported: set[str]
+    """Absolute names of every module that it imports, under `TYPE_CHECKING` too."""
+    json_compared: list[int]
+    """Lines that look for JSON text in bytes."""
+    crowded: list[str]
+    """Classes whose constructors take too many parameters."""
+
+
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-def imported(tree: ast.Module, package: tuple[str, ...]) -> set[str]:
-    """Absolute names of every module that a file imports, under `TYPE_CHECKING` too."""
-    names: set[str] = set()
+def facts(path: Path) -> Facts:
+    tree = ast.parse(path.read_bytes())
+    found = Facts(ast.get_docstring(tree) is not None, set(), [], [])
+    package = path.relative_to(SOURCE.parent).parts[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            found.imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join((*base, *((node.module,) if node.module else ())))
             # `from package import module` imports the module.
-            names |= {
-                module,
-                *(f"{module}.{alias.name}" for alias in node.names if is_module(f"{module}.{alias.name}")),
-            }
-    return names
+            found.imported.update({module}, OWN_NAMES & {f"{module}.{alias.name}" for alias in node.names})
+        elif isinstance(node, ast.ClassDef):
+            if node.name not in LIBRARY and _parameters(node) > MOST_PARAMETERS:
+                found.crowded.append(node.name)
+        elif isinstance(node, ast.Compare | ast.Call) and _compares_json(node):
+            found.json_compared.append(node.lineno)
+    return found
 
 
-def is_module(name: str) -> bool:
-    path = SOURCE.parent.joinpath(*name.split("."))
-    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+def _parameters(made: ast.ClassDef) -> int:
+    """How many parameters the constructor of a class takes beside `self`."""
+    for method in made.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            return len([*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs]) - 1
+    return 0
 
 
 def hub_part(module: str) -> str | None:
@@ -108,12 +128,15 @@ def test_pure_layers_stay_pure() -> None:
     assert not impure, "these are in a layer without I/O and clocks"
 
 
-def modules_of_packages() -> Iterator[tuple[Path, tuple[str, ...], set[str]]]:
+@cache
+def modules_of_packages() -> tuple[tuple[Path, tuple[str, ...], set[str]], ...]:
     """Every module below a package of its own: its path, its parts, and what it imports."""
+    found = []
     for path in MODULES:
         parts = path.relative_to(SOURCE).parts
         if len(parts) > 1:
-            yield path, parts, imported(parsed(path), ("interlock", *parts[:-1]))
+            found.append((path, parts, facts(path).imported))
+    return tuple(found)
 
 
 def _is_json_text(node: ast.AST) -> bool:
@@ -133,11 +156,10 @@ def _compares_json(node: ast.AST) -> bool:
 def test_no_name_is_looked_for_in_bytes_of_json() -> None:
     """Escapes give every name many spellings: `wire.names.may_spell` knows them all, a search for bytes but one."""
     found = [
-        f"{shown(path)}:{getattr(node, 'lineno', 0)}"
+        f"{shown(path)}:{line}"
         for path in MODULES
         if path != SOURCE / "wire" / "names.py"
-        for node in ast.walk(parsed(path))
-        if _compares_json(node)
+        for line in facts(path).json_compared
     ]
     assert not found, "these lines compare JSON as bytes"
 
@@ -149,7 +171,7 @@ def test_packages_of_the_hub_import_only_from_those_before_them() -> None:
         part = hub_part(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
         if part is None:
             continue
-        others = {hub_part(name) for name in imported(parsed(path), parts[:-1])} - {None}
+        others = {hub_part(name) for name in facts(path).imported} - {None}
         if found := {other for other in others if other and HUB_ORDER.index(other) > HUB_ORDER.index(part)}:
             upward[shown(path)] = found
     assert not upward, "these import from a package that HUB_ORDER has after their own"
@@ -168,6 +190,16 @@ def test_packages_inside_a_layer_form_no_circle() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
+def test_modules_form_no_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for _, parts, names in modules_of_packages():
+        if parts[:2] in ARGUED_CIRCLES or parts[-1] == "__init__.py":
+            continue
+        own = ".".join(("interlock", *parts)).removesuffix(".py")
+        graph[own] = (names & OWN_NAMES) - {own}
+    TopologicalSorter(graph).prepare()  # raises CycleError
+
+
 def test_the_hub_has_few_packages() -> None:
     packages = [path.parent for path in (SOURCE / "hub").rglob("__init__.py")]
     leaves = [package for package in packages if not any(other.parent == package for other in packages)]
@@ -175,7 +207,7 @@ def test_the_hub_has_few_packages() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    assert not [shown(path) for path in MODULES if not ast.get_docstring(parsed(path))], "these have no docstring"
+    assert not [shown(path) for path in MODULES if not facts(path).has_docstring], "these have no docstring"
 
 
 def test_no_module_is_long() -> None:
@@ -184,13 +216,4 @@ def test_no_module_is_long() -> None:
 
 
 def test_no_constructor_takes_many_parameters() -> None:
-    crowded = {}
-    for path in MODULES:
-        classes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
-        for made in (node for node in classes if node.name not in LIBRARY):
-            for method in made.body:
-                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
-                    taken = [*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs]
-                    if len(taken) > MOST_PARAMETERS + 1:
-                        crowded[made.name] = shown(path)
-    assert not crowded
+    assert not {name: shown(path) for path in MODULES for name in facts(path).crowded}

@@ -21,7 +21,9 @@ from interlock.config.secret_store import SecretStore
 from interlock.config.settings import Config, Hub
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.sealing_key import claim_store
+from interlock.hub.upstreams.login_records import LOGINS, SealedLogin, bound_to
 from interlock.store import Store
+from interlock.wire.encryption import Encryption
 
 from .conftest import User
 
@@ -91,6 +93,18 @@ def test_the_key_moves_to_the_keyring_and_back_and_everything_sealed_stays_reada
     assert SecretStore(user.home).get("a-key") == "a-value"
 
 
+def test_a_new_key_replaces_the_one_in_the_keyring(user: User, keyring: type[Keyring]) -> None:
+    user.configure()
+    assert user.run("secrets", "set", "a-key", stdin="a-value").exit_code == 0
+    assert user.run("secrets", "key", "keyring").exit_code == 0
+    secret = existing_secret(user.home)
+    assert user.run("secrets", "rekey").exit_code == 0
+    assert existing_secret(user.home) != secret
+    assert len(keyring.entries) == 1
+    assert not (user.home / "keys.secret").exists()
+    assert SecretStore(user.home).get("a-key") == "a-value"
+
+
 def test_t24_a_key_that_cannot_be_read_is_never_replaced(user: User, keyring: type[Keyring]) -> None:
     assert user.run("secrets", "set", "a-key", stdin="a-value").exit_code == 0
     assert user.run("secrets", "key", "keyring").exit_code == 0
@@ -133,6 +147,38 @@ def test_a_configured_key_seals_tokens_and_the_homes_key_the_secrets(
     checks = json.loads(user.run("doctor", "--json").output)["checks"]
     (found,) = (check for check in checks if check["name"] == "store")
     assert (found["verdict"], "sealed with another key" in found["detail"]) == ("wrong", True)
+
+
+def test_every_command_says_that_the_key_is_lost_and_what_to_type(user: User) -> None:
+    user.configure()
+    assert user.run("secrets", "set", "a-key", stdin="a-value").exit_code == 0
+    secret = existing_secret(user.home)
+
+    async def log_in() -> None:
+        store = await Store.open(user.home / "hub.db", COLLECTIONS)
+        await claim_store(store, Config(), user.home)
+        login = Encryption(hub_secret.derived_key(secret, b"logins")).seal("{}", bound_to("docs", "agent:ann"))
+        async with store.transaction() as change:
+            change.put(LOGINS, SealedLogin("1", "docs", "agent:ann", login, logged_in=True))
+        await store.close()
+
+    asyncio.run(log_in())
+    (user.home / "keys.secret").unlink()
+    for command in (("status",), ("login", "docs"), ("secrets", "list"), ("secrets", "set", "b"), ("doctor",)):
+        told = user.run(*command, stdin="x")
+        assert (told.exit_code != 0, "lost" in told.output, "secrets rekey" in told.output) == (True,) * 3, told.output
+    assert not (user.home / "keys.secret").exists()
+    assert "--lost" in user.run("secrets", "rekey", stdin="").output
+    assert user.run("secrets", "rekey", "--lost", stdin="").exit_code == 5, "it asks first"
+    done = user.run("secrets", "rekey", "--lost", "--yes")
+    assert done.exit_code == 0, done.output
+    assert "interlock login docs --for agent:ann" in done.output
+    assert "interlock secrets rotate a-key" in done.output
+    assert "interlock secrets rotate a-key" in user.run("secrets", "list").output
+    assert user.run("secrets", "rekey", "--lost", "--yes").exit_code == 2, "the key is not lost any more"
+    assert user.run("secrets", "rotate", "a-key", stdin="again").exit_code == 0
+    assert json.loads(user.run("secrets", "rekey", "--json").output)["secrets"] == 1
+    assert SecretStore(user.home).get("a-key") == "again"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from interlock.config import Confirmations, Loaded
+from interlock.config.hub_secret import BadHubSecret
 from interlock.config.secret_store import SecretStore
 
 from .conftest import UserFiles
@@ -87,7 +88,8 @@ def test_stored_secrets_are_encrypted_private_and_bound_to_their_names(user_file
         assert os.stat(file).st_mode & 0o077 == 0
     kept = json.loads(file.read_bytes())
     file.write_text(json.dumps({"one": kept["two"], "two": kept["one"]}))
-    assert store.get("one") is None
+    with pytest.raises(BadHubSecret, match="another key sealed it, or it was altered"):
+        store.get("one")
     assert store.remove("one")
     assert store.names() == ["two"]
 

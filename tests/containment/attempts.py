@@ -201,6 +201,12 @@ def send_by_path() -> None:
         peer.sendto(b"x", at["datagram"])
 
 
+def send_by_path_from_a_pair() -> None:
+    own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with own, other:
+        own.sendto(b"x", at["datagram"])
+
+
 def connect_by_abstract_name() -> None:
     with socket.socket(socket.AF_UNIX) as peer:
         peer.connect("\0" + at["abstract"])
@@ -411,7 +417,7 @@ NETWORK = (
     connect_with_the_first_bytes,
     list_connections_of_others,
 )
-"""Attempts that a server with named hosts makes too."""
+"""Ways into the network."""
 WORK = work_in_its_own_folder.__name__
 LIGHT = [name for name, attempt in ATTEMPTS.items() if attempt not in HEAVY and name != WORK]
 

@@ -58,7 +58,7 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 
 @asynccontextmanager
-async def server_hub(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterator[Place]:
+async def server_hub(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterator[HubWithServer]:
     modern = way.era == "modern"
     async with (RawStdioServer if way.streams else RawHttpServer)(modern=modern) as server:
         server.schema = SCHEMA
@@ -69,10 +69,10 @@ async def server_hub(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterator
             settings["command"] = server.command
         hub = settings.pop("hub", Hub())
         async with running_hub(tmp_path, {"web": Server(era=way.era, **settings)}, hub=hub) as running:
-            yield Place(running, server, modern, way.lines)
+            yield HubWithServer(running, server, modern, way.lines)
 
 
-class Place(NamedTuple):
+class HubWithServer(NamedTuple):
     hub: RunningHub
     web: RawHttpServer | RawStdioServer
     modern: bool

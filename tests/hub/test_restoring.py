@@ -21,6 +21,7 @@ from interlock.store.sqlite import Sqlite
 from .people import read_and_answer
 from .running_hub import RawClient, child, running_hub, text_of
 from .test_decisions import ADA, ASK, asking_hub, echo, error_of
+from .test_sealing_key import new_key
 
 
 async def test_t32_an_approval_in_a_backup_is_not_good_a_second_time(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ async def test_a_database_that_a_hub_still_uses_is_left_alone(tmp_path: Path, po
 async def test_two_hubs_share_a_store_and_each_has_a_chain_of_its_own(tmp_path: Path, postgres: str) -> None:
     from interlock.config.settings import Hub, Timeouts
 
-    settings = Hub(store=postgres, timeouts=Timeouts(start_s=30))
+    settings = Hub(store=postgres, sealing_key=new_key(), timeouts=Timeouts(start_s=30))
     one, two = tmp_path / "one", tmp_path / "two"
     busy = {"busy": child("busy_server.py")}
     async with running_hub(one, busy, hub=settings) as first, running_hub(two, busy, hub=settings) as second:

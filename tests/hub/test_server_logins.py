@@ -86,7 +86,7 @@ async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be
         shown += [await status_of(hub), await hub.operate("logins.list"), await hub.operate("logs", lines=1000)]
         shown.append((await RawClient(f"{hub.url}/metrics").send("GET"))[2])
         assert (await hub.operate("logins.list"))["logins"] == [
-            {"server": "docs", "principal": "", "issuer": protected.base}
+            {"server": "docs", "principal": "", "issuer": protected.base, "opens": True}
         ]
         assert hub.hub_app.spans is not None
         await asyncio.to_thread(hub.hub_app.spans.flush)

@@ -56,7 +56,20 @@ def test_a_search_looks_at_no_more_rows_than_it_is_told(where: str) -> None:
     database.close()
 
 
-class Planned(Sqlite):
+def test_a_trace_is_looked_for_on_either_side_of_a_row_alone(where: str) -> None:
+    database = opened(where)
+    with transaction(database):
+        records.append(database, [row(n, trace="t" if n % 5 == 0 else "") for n in range(1, 61)])
+    middle = records.get(database, "n", 30)
+    assert middle is not None
+    found, complete = records.around(database, Search(trace="t"), middle, 10)
+    assert ([one.seq for one in found], complete) == ([40, 35, 30, 25, 20], False)
+    found, complete = records.around(database, Search(trace="t"), middle, 30)
+    assert ([one.seq for one in found], complete) == ([*range(60, 0, -5)], True)
+    database.close()
+
+
+class ExplainingSqlite(Sqlite):
     """Says how SQLite reads each search."""
 
     plans: list[str]
@@ -78,7 +91,7 @@ class Planned(Sqlite):
     ],
 )
 def test_sqlite_compares_a_search_within_the_index_and_sorts_nothing(tmp_path: Path, search: Search) -> None:
-    database = Planned(tmp_path / "store.db")
+    database = ExplainingSqlite(tmp_path / "store.db")
     database.plans = []
     bring_up(database, lambda _: None)
     for before in (None, row(1)):

@@ -275,6 +275,16 @@ async def test_the_admin_api_cannot_claim_to_be_the_console(hub: RunningHub) -> 
     assert (status, b"console" in body) == (400, True)
 
 
+async def test_an_open_page_gets_only_requests_that_it_does_not_show(hub: RunningHub, visitor: Visitor) -> None:
+    ids = [await asked(hub, text) for text in ("one", "two")]
+    fresh = (await visitor.get(f"/console/approvals/list?shown={ids[0]},none,{'x' * 9000}")).text
+    assert f'<article class="card" data-id="{ids[0]}"></article>' in fresh
+    assert f'id="request-{ids[1]}"' in fresh
+    assert "No request waits" not in fresh
+    fresh = (await visitor.get(f"/console/approvals/list?shown={','.join(ids)}")).text
+    assert ("All arguments" in fresh, "No request waits" in fresh, 'data-open="2"' in fresh) == (False, False, True)
+
+
 async def test_unknown_requests_are_not_found(visitor: Visitor) -> None:
     assert (await visitor.get("/console/approvals/zzz")).status == 404
     (form,) = forms_of((await visitor.get("/console/approvals")).text)

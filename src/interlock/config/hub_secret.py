@@ -22,7 +22,11 @@ from .system_keyring import KeyringFailed, available_backend, delete_entry, read
 
 FILE: Final = "keys.secret"
 ENTRY: Final = "keys.keyring"
+SECRETS: Final = "secrets.json"
+"""The values of `interlock secrets`, which the secret seals."""
 MIN_BYTES: Final = 32
+REKEY: Final = "`interlock secrets rekey`, which asks for the old key"
+RESTORE: Final = f"put your copy of {FILE} back, or run {REKEY}"
 MAKE_KEY: Final = "make one with `openssl rand -base64 32`; all hubs of a store have the same"
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 
@@ -36,6 +40,10 @@ class BadHubSecret(Exception):
         self.hint = hint
 
 
+class LostHubSecret(BadHubSecret):
+    """The secret is gone: neither its file nor the keyring has it."""
+
+
 class KeyringEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The entry of the keyring that has the secret, with a check value: another secret is noticed at once."""
 
@@ -45,16 +53,24 @@ class KeyringEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def hub_secret(home: Path) -> bytes:
-    """The secret, made at first use. Raises BadHubSecret for one that is weak, or that other users can read."""
+    """The secret, made at first use. Raises BadHubSecret for one that is weak, lost, or that other users can read."""
     path = home / FILE
     try:
         if not has_secret(home):
-            secret = secrets.token_bytes(MIN_BYTES)
-            write_atomically(path, secret)
-            return secret
+            if _has_values(home / SECRETS):
+                raise LostHubSecret(f"the key of {home / SECRETS} is lost: there is no {path}", RESTORE)
+            return make_secret(home)
     except OSError as cause:
         raise _unusable(path, cause) from None
     return existing_secret(home)
+
+
+def make_secret(home: Path) -> bytes:
+    """Make a new secret, in its file. Anything that another one sealed cannot be opened with it. Raises OSError."""
+    secret = secrets.token_bytes(MIN_BYTES)
+    write_atomically(home / FILE, secret, private=True)
+    (home / ENTRY).unlink(missing_ok=True)
+    return secret
 
 
 def sealing_secret(home: Path, configured: str | None) -> bytes:
@@ -82,12 +98,16 @@ def has_secret(home: Path) -> bool:
 def existing_secret(home: Path) -> bytes:
     """The secret of a home that has one. Raises BadHubSecret."""
     entry = keyring_entry(home)
-    return _from_file(home / FILE) if entry is None else _from_keyring(entry)
+    return secret_of_file(home / FILE) if entry is None else secret_of_entry(entry)
 
 
 def keyring_entry(home: Path) -> KeyringEntry | None:
     """The entry of the keyring; None where the secret is in its file. Raises BadHubSecret."""
-    path = home / ENTRY
+    return read_entry_file(home / ENTRY)
+
+
+def read_entry_file(path: Path) -> KeyringEntry | None:
+    """The entry that a file names; None where there is no file. Raises BadHubSecret."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=KeyringEntry)
     except FileNotFoundError:
@@ -105,7 +125,7 @@ def move_to_keyring(home: Path) -> str:
         secret = hub_secret(home)
         if known is None:
             try:
-                known = KeyringEntry(available_backend(), f"hub-{secrets.token_hex(8)}", _check(secret))
+                known = KeyringEntry(available_backend(), f"hub-{secrets.token_hex(8)}", entry_check(secret))
                 write_entry(known.backend, known.entry, base64.b64encode(secret).decode())
             except KeyringFailed as cause:
                 hint = "install `interlock[keyring]`, unlock the keyring of your session, or keep the file"
@@ -131,7 +151,8 @@ def move_to_file(home: Path) -> None:
         raise BadHubSecret(f"the key is in its file, and still in {entry.backend}: {cause}", hint) from None
 
 
-def _from_file(path: Path) -> bytes:
+def secret_of_file(path: Path) -> bytes:
+    """The secret in a file. Raises BadHubSecret."""
     try:
         secret, mode = path.read_bytes(), path.stat().st_mode
     except OSError as cause:
@@ -143,12 +164,20 @@ def _from_file(path: Path) -> bytes:
     return secret
 
 
+def _has_values(path: Path) -> bool:
+    try:
+        return path.read_bytes().strip() not in (b"", b"{}")
+    except FileNotFoundError:
+        return False
+
+
 def _is_weak(secret: bytes) -> bool:
     """Random bytes have many different values; a typed word or a repeated byte has few."""
     return len(secret) < MIN_BYTES or len(set(secret)) < 16 or secret.isalpha()
 
 
-def _from_keyring(entry: KeyringEntry) -> bytes:
+def secret_of_entry(entry: KeyringEntry) -> bytes:
+    """The secret in an entry of the keyring. Raises BadHubSecret."""
     hint = "unlock the keyring of this user's session, and see that `interlock[keyring]` is installed"
     try:
         text = read_entry(entry.backend, entry.entry)
@@ -157,13 +186,15 @@ def _from_keyring(entry: KeyringEntry) -> bytes:
         raise BadHubSecret(f"the key of this hub is in {entry.backend}: {cause}", hint) from None
     except (binascii.Error, ValueError):
         secret = b""
-    if not hmac.compare_digest(_check(secret).encode(), entry.check.encode()):
+    if not hmac.compare_digest(entry_check(secret).encode(), entry.check.encode()):
         message = f"{entry.backend} has no entry `{entry.entry}` with the key of this hub"
-        raise BadHubSecret(message, "restore the keyring, or put a copy of the key's file in place of `keys.keyring`")
+        hint = "restore the keyring, put a copy of the key's file in place of `keys.keyring`, or run " + REKEY
+        raise LostHubSecret(message, hint)
     return secret
 
 
-def _check(secret: bytes) -> str:
+def entry_check(secret: bytes) -> str:
+    """The check value in the file that names an entry."""
     return derived_key(secret, b"keyring entry").hex()
 
 

@@ -70,7 +70,9 @@ class SecretSources:
     def _secret(self, name: str) -> str:
         try:
             value = self._store.get(name)
-        except (OSError, BadHubSecret) as cause:
+        except BadHubSecret as cause:
+            raise NoSecret(f"the secret `{name[:100]}` cannot be read: {cause.message}", cause.hint) from None
+        except OSError as cause:
             raise NoSecret(f"the secret `{name[:100]}` cannot be read: {cause}", "see that file") from None
         if value is None:
             raise NoSecret(f"there is no secret `{name[:100]}`", f"run `interlock secrets set {name[:100]}`")

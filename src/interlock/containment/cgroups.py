@@ -6,12 +6,18 @@ written means that there is no control group to be had, never that a limit is le
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import time
 from pathlib import Path
 from typing import Final
 
 MOUNT: Final = Path("/sys/fs/cgroup")
 CONTROLLERS: Final = ("memory", "pids")
+CLEARING_S: Final = 5.0
+"""How long processes of a dead launcher are ended."""
+_PREFIX: Final = "interlock-"
 THREADS_PER_PROCESS: Final = 16
 """The kernel counts threads as processes. Node starts eleven."""
 
@@ -103,6 +109,33 @@ def remove(groups: list[Path]) -> bool:
         except OSError:
             gone = False
     return gone
+
+
+def names_of(launcher: int) -> str:
+    """The beginning of the names of a launcher's groups."""
+    return f"{_PREFIX}{launcher}-"
+
+
+def end_all(launcher: int) -> None:
+    """End everything that a dead launcher started, and remove its groups."""
+    groups = [group for parent in parents() for group in Path(parent).glob(f"{names_of(launcher)}*")]
+    until = time.monotonic() + CLEARING_S
+    while groups and time.monotonic() < until:
+        for pid in members(groups):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        groups = [group for group in groups if not remove([group])]
+        if groups:
+            time.sleep(0.01)
+
+
+def remove_stale() -> None:
+    """Remove empty groups of launchers that were killed together with their hub."""
+    for parent in parents():
+        for group in Path(parent).glob(f"{_PREFIX}*-*"):
+            launcher = group.name.removeprefix(_PREFIX).partition("-")[0]
+            if launcher.isdigit() and not os.path.exists(f"/proc/{launcher}"):
+                remove([group])
 
 
 def _write_if_there(file: Path, text: str) -> None:

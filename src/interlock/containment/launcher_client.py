@@ -18,6 +18,7 @@ from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
+from interlock.containment import cgroups
 from interlock.containment.plan import plan
 from interlock.containment.policy import Containment, ContainmentRefused, Plan, Request
 
@@ -137,6 +138,7 @@ class LauncherClient:
                 break
             self._take(msgspec.json.decode(packet))
         self._process.wait()
+        cgroups.end_all(self._process.pid)  # The kernel ends a server with its launcher, but not the server's children.
         with self._lock:
             self.alive = False
             starting, running = [*self._starting.values()], [*self._running.values()]

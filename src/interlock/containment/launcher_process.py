@@ -55,6 +55,13 @@ class Kind(NamedTuple):
         return cls(plan.backend, bool(plan.hosts))
 
 
+class Bounds(NamedTuple):
+    """The bounds of a server's control groups."""
+
+    memory_bytes: int
+    processes: int
+
+
 class Spare:
     """A forked process that waits for its server: in a session and control groups of its own, with all else closed.
 
@@ -62,7 +69,7 @@ class Spare:
     that needs no plan, if the kind of the server is known.
     """
 
-    def __init__(self, name: str, kind: Kind | None) -> None:
+    def __init__(self, name: str, kind: Kind | None, expected: Bounds | None) -> None:
         parents = cgroups.parents()
         self.groups = cgroups.make(parents, name)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -72,6 +79,17 @@ class Spare:
             _child(theirs, self.groups, launcher, kind)
         theirs.close()
         self._socket = ours
+        self.pins = sandlock_backend.pin(self.pid) if self.groups else []
+        """Descriptors that the launcher holds while the process lives."""
+        self._bounds: Bounds | None = None
+        if expected is not None:
+            self.bound(expected)
+
+    def bound(self, bounds: Bounds) -> None:
+        """Bound its control groups, unless they are bounded so already. Raises OSError."""
+        if bounds != self._bounds:
+            cgroups.bound(self.groups, *bounds)
+            self._bounds = bounds
 
     def hand_over(self, plan: bytes, pipes: list[int]) -> None:
         """Let it become the server. Raises OSError."""
@@ -81,17 +99,24 @@ class Spare:
 
     def discard(self) -> None:
         self._socket.close()
+        _close(self.pins)
 
 
 class Running:
     """A server that was started and has not ended."""
 
-    def __init__(self, pid: int, backend: str, groups: list[Path], ends_at: float) -> None:
+    def __init__(self, pid: int, backend: str, groups: list[Path], ends_at: float, pins: list[int]) -> None:
         self._pid = pid
         self._backend = backend
         self.groups = groups
+        self._pins = pins
         self.ends_at = ends_at
         self.killed = False
+
+    def forget(self) -> None:
+        """The server has ended."""
+        sandlock_backend.forget(self._pid)
+        _close(self._pins)
 
     def signal(self, number: int) -> None:
         """Send a signal to the server and its group."""
@@ -119,6 +144,8 @@ class Launcher:
         ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)
         self._spares: dict[Kind, Spare] = {}
         """One for each kind of server that was asked for."""
+        self._expected: dict[Kind, Bounds] = {}
+        """The bounds of the last server of each kind: those of the next one, most likely."""
         self._wanted: set[Kind] = {Kind("sandlock" if "sandlock" in sys.modules else "bubblewrap", False)}
         self._spare_at = 0.0
         """When the next spare process is made."""
@@ -171,9 +198,19 @@ class Launcher:
         spare = self._spares.pop(kind, None) or self._new_spare(None)
         self._wanted.add(kind)
         self._spare_at = time.monotonic() + QUIET_S
-        cgroups.bound(spare.groups, plan.memory_bytes, plan.processes)
-        spare.hand_over(packet, pipes)
-        self._running[spare.pid] = Running(spare.pid, plan.backend, spare.groups, time.monotonic() + plan.time_s)
+        self._expected[kind] = Bounds(plan.memory_bytes, plan.processes)
+        spare.bound(self._expected[kind])
+        alone = plan.backend == "sandlock" and not sandlock_backend.needs_supervisor(plan, bounded=bool(spare.groups))
+        if alone:
+            # Its filter does not let the server choose them itself.
+            os.sched_setaffinity(spare.pid, _processors(plan))
+        running = Running(spare.pid, plan.backend, spare.groups, time.monotonic() + plan.time_s, spare.pins)
+        try:
+            spare.hand_over(packet, pipes)
+        except OSError:
+            running.forget()
+            raise
+        self._running[spare.pid] = running
         return spare.pid
 
     def _make_spare(self) -> None:
@@ -184,7 +221,8 @@ class Launcher:
 
     def _new_spare(self, kind: Kind | None) -> Spare:
         self._number += 1
-        return Spare(f"interlock-{os.getpid()}-{self._number}", kind)
+        expected = None if kind is None else self._expected.get(kind)
+        return Spare(f"{cgroups.names_of(os.getpid())}{self._number}", kind, expected)
 
     def _reap(self) -> None:
         while True:
@@ -195,11 +233,13 @@ class Launcher:
             if pid == 0:
                 break
             for kind in [kind for kind, spare in self._spares.items() if spare.pid == pid]:  # somebody killed it
-                self._leftover_groups += self._spares.pop(kind).groups
+                lost = self._spares.pop(kind)
+                lost.discard()
+                self._leftover_groups += lost.groups
                 self._spare_at = time.monotonic() + PATIENCE_S
             running = self._running.pop(pid, None)
             if running is not None:
-                sandlock_backend.forget(pid)
+                running.forget()
                 self._leftover_groups += running.groups
                 self._clear(self._kept)
                 self._send({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
@@ -208,7 +248,9 @@ class Launcher:
 
     @property
     def _kept(self) -> set[int]:
-        return {*self._running, *(spare.pid for spare in self._spares.values())}
+        """Servers, what they left behind while they run, and spares."""
+        groups = [group for running in self._running.values() for group in running.groups]
+        return {*self._running, *(spare.pid for spare in self._spares.values()), *cgroups.members(groups)}
 
     def _clear(self, kept: set[int]) -> None:
         """End what servers left behind, and remove their groups."""
@@ -280,13 +322,18 @@ def _child(launcher: socket.socket, groups: list[Path], parent: int, kind: Kind 
 
 def _become(plan: Plan, *, bounded: bool) -> int:
     _bound(plan)
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and programs that are started inherit that
+        signal.signal(ignored, signal.SIG_DFL)
     os.umask(0o077)
     os.chdir(plan.cwd)
-    available = sorted(os.sched_getaffinity(0))
-    processors = random.sample(available, min(plan.cpus, len(available)))
     if plan.backend == "bubblewrap":
-        bubblewrap.become(plan, processors)
-    return sandlock_backend.become(plan, processors, bounded=bounded)
+        bubblewrap.become(plan, _processors(plan))
+    return sandlock_backend.become(plan, _processors(plan), bounded=bounded)
+
+
+def _processors(plan: Plan) -> list[int]:
+    available = sorted(os.sched_getaffinity(0))
+    return random.sample(available, min(plan.cpus, len(available)))
 
 
 def _bound(plan: Plan) -> None:
@@ -306,6 +353,11 @@ def _children() -> set[int]:
         return set()
 
 
+def _close(numbers: list[int]) -> None:
+    while numbers:
+        os.close(numbers.pop())
+
+
 def _kill(pid: int, number: int, *, group: bool = True) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         (os.killpg if group else os.kill)(pid, number)
@@ -317,7 +369,9 @@ def main() -> None:
 
         for network in (False, True):
             sandlock_backend.filter_below(network)
+        sandlock_backend.filter_of_server()
     bubblewrap.filter_below()
+    cgroups.remove_stale()
     gc.freeze()
     gc.disable()
     Launcher(socket.socket(fileno=int(sys.argv[1]))).run()

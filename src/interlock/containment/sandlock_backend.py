@@ -1,26 +1,30 @@
-"""The backend `sandlock`: Landlock for files, network and signals, and a supervisor that answers system calls.
+"""The backend `sandlock`: Landlock for files, network and signals, and where needed a supervisor of system calls.
 
-The supervisor is a process of its own for each server. It holds nothing but the server's pipes, and has given up its
-capabilities before the server starts.
+A server without `hosts` whose memory a control group bounds needs no supervisor: it has no sockets at all, and the
+kernel alone contains it. For any other a process of its own answers system calls. It holds nothing but the server's
+pipes, and has given up its capabilities before the server starts.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import shutil
 import signal
+import socket
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from interlock.containment import capabilities, seccomp
-from interlock.containment.plan import DEVICES, SYSTEM
+from interlock.containment.plan import DEVICES, SETTINGS, SYSTEM
 from interlock.containment.policy import OPEN_FILES, Plan
 from interlock.containment.syscalls import machine, number
 
 if TYPE_CHECKING:
+    from sandlock import Sandbox
     from sandlock.sandbox import Process
 
 if sys.platform != "linux":
@@ -35,6 +39,29 @@ _REFUSED: Final = (
 
 _prepared: bool | None = None
 """The network that this process was prepared for; None before that."""
+_alone = False
+"""Whether this process was prepared for a server without a supervisor."""
+
+
+OWN_FACTS: Final = ("stat", "statm", "status", "maps", "cmdline", "limits")
+"""What a process may read about itself. Its folder as a whole would show the connections of others too."""
+FACTS: Final = tuple(f"/proc/{name}" for name in ("cpuinfo", "loadavg", "meminfo", "stat", "uptime", "version"))
+"""What every process may read about the machine, as bubblewrap shows it too."""
+_SET_SUBREAPER: Final = 36
+
+
+def needs_supervisor(plan: Plan, *, bounded: bool) -> bool:
+    """Whether the kernel alone does not suffice. `bounded`: a control group bounds the memory."""
+    return bool(plan.hosts) or not bounded
+
+
+def pin(server: int) -> list[int]:
+    """Descriptors that keep the facts about a server in the kernel's memory. Landlock knows a file by its inode."""
+    found = []
+    for path in (*FACTS, *(f"/proc/{server}/{name}" for name in OWN_FACTS)):
+        with contextlib.suppress(OSError):
+            found.append(os.open(path, os.O_PATH | os.O_CLOEXEC))
+    return found
 
 
 def prepare(network: bool) -> None:
@@ -48,11 +75,19 @@ def prepare(network: bool) -> None:
 
 
 def warm_up(network: bool, *, bounded: bool) -> None:
-    """Prepare, and run a program that ends at once: the first one of a process takes twice as long as the next."""
+    """Do what needs no plan, and all else for nothing: at its first time it takes a process twice as long.
+
+    A server without a supervisor gets its rules, which are not applied; one with a supervisor runs a program.
+    """
     from sandlock.exceptions import SandlockError
 
-    prepare(network)
     read = tuple(filter(os.path.exists, SYSTEM))
+    if bounded and not network:
+        _prepare_alone()
+        with contextlib.suppress(AttributeError):  # it is not public
+            _rules((*read, *SETTINGS), ("/",))._ensure_native()
+        return
+    prepare(network)
     plan = Plan("sandlock", ("/bin/true",), {}, "/", read, (), "/", (), 64 << 20, 1, 1, OPEN_FILES, 1.0)
     with contextlib.suppress(SandlockError, RuntimeError, OSError):
         _popen(plan, sorted(os.sched_getaffinity(0))[:1], bounded=bounded).wait()
@@ -63,6 +98,8 @@ def become(plan: Plan, processors: list[int], *, bounded: bool) -> int:
 
     `bounded`: a control group bounds the memory.
     """
+    if not needs_supervisor(plan, bounded=bounded):
+        _replace(plan)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing)
@@ -75,7 +112,11 @@ def become(plan: Plan, processors: list[int], *, bounded: bool) -> int:
         prepare(network)
     elif _prepared != network:
         raise OSError("the process was prepared for another server")
-    process = _popen(plan, processors, bounded=bounded)
+    try:
+        process = _popen(plan, processors, bounded=bounded)
+    except Exception:
+        _check_hosts(plan.hosts)
+        raise
     server = process.pid
     # The supervisor must not keep the pipes open that the hub reads to the end.
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -89,6 +130,53 @@ def become(plan: Plan, processors: list[int], *, bounded: bool) -> int:
         if signal.SIGTERM in os.read(reading, 64):
             os.killpg(server, signal.SIGTERM)
         _reap_orphans(server)
+
+
+def _check_hosts(hosts: tuple[str, ...]) -> None:
+    """Sandlock says only that it failed. Raises OSError for a host that cannot be found."""
+    for host in hosts:
+        name, _, port = host.rpartition(":")
+        try:
+            socket.getaddrinfo(name.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        except OSError as cause:
+            raise OSError(f"the host {name} of `hosts` cannot be found: {cause.strerror}") from None
+
+
+def _replace(plan: Plan) -> None:
+    """Replace this process by the contained server. Raises OSError or sandlock's errors."""
+    from sandlock import confine
+
+    if not _alone:
+        _prepare_alone()
+    # Processes that the server leaves behind are the launcher's.
+    ctypes.CDLL(None).prctl(_SET_SUBREAPER, 0, 0, 0, 0)
+    confine(_rules(plan.read, plan.write))
+    os.execve(plan.argv[0], plan.argv, plan.env)
+
+
+def _prepare_alone() -> None:
+    """Give up all rights that a server without a supervisor does not need. Raises OSError."""
+    global _alone
+    capabilities.drop_all()
+    seccomp.install(filter_of_server())
+    _alone = True
+
+
+def _rules(read: tuple[str, ...], write: tuple[str, ...]) -> Sandbox:
+    """The files of a server without a supervisor."""
+    from sandlock import Sandbox
+
+    facts = filter(os.path.exists, (*FACTS, *(f"/proc/self/{name}" for name in OWN_FACTS)))
+    return Sandbox(fs_readable=[*read, *facts], fs_writable=[*write, *DEVICES])
+
+
+@cache
+def filter_of_server() -> bytes:
+    """The filter of system calls for a server without a supervisor. The launcher makes it before servers start."""
+    on = machine()
+    assert on is not None  # `backends.choose` has checked it
+    refused = [*seccomp.METADATA, *seccomp.SHARED, *seccomp.OTHER_PROCESSES, *seccomp.LISTENING]
+    return seccomp.program(on, refused, sockets=False)
 
 
 def _popen(plan: Plan, processors: list[int], *, bounded: bool) -> Process:
@@ -105,7 +193,7 @@ def _popen(plan: Plan, processors: list[int], *, bounded: bool) -> Process:
         net_allow_bind=[],
         extra_deny_syscalls=[name for name in _REFUSED if number(name, on) is not None],
         extra_allow_syscalls=[],
-        # To count memory, the supervisor answers every `mmap`, `munmap` and `brk`: half of the time that a start takes.
+        # To count memory, the supervisor answers every `mmap`, `munmap` and `brk`.
         max_memory=None if bounded else plan.memory_bytes,
         max_processes=plan.processes,
         max_open_files=plan.open_files,

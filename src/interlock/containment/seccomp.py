@@ -27,6 +27,7 @@ NEW_NAMESPACES: Final = 0x7E020000
 """Flags of `clone` that make a namespace."""
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 """Other families (vsock, packet, Bluetooth, SMC, …) know no namespaces, or no rules of Landlock."""
+SOCK_STREAM, SOCK_SEQPACKET = 1, 5
 PROTOCOLS: Final = {1: (0, 6), 2: (0, 17)}
 """Protocols of an internet socket: of a stream TCP, of datagrams UDP. Landlock judges no other one, so multipath TCP or
 SCTP would reach every host."""
@@ -159,8 +160,11 @@ METADATA: Final = [
 """Reach files outside the named folders where only Landlock separates them: it does not judge these calls."""
 
 
-def program(machine: Machine, refused: Iterable[str] = (), *, network: bool = False) -> bytes:
-    """The filter: `ALWAYS`, `refused`, and calls refused by their arguments. Internet sockets need `network`."""
+def program(machine: Machine, refused: Iterable[str] = (), *, network: bool = False, sockets: bool = True) -> bytes:
+    """The filter: `ALWAYS`, `refused`, and calls refused by their arguments. Internet sockets need `network`.
+
+    Without `sockets` there are none, only connected pairs that cannot send elsewhere.
+    """
     lines = [
         *_load(_ARCH_AT),
         (_EQUAL, 1, 0, machine.audit),
@@ -178,8 +182,12 @@ def program(machine: Machine, refused: Iterable[str] = (), *, network: bool = Fa
         lines += _for(number(name, machine), own_process)
     lines += _for(number("setpriority", machine), _own_priority())
     lines += _for(number("clone", machine), [*_load(_ARGS_AT), (_ANY_BIT, 1, 0, NEW_NAMESPACES), *_either()])
-    lines += _for(number("socket", machine), _sockets(network))
-    lines += _for(number("socketpair", machine), [*_load(_ARGS_AT), *_one_of((AF_UNIX,), errno.EAFNOSUPPORT)])
+    if sockets:
+        lines += _for(number("socket", machine), _sockets(network))
+        lines += _for(number("socketpair", machine), [*_load(_ARGS_AT), *_one_of((AF_UNIX,), errno.EAFNOSUPPORT)])
+    else:
+        lines += _refuse(number("socket", machine), errno.EAFNOSUPPORT)
+        lines += _for(number("socketpair", machine), _connected_pairs())
     for name, position in SENDING.items():
         flags = _ARGS_AT + 8 * position
         lines += _for(number(name, machine), [*_load(flags), (_ANY_BIT, 1, 0, MSG_FASTOPEN), *_either()])
@@ -238,6 +246,12 @@ def _sockets(network: bool) -> list[Line]:
         lines += [(_EQUAL, 1, 0, AF_INET), (_EQUAL, 0, len(inner), AF_INET6), *inner]
     lines.append((_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT))
     return lines
+
+
+def _connected_pairs() -> list[Line]:
+    """Allow pairs of streams and of packets in order. One of datagrams could send to any socket by its path."""
+    kind = [*_load(_ARGS_AT + 8), (_AND, 0, 0, _TYPE_BITS), *_one_of((SOCK_STREAM, SOCK_SEQPACKET), errno.EPROTOTYPE)]
+    return [*_load(_ARGS_AT), (_EQUAL, 0, len(kind), AF_UNIX), *kind, (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT)]
 
 
 def _socket_options() -> list[Line]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from .types import Delivery, Event, Gap
 
-if TYPE_CHECKING:
-    from .subscription import Subscription
-
-
 Address: TypeAlias = type[Event] | tuple[type[Event], str]
 """All events of a type, or those of one source."""
+
+
+class Reader(Protocol):
+    """A subscription whose reader waits."""
+
+    def wake(self) -> None:
+        """Let the reader continue."""
 
 
 class Lost(msgspec.Struct, gc=False):
@@ -46,7 +49,7 @@ class Ring:
         self.dropped = 0
         """The newest event that was dropped."""
         self.subscribers = 0
-        self.waiting: dict[Subscription, None] = {}
+        self.waiting: dict[Reader, None] = {}
         """Subscriptions whose readers wait, in the order in which they came."""
 
     def add(self, tick: int, event: Event) -> None:

@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import msgspec
 
+from .ring import Ring
 from .types import Delivery, Event, Gap
-
-if TYPE_CHECKING:
-    from .bus import Bus
-    from .ring import Ring
 
 PIECE: Final = 256
 """How many events one `take` returns, unless the reader asks for more."""
@@ -35,10 +32,17 @@ class EventFilter(msgspec.Struct, frozen=True):
         return cls(frozenset(types), sources)
 
 
+class Unsubscribes(Protocol):
+    """The bus of a subscription."""
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Forget a subscription that was closed."""
+
+
 class Subscription:
     """Made by `Bus.subscribe`. Iterate over it, or `take` what is there; `close` it in the end."""
 
-    def __init__(self, bus: Bus, rings: list[Ring], tick: int) -> None:
+    def __init__(self, bus: Unsubscribes, rings: list[Ring], tick: int) -> None:
         self._bus = bus
         self._rings = rings
         self._tick = tick

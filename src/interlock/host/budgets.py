@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from interlock.config.model_settings import Inference as Settings
-from interlock.hub.stored_documents import Inference
+from interlock.hub.conversation_documents import StoredInference
 from interlock.protocols.mcpl.budgets import Budget, Ledger, fits, fits_from
 from interlock.protocols.mcpl.inference import Usage
 from interlock.wire.errors import Fault
@@ -31,7 +31,7 @@ class Budgets:
         self._open: Counter[str] = Counter()
         self._reserved: Counter[str] = Counter()
 
-    def load(self, inferences: Iterable[Inference]) -> None:
+    def load(self, inferences: Iterable[StoredInference]) -> None:
         """Count the inferences of an earlier run. Those that are too old count for nothing."""
         for found in sorted(inferences, key=lambda each: each.at):
             tokens = found.input_tokens_count + found.output_tokens_count

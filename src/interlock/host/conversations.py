@@ -17,19 +17,19 @@ from interlock.config.model_settings import Host as Settings
 from interlock.host.models.model import Message
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
-from interlock.hub.live.checkpoints import STATE_TREES
-from interlock.hub.store_faults import fault_of
-from interlock.hub.stored_documents import (
+from interlock.hub.conversation_documents import (
     CONVERSATIONS,
     INFERENCES,
     TURNS,
-    Inference,
     StoredConversation,
+    StoredInference,
     StoredTurn,
     day_of,
     turn_id,
 )
+from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
+from interlock.hub.live.checkpoints import STATE_TREES
+from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.injections import Prefix
 from interlock.store import Conflict, StoreError
 from interlock.store.documents import AnyCollection
@@ -213,9 +213,9 @@ class Conversations:
         return msgspec.json.decode(text, type=kind)
 
 
-def _inference(conversation: Conversation, turn: StoredTurn, cost: float) -> Inference:
+def _inference(conversation: Conversation, turn: StoredTurn, cost: float) -> StoredInference:
     """The turn, as it counts for usage."""
-    return Inference(
+    return StoredInference(
         turn.inference, turn.at, day_of(turn.at), turn.model, conversation.stored.agent, turn.input_tokens_count,
         turn.output_tokens_count, cost, conversation=conversation.id, error=turn.error[:500],
     )  # fmt: skip

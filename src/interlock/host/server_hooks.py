@@ -18,7 +18,7 @@ from interlock.protocols.mcpl.states import Connection
 
 
 class TurnInference:
-    """The inference of a turn (`hub.live.inference_hooks.Inference`)."""
+    """The inference of a turn (`hub.live.inference_hooks.HookedInference`)."""
 
     def __init__(self, hub_app: HubApp, places: ChannelPlaces, turn: HookedTurn) -> None:
         self._hub_app = hub_app

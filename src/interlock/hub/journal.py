@@ -41,7 +41,7 @@ from interlock.hub.auth.grants import Grant
 from interlock.hub.auth.keys import Key
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
-from interlock.hub.stored_documents import Inference, StoredTurn
+from interlock.hub.conversation_documents import StoredInference, StoredTurn
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import request_id_of
@@ -266,7 +266,7 @@ class Journal:
         details = {"agent_id": agent, "events": list(events[:MAX_NAMED]), "count": len(events)}
         return event_record(LIVE + "withdrawn", NOBODY, Target("server", server, ""), details=details)
 
-    def inference(self, inference: Inference, rule: str) -> Record:
+    def inference(self, inference: StoredInference, rule: str) -> Record:
         """A server asked for an inference, which ended (MCPL, Audit Logging). `rule` chose the model."""
         details: dict[str, object] = {
             "featureSet": inference.feature_set,

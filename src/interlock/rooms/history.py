@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from interlock.hub.approvals.sealed_views import SealedView, ViewSeal
-from interlock.hub.stored_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead, HistorySegment
+from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead, HistorySegment, history_key
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.routing import Participant, recipients
 from interlock.rooms.member import Member
@@ -50,7 +50,7 @@ class History:
         self._place = place
         self._most = most
         self._key = key
-        self._seal = ViewSeal(hashlib.sha256(key + b"history").digest())
+        self._seal = ViewSeal(history_key(key))
         self._epoch = secrets.token_hex(8)
         self._kept: deque[Kept] = deque()
         self._bytes = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -109,6 +109,16 @@ def find(database: Database, collection: Collection[T], columns: Mapping[str, ob
         values += [collection.name, name, column_text(value)]
     rows = database.execute(sql + " ORDER BY key", values)
     return [_document(collection, _checked(row)) for row in rows]
+
+
+def pages(database: Database, collection: Collection[T], size: int) -> Iterator[list[Document[T]]]:
+    """Every document of a collection by key, a page at a time."""
+    sql = f"SELECT {_FIELDS} FROM documents WHERE collection = ? AND key > ? AND body IS NOT NULL ORDER BY key LIMIT ?"
+    after = ""
+    while rows := database.execute(sql, (collection.name, after, size)):
+        page = [_document(collection, _checked(row)) for row in rows]
+        after = page[-1].key
+        yield page
 
 
 def keys(database: Database, collection: str) -> list[str]:

@@ -205,6 +205,18 @@ def newest_first(
     return [_row(row) for row in database.execute(f"{sql} {_NEWEST_FIRST} LIMIT ?", (*values, limit))]
 
 
+def around(database: Database, search: Search, row: RecordRow, count: int) -> tuple[list[RecordRow], bool]:
+    """The rows that match among the `count` rows on either side of a row, newest first; and whether these are all."""
+    newer = database.execute(
+        "SELECT at, chain, seq FROM records WHERE at >= ? AND (at, chain, seq) > (?, ?, ?)"
+        " ORDER BY at, chain, seq LIMIT 1 OFFSET ?",
+        (row.at, row.at, row.chain, row.seq, count),
+    )
+    before = get(database, _as_text(newer[0][1]), _as_number(newer[0][2])) if newer else None
+    down_to = last_of_next(database, count, row)
+    return newest_first(database, search, 2 * count, before, down_to), before is None and down_to is None
+
+
 def last_of_next(database: Database, count: int, before: RecordRow | None = None) -> RecordRow | None:
     """The last of the next `count` rows, newest first; None if no row follows them. Reads only the index."""
     sql, values = "SELECT at, chain, seq FROM records WHERE 1 = 1", list[Value]()

@@ -16,6 +16,8 @@ import msgspec
 
 from interlock.config.files import try_lock, write_atomically
 from interlock.config.home import info_path, lock_path, socket_path
+from interlock.config.hub_secret import BadHubSecret, has_secret
+from interlock.config.next_secret import has_next
 from interlock.config.settings import Config
 from interlock.host import Host
 from interlock.hub.admin.configuration import ConfigurationOperations
@@ -26,6 +28,8 @@ from interlock.hub.audit.tracing.setup import check_otel
 from interlock.hub.auth.oauth.token_authentication import check_installed
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.cannot_start import CannotStart
+from interlock.hub.foundation import store_of
+from interlock.hub.sealing_key import check_stored
 from interlock.hub.upstreams.commands import DRAIN_S
 from interlock.process.allocator import return_large_blocks
 from interlock.process.descriptors import for_clients, raise_limit
@@ -83,9 +87,23 @@ def check_start(config: Config) -> None:
         raise CannotStart("a hub that listens beyond this machine needs keys", "set `anonymous = false` in [hub]")
 
 
+def _check_key(config: Config, home: Path) -> None:
+    """Finish an interrupted `interlock secrets rekey`. Raises CannotStart for a lost key, and makes no new one then."""
+    try:
+        if has_next(home):
+            from interlock.hub.admin.rekeying import finish_rekeying
+
+            finish_rekeying(config, home)
+        if config.hub.sealing_key is None and not has_secret(home):
+            check_stored(store_of(config, home), config, home)
+    except (StoreError, BadHubSecret) as cause:
+        raise CannotStart(cause.message, cause.hint) from None
+
+
 async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
     """The whole life of a hub on the running loop."""
     check_start(config)
+    await asyncio.to_thread(_check_key, config, home)
     hub_app = HubApp(config, home)
     readiness = hub_app.readiness
     rooms = Gateway(hub_app)

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic, sleep
-from typing import TYPE_CHECKING
 
 import click
 
-from interlock.cli.terminal.failures import Failure, Refused, WrongConfiguration, WrongUsage
+from interlock.cli.terminal.failures import Failure, Refused, WrongUsage
 from interlock.cli.terminal.show import coloured, is_attended, json_option, plain, say, show_json
 
-if TYPE_CHECKING:
-    from interlock.config import Config
-
-STOP_TIMEOUT_S = 10.0
 CONFIG = click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to use.")
 
 
@@ -37,7 +28,7 @@ def backup(file: Path, force: bool, config: Path | None, as_json: bool) -> None:
     Example:
       interlock backup monday.backup
     """
-    from interlock.cli.control.starting import is_running
+    from interlock.cli.control.starting import is_running, own_configuration
     from interlock.config.home import home_folder
     from interlock.store import StoreError
 
@@ -55,7 +46,7 @@ def backup(file: Path, force: bool, config: Path | None, as_json: bool) -> None:
         from interlock.hub.admin.backups import back_up
 
         try:
-            back_up(_configured(config, home), home, file)
+            back_up(own_configuration(config, home), home, file)
         except StoreError as cause:
             raise Failure(cause.message, cause.hint) from None
     size = file.stat().st_size
@@ -90,6 +81,7 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
     """
     import asyncio
 
+    from interlock.cli.control.starting import no_hub, own_configuration
     from interlock.config.home import home_folder, user_name
     from interlock.config.hub_secret import has_secret
     from interlock.hub.admin.backups import put_back
@@ -97,12 +89,12 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
     from interlock.store import StoreError
 
     home = home_folder()
-    loaded = _configured(config, home)
+    loaded = own_configuration(config, home)
     if not yes:
         if not is_attended():
             raise Refused("restoring needs a confirmation", "run it in a terminal, or with --yes")
         click.confirm(f"Replace the current data of the hub with {file}?", abort=True, err=True)
-    with _no_hub(home):
+    with no_hub(home):
         try:
             done = asyncio.run(put_back(loaded, home, file.absolute(), local_person(user_name())))
         except StoreError as cause:
@@ -129,32 +121,3 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
             say(f"  {plain(finding)}")
     if not done.sound:
         raise Failure("the audit log was altered", "use another backup, or find out what happened to it")
-
-
-def _configured(config: Path | None, home: Path) -> Config:
-    from interlock.config import load
-
-    loaded = load(config, home=home, folder=Path.cwd())
-    if not loaded.usable:
-        first = next(problem for problem in loaded.problems if problem.fatal)
-        raise WrongConfiguration(f"the configuration cannot be used: {first.message}", first.hint)
-    return loaded.config
-
-
-@contextlib.contextmanager
-def _no_hub(home: Path) -> Iterator[None]:
-    """Take the lock that a hub of this user takes."""
-    from interlock.cli.control.starting import is_running
-    from interlock.config.files import try_lock
-    from interlock.config.home import lock_path
-
-    path = lock_path(home)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as lock:
-        deadline = monotonic() + STOP_TIMEOUT_S
-        while not try_lock(lock.fileno()):
-            # A stopping hub keeps the lock a little longer than it answers.
-            if is_running(home) or monotonic() > deadline:
-                raise Refused("the hub is running", "stop it first with `interlock down`")
-            sleep(0.05)
-        yield

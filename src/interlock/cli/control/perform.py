@@ -11,7 +11,7 @@ import click
 
 from interlock.cli.control.agent_environment import agent_of
 from interlock.cli.control.hub_link import HubError, HubLink
-from interlock.cli.terminal.failures import Refused
+from interlock.cli.terminal.failures import NoHub, Refused
 from interlock.cli.terminal.show import is_attended, json_option, say, say_table, show_json
 
 Json = dict[str, Any]
@@ -50,8 +50,21 @@ def performs(
 def perform(operation: str, params: Mapping[str, Any] | None = None, timeout: float = 30) -> Json:
     """Perform one operation of this user's hub. Parameters without a value are left out."""
     given = {name: value for name, value in (params or {}).items() if value not in (None, "", ())}
-    with HubLink.open() as link:
+    with _running() as link:
         return ask_as_person(link, operation, given, timeout)
+
+
+def _running() -> HubLink:
+    """The running hub. Where none runs because its key is lost, the failure says so."""
+    from interlock.cli.control.starting import key_problem
+
+    try:
+        return HubLink.open()
+    except NoHub:
+        problem = key_problem()
+        if problem is None:
+            raise
+    raise problem
 
 
 def ask_as_person(link: HubLink, operation: str, params: Mapping[str, Any], timeout: float = 30) -> Json:

@@ -11,11 +11,14 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import Failure, NoHub, Refused, WrongConfiguration
 from interlock.config.files import try_lock
+
+if TYPE_CHECKING:
+    from interlock.config import Config
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
@@ -70,6 +73,53 @@ def is_running(home: Path) -> bool:
     except NoHub:
         return False
     return True
+
+
+@contextlib.contextmanager
+def no_hub(home: Path) -> Iterator[None]:
+    """Hold the lock that a hub of this user takes. Raises Refused while one runs."""
+    from interlock.config.home import lock_path
+
+    path = lock_path(home)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(path, "ab", opener=_private) as lock:
+        deadline = monotonic() + STOP_TIMEOUT_S
+        while not try_lock(lock.fileno()):
+            # A stopping hub keeps the lock a little longer than it answers.
+            if is_running(home) or monotonic() > deadline:
+                raise Refused("the hub is running", "stop it first with `interlock down`")
+            sleep(0.05)
+        yield
+
+
+def own_configuration(config: Path | None, home: Path) -> Config:
+    """The configuration that a hub would start with. Raises WrongConfiguration."""
+    from interlock.config import load
+
+    loaded = load(config, home=home, folder=Path.cwd())
+    if not loaded.usable:
+        first = next(problem for problem in loaded.problems if problem.fatal)
+        raise WrongConfiguration(f"the configuration cannot be used: {first.message}", first.hint)
+    return loaded.config
+
+
+def key_problem() -> NoHub | None:
+    """Why no hub can start, if that is its key: it is lost, or another one sealed its store."""
+    from interlock.config.home import home_folder
+    from interlock.config.hub_secret import BadHubSecret
+    from interlock.hub.foundation import store_of
+    from interlock.hub.sealing_key import check_stored
+    from interlock.store import StoreError
+
+    home = home_folder()
+    try:
+        config = own_configuration(None, home)
+        check_stored(store_of(config, home), config, home)
+    except (BadHubSecret, StoreError) as cause:
+        return NoHub(f"no hub is running, and none can start: {cause.message}", cause.hint)
+    except Failure:
+        return None
+    return None
 
 
 def _answers(home: Path) -> bool:

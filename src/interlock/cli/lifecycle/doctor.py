@@ -114,7 +114,8 @@ def _containment(loaded: Loaded) -> Iterator[Check]:
     found = reports()
     serving = [report.backend for report in found if not report.missing]
     if serving:
-        yield Check("containment", "ok", f"{' and '.join(serving)} (Landlock version {landlock_abi()})")
+        spare = f"; {serving[1]} serves too" if len(serving) > 1 else ""
+        yield Check("containment", "ok", f"by {serving[0]}{spare} (Landlock version {landlock_abi()})")
     needed = any(server.isolation == "sandbox" for server in loaded.config.servers.values())
     for report in found:
         if report.missing:
@@ -183,21 +184,33 @@ def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
 
 def _key(home: Path, loaded: Loaded) -> Iterator[Check]:
     """Where the key is that seals tokens and secrets, and whether it can be read."""
-    from interlock.config.hub_secret import FILE, BadHubSecret, existing_secret, has_secret, keyring_entry
+    from interlock.config.hub_secret import FILE, BadHubSecret, existing_secret, has_secret, hub_secret, keyring_entry
+    from interlock.config.next_secret import has_next
+    from interlock.config.secret_store import SecretStore
 
     configured = loaded.config.hub.sealing_key is not None
     if configured:
         yield Check("key", "ok", f"the key for tokens is `sealing_key` of {loaded.config.origin.path}")
-    if not has_secret(home):
+    secrets = SecretStore(home)
+    if not has_secret(home) and not secrets.names():
         return
     try:
+        if not has_secret(home):
+            hub_secret(home)  # raises: the key of the secrets is lost
         existing_secret(home)
         entry = keyring_entry(home)
+        unopened = secrets.unopened() if secrets.names() else []
     except BadHubSecret as cause:
         yield Check("key", "wrong", cause.message, cause.hint)
         return
+    if has_next(home):
+        hint = "start the hub, which finishes or undoes it"
+        yield Check("key", "warning", "`interlock secrets rekey` was interrupted", hint)
     place = f"in the file {home / FILE}" if entry is None else f"in {entry.backend}"
     yield Check("key", "ok", f"the key for {'secrets' if configured else 'tokens and secrets'} is {place}")
+    for name in unopened:
+        hint = f"store it again with `interlock secrets rotate {name}`, or put the old key back"
+        yield Check("key", "warning", f"the secret `{name}` was sealed with another key", hint)
     if entry is not None and (home / FILE).exists():
         yield Check("key", "warning", f"{home / FILE} is left over", "run `interlock secrets key keyring` again")
 

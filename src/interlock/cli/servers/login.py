@@ -73,7 +73,18 @@ def _list(as_json: bool) -> None:
         return
     if not found:
         say("Nobody is logged in to a server.")
-    say_table((plain(row["server"]), plain(row["principal"] or "all callers"), plain(row["issuer"])) for row in found)
+    say_table(
+        (plain(row["server"]), plain(row["principal"] or "all callers"), plain(row["issuer"]), _again(row))
+        for row in found
+    )
+
+
+def _again(row: Json) -> str:
+    """The way out for a login that the hub cannot open."""
+    if row.get("opens", True):
+        return ""
+    for_whom = f" --for {plain(row['principal'])}" if row["principal"] else ""
+    return f"cannot be opened → `interlock login {plain(row['server'])}{for_whom}`"
 
 
 def _by_browser(server: str, principal: str | None, no_open: bool, paste: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -56,14 +57,20 @@ def with_plain_tokens(server: Server) -> Server:
 
     from interlock.config.expand import literal
     from interlock.config.home import home_folder
+    from interlock.config.hub_secret import BadHubSecret
     from interlock.config.secret_store import SecretStore
 
     if not any(_REFERENCE.search(text) for text in (*server.env.values(), *server.headers.values())):
         return server
     store = SecretStore(home_folder())
 
+    def stored(found: re.Match[str]) -> str:
+        with suppress(BadHubSecret):  # A secret that another key sealed equals no token.
+            return literal(store.get(found[1]) or found[0])
+        return found[0]
+
     def filled(text: str) -> str:
-        return _REFERENCE.sub(lambda found: literal(store.get(found[1]) or found[0]), text)
+        return _REFERENCE.sub(stored, text)
 
     return replace(server, env=_each(server.env, filled), headers=_each(server.headers, filled))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from interlock.cli.servers.rekey import rekey
 from interlock.cli.servers.servers import config_file, reload_hub
 from interlock.cli.terminal.failures import Failure, WrongUsage
 from interlock.cli.terminal.show import is_attended, json_option, plain, say, show_json
@@ -68,12 +69,22 @@ def list_(as_json: bool) -> None:
     Example:
       interlock secrets list
     """
-    names = _store().names()
+    from interlock.config.hub_secret import BadHubSecret
+
+    store = _store()
+    names = store.names()
     if as_json:
         show_json(names)
         return
+    try:
+        unopened, lost = (store.unopened() if names else []), None
+    except BadHubSecret as cause:
+        unopened, lost = names, cause
     for name in names:
-        say(plain(name))
+        again = "" if lost else f"  → store it again: `interlock secrets rotate {plain(name)}`"
+        say(f"{plain(name)}  cannot be opened with this hub's key{again}" if name in unopened else plain(name))
+    if lost is not None:
+        raise Failure(lost.message, lost.hint)
     if not names:
         say("No secrets. → store one: `interlock secrets set NAME`")
 
@@ -136,6 +147,9 @@ def key(place: str | None, as_json: bool) -> None:
     text = f"The key for tokens is `sealing_key` of {plain(str(config.origin.path))}; for secrets, in "
     outcome["tokens"] = str(config.origin.path)
     _show(outcome, f"{text}{plain(outcome['in'])}.", as_json)
+
+
+secrets.add_command(rekey)
 
 
 def _store() -> SecretStore:

@@ -39,8 +39,10 @@ class WrongConfiguration(Failure):
 class NoHub(Failure):
     exit_code = 4
 
-    def __init__(self) -> None:
-        super().__init__("no hub is running", "start it with `interlock up` (or `interlock up -d`)")
+    def __init__(
+        self, message: str = "no hub is running", hint: str = "start it with `interlock up` (or `interlock up -d`)"
+    ) -> None:
+        super().__init__(message, hint)
 
 
 class Refused(Failure):

@@ -123,6 +123,8 @@ class OneEntry(msgspec.Struct):
 
     entry: records.Entry
     related: list[records.Entry]
+    stopped: bool = False
+    """Whether the search for `related` ended at its bound: the 50,000 records on either side."""
 
 
 class Verified(msgspec.Struct):

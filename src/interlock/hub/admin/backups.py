@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -66,7 +67,7 @@ def back_up(config: Config, home: Path, file: Path) -> None:
 async def put_back(config: Config, home: Path, file: Path, by: Principal) -> Restored:
     """Restore a backup. The caller holds the lock of this user's hub. Raises StoreError, with nothing changed."""
     where = store_of(config, home)
-    saved = await asyncio.to_thread(_save, where, home)
+    saved = await asyncio.to_thread(back_up_before, where, home, "restore")
     digest = await asyncio.to_thread(_digest, file)
     store = await Store.open(where, COLLECTIONS, backups=home / "backups")
     try:
@@ -119,22 +120,27 @@ class _RestoreWork:
         return changes
 
 
-def _save(where: str, home: Path) -> Path | None:
+def back_up_before(where: str, home: Path, doing: str) -> Path | None:
     """Back up the current store. Raises StoreBusy while another hub uses the database."""
+    refuse_while_used(where)
     if not is_shared(where) and not sqlite_path(where).exists():
         return None
-    database = connect(where)
-    try:
+    with closing(connect(where)) as database:
+        if "records" not in database.tables():
+            return None
+        saved = home / "backups" / f"before-{doing}-{time.strftime('%Y%m%dT%H%M%S')}.backup.db"
+        write_backup(database, saved)
+        return saved
+
+
+def refuse_while_used(where: str) -> None:
+    """Raises StoreBusy while another hub uses the database. The hub's lock guards a SQLite file."""
+    if not is_shared(where):
+        return
+    with closing(connect(where)) as database:
         if others := database.other_connections():
             message = f"other hubs have {others} connections to this database open"
             raise StoreBusy(message, "stop every hub that shares it with `interlock down`")
-        if "records" not in database.tables():
-            return None
-        saved = home / "backups" / f"before-restore-{time.strftime('%Y%m%dT%H%M%S')}.backup.db"
-        write_backup(database, saved)
-        return saved
-    finally:
-        database.close()
 
 
 def _record(database: Database, home: Path, chain: str, by: Principal, details: dict[str, object]) -> tuple[int, Head]:

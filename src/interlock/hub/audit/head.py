@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -82,8 +83,8 @@ class HeadFile:
             out.flush()
             os.fsync(out.fileno())
         draft.replace(path)
-        with path.open("r+b") as file:
-            self._page = mmap.mmap(file.fileno(), _SIZE)
+        self._file = path.open("r+b")
+        self._page = mmap.mmap(self._file.fileno(), _SIZE)
         self._next_slot = 0
         self._sync_due = False
         self._sync_thread = ThreadPoolExecutor(1, thread_name_prefix="audit-head")
@@ -106,10 +107,16 @@ class HeadFile:
         self._sync_thread.shutdown()
         self._page.flush()
         self._page.close()
+        self._file.close()
 
     def _sync(self) -> None:
         self._sync_due = False
-        self._page.flush()
+        if sys.platform == "win32":
+            self._page.flush()
+        else:
+            # `flush` of the page holds the interpreter's lock while it waits for the disk, so the event loop would
+            # wait too. Syncing the file writes the same page and releases the lock.
+            os.fsync(self._file.fileno())
 
 
 def _write_slot(page: bytearray | mmap.mmap, at: int, seq: int, oldest_open: int, hash: bytes) -> None:

@@ -82,16 +82,20 @@ def search_part(database: Database, wanted: Search, limit: int, before: tuple[st
     return Part(found, Place(down_to.chain, down_to.seq))
 
 
-def show(database: Database, chain: str, seq: int) -> tuple[Entry, list[Entry]] | None:
-    """One record, and the records of its trace in order; None if there is no such record."""
+def show(database: Database, chain: str, seq: int) -> tuple[Entry, list[Entry], bool] | None:
+    """One record, the records of its trace in order, and whether the search for those ended at its bound.
+
+    Records of one trace lie close together, so it looks at the `MAX_SCANNED` records on either side. None if there is
+    no such record.
+    """
     row = rows.get(database, chain, seq)
     if row is None:
         return None
     entry = _entry(row)
     if not entry.record.trace:
-        return entry, [entry]
-    related = rows.newest_first(database, Search(trace=entry.record.trace), MAX_RESULTS)
-    return entry, [_entry(one) for one in reversed(related)]
+        return entry, [entry], False
+    related, complete = rows.around(database, Search(trace=entry.record.trace), row, MAX_SCANNED)
+    return entry, [_entry(one) for one in reversed(related[-MAX_RESULTS:])], not complete
 
 
 def export(database: Database, chain: str = "", after: int = 0) -> Iterator[bytes]:

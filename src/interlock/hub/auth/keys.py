@@ -18,6 +18,8 @@ import msgspec
 from interlock.config.hub_secret import BadHubSecret, derived_key, sealing_secret
 from interlock.config.settings import Rate
 from interlock.hub.auth.principals import SERVER, Kind, Principal
+from interlock.hub.auth.sealed_with import ID as SEALED_WITH_ID
+from interlock.hub.auth.sealed_with import SEALED_WITH, hash_secret
 from interlock.hub.cannot_start import CannotStart
 from interlock.store import Collection, Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
@@ -72,7 +74,7 @@ class Keys:
         sealing_key: str | None = None,
     ) -> None:
         self._old_file = home / "keys.json"
-        self._secret = _secret(home, sealing_key)
+        self._secret = self._hash_secret = _secret(home, sealing_key)
         self._store: Store
         self._keys: Mirror[Key] | None = None
         self._uses: Mirror[KeyUse]
@@ -87,6 +89,8 @@ class Keys:
     async def start(self, store: Store) -> None:
         """Load the stored keys, and import the file of earlier versions once."""
         self._store = store
+        known = await store.get(SEALED_WITH, SEALED_WITH_ID)
+        self._hash_secret = hash_secret(self._secret, None if known is None else known.value)
         if self._old_file.exists():
             async with store.transaction() as change:
                 for key in msgspec.json.decode(self._old_file.read_bytes(), type=list[Key]):
@@ -238,7 +242,7 @@ class Keys:
             self._used |= used
 
     def _hash(self, text: str) -> str:
-        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._hash_secret, text.encode(), hashlib.sha256).hexdigest()
 
 
 def _next_end(old: Key) -> datetime | None:

@@ -26,6 +26,7 @@ from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.client_scopes import ClientScopesGate
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.elevations import Elevations
 from interlock.hub.live.event_attachment import EventAttachment
 from interlock.hub.live.events import now
 from interlock.hub.live.features import Features
@@ -33,7 +34,7 @@ from interlock.hub.live.gate import LiveGate
 from interlock.hub.live.hooks import Hooks
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.live.scopes import Elevations, ScopeGate
+from interlock.hub.live.scopes import ScopeGate
 from interlock.hub.live.tools import LiveOffers
 from interlock.hub.live.usage import Usage
 from interlock.hub.live.wake_webhook import WakeWebhook
@@ -72,9 +73,7 @@ class LiveParts:
         """Load everything that an earlier run left. `list_changed` hears that some agents' lists may have changed."""
         foundation = self._foundation
         store = foundation.store
-        elevations = Elevations(
-            inbox, lambda: foundation.config.hub.approvals.hold_s, lambda: foundation.config.servers
-        )
+        elevations = Elevations(inbox, self.scope_hold_s, lambda: foundation.config.servers)
         self.connections.decide_scopes_with(elevations)
         await self.features.start(store, self._on_features)
         await self.deliveries.start(store, self)
@@ -82,6 +81,14 @@ class LiveParts:
         self.intake.start(store)
         self.webhook.start()
         self._list_changed = list_changed
+
+    def scope_hold_s(self, server: str) -> float:
+        """How long a server's request for a scope waits for a person. One within a call is answered before the call's
+        limit, so that the server can end the call itself."""
+        config = self._foundation.config
+        settings = config.servers.get(server)
+        limit = None if settings is None else settings.timeout_s or settings.timeouts.tool_s
+        return min(config.hub.approvals.hold_s, (limit or config.hub.timeouts.tool_s) / 2)
 
     async def close(self) -> None:
         """End everything under way. Waiting events stay in the store."""

@@ -28,7 +28,7 @@ REWRITTEN_BY = "dev.interlock/rewrittenBy"
 
 
 class ClientInference:
-    """An inference of a client (`hub.live.inference_hooks.Inference`). Its ids are those that servers know."""
+    """An inference of a client (`hub.live.inference_hooks.HookedInference`). Its ids are those that servers know."""
 
     def __init__(self, hosts: ClientHosts, host: ClientHost, said: BeforeInference) -> None:
         self._hosts = hosts

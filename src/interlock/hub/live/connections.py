@@ -14,9 +14,9 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub.live.connection import LiveConnection, Place, named_in
+from interlock.hub.live.elevations import Elevations
 from interlock.hub.live.features import Features
 from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.live.scopes import Elevations
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets, states
 from interlock.protocols.mcpl.authorization import Arrival, admit

@@ -32,6 +32,7 @@ from interlock.protocols.mcpl.authorization import (
     use_injections,
     use_rewrite,
     wants_after_inference,
+    wants_before_inference,
     wants_lifecycle,
 )
 from interlock.protocols.mcpl.capabilities import AFTER_REWRITE
@@ -63,7 +64,7 @@ MOST_REWRITTEN: Final = 512 * 1024
 Phase = Literal["started", "completed", "aborted", "failed"]
 
 
-class Inference(Protocol):
+class HookedInference(Protocol):
     """An inference, as far as servers take part in it."""
 
     @property
@@ -136,17 +137,17 @@ class InferenceHooks:
         self._config = config
         self._maskers: tuple[Config | None, dict[str, Masker]] = (None, {})
 
-    def rewrites(self, inference: Inference) -> bool:
+    def rewrites(self, inference: HookedInference) -> bool:
         """Whether a server may replace the answer, or withhold it."""
         after = self._after_parties(inference)
         return any(party.rewrites or (party.blocks and self._closed(party)) for party in after)
 
-    async def before(self, inference: Inference, within_s: float | None = None) -> Sequence[Sourced]:
+    async def before(self, inference: HookedInference, within_s: float | None = None) -> Sequence[Sourced]:
         """Injections for this inference, each judged. Servers have `within_s` to answer, or else `BEFORE_S`."""
         within_s = BEFORE_S if within_s is None else within_s
         asked = [
             (party, params)
-            for party in self._parties(inference)
+            for party in self._parties(inference, wants_before_inference)
             if (params := before_inference(party.state, inference.params(party.live.server))) is not None
         ]
         contributions = (self._contribution(party, inference, params, within_s) for party, params in asked)
@@ -156,7 +157,9 @@ class InferenceHooks:
             await self._tainting.given(inference.principal, (each.server for each in kept), BEFORE)
         return kept
 
-    def placed(self, inference: Inference, dropped: Iterable[Dropped], costs: Mapping[tuple[str, str], int]) -> None:
+    def placed(
+        self, inference: HookedInference, dropped: Iterable[Dropped], costs: Mapping[tuple[str, str], int]
+    ) -> None:
         """Record where the injections went, and those that had no room."""
         for each in dropped:
             reason = f"{each.namespace}: {each.reason}, {each.cost} bytes"
@@ -165,7 +168,7 @@ class InferenceHooks:
             sizes = {name: cost for (of, name), cost in costs.items() if of == server}
             self._journal_hook(server, inference, BEFORE, "injected", sizes=sizes)
 
-    async def after(self, inference: Inference, answer: Answer) -> Answer:
+    async def after(self, inference: HookedInference, answer: Answer) -> Answer:
         """The answer after every server has seen it. Raises a `Fault` where one that fails closed did not answer."""
         parties = self._after_parties(inference)
         for party in parties:
@@ -180,7 +183,7 @@ class InferenceHooks:
         await self._tainting.given(inference.principal, (server for server, _ in answer.rewritten_by), AFTER)
         return answer
 
-    async def tell_shown(self, inference: Inference, answer: Answer) -> None:
+    async def tell_shown(self, inference: HookedInference, answer: Answer) -> None:
         """Tell the servers of an answer that its user has read already: none can replace or withhold it."""
         said = msgspec.json.encode(_after(inference, answer))
         parties = self._after_parties(inference)
@@ -190,9 +193,9 @@ class InferenceHooks:
                 self._journal_hook(party.live.server, inference, AFTER, "told")
         await asyncio.gather(*(self._ask_shown(party, inference, said) for party in parties if party.blocks))
 
-    def tell(self, inference: Inference, phase: Phase, usage: Usage | None) -> None:
+    def tell(self, inference: HookedInference, phase: Phase, usage: Usage | None) -> None:
         """Tell of an inference, without its content (0.5)."""
-        hearing = [party for party in self._parties(inference) if wants_lifecycle(party.state)]
+        hearing = self._parties(inference, wants_lifecycle)
         if not hearing:
             return
         around = inference.around
@@ -206,7 +209,7 @@ class InferenceHooks:
     # Before an inference.
 
     async def _contribution(
-        self, party: Party, inference: Inference, params: BeforeInference, within_s: float
+        self, party: Party, inference: HookedInference, params: BeforeInference, within_s: float
     ) -> tuple[Sourced, ...]:
         """The injections of one server that its rights allow, judged. Everything else is recorded."""
         try:
@@ -222,7 +225,7 @@ class InferenceHooks:
         found = [Sourced(party.live.server, injection, said.feature_set or "") for injection in used.accepted]
         return await self._judged(inference, found, len(answer)) if found else ()
 
-    async def _judged(self, inference: Inference, found: list[Sourced], size: int) -> tuple[Sourced, ...]:
+    async def _judged(self, inference: HookedInference, found: list[Sourced], size: int) -> tuple[Sourced, ...]:
         """The injections of one answer after judgement, while other servers still think."""
         judge = partial(judged, found, self.maskers())
         # Judging searches text: a long one takes the loop too long, a short one less than handing it to a thread.
@@ -242,10 +245,10 @@ class InferenceHooks:
 
     # After an inference.
 
-    def _after_parties(self, inference: Inference) -> list[Party]:
-        return [party for party in self._parties(inference) if wants_after_inference(party.state)]
+    def _after_parties(self, inference: HookedInference) -> list[Party]:
+        return self._parties(inference, wants_after_inference)
 
-    async def _rewritten(self, party: Party, inference: Inference, answer: Answer) -> Answer:
+    async def _rewritten(self, party: Party, inference: HookedInference, answer: Answer) -> Answer:
         """The answer after one blocking hook."""
         said: AfterInferenceResult | None = None
         try:
@@ -273,7 +276,7 @@ class InferenceHooks:
         by = (*answer.rewritten_by, (party.live.server, said.feature_set))
         return Answer(show_hidden(text), answer.usage, by)
 
-    async def _ask_shown(self, party: Party, inference: Inference, params: bytes) -> None:
+    async def _ask_shown(self, party: Party, inference: HookedInference, params: bytes) -> None:
         try:
             said = decode(AfterInferenceResult, await self._ask(party, inference, AFTER, params, AFTER_S), "result")
         except Fault as fault:
@@ -292,16 +295,20 @@ class InferenceHooks:
 
     # Both.
 
-    def _parties(self, inference: Inference) -> list[Party]:
-        """The servers that the feature sets of this inference let in, in the order of their names."""
-        principal = inference.principal
-        return [
-            Party(found, inference.rights(found))
-            for found in self._connections.of_agent(principal.id)
-            if found.state.on and self._access.reaches(principal, found.server)
-        ]
+    def _parties(self, inference: HookedInference, wants: Callable[[Connection], bool]) -> list[Party]:
+        """The servers that take this part in the inference by its feature sets, in the order of their names."""
+        principal, parties = inference.principal, list[Party]()
+        for found in self._connections.of_agent(principal.id):
+            # Most take no part with anybody, which the connection knows. The rights of the inference only narrow it.
+            if wants(found.state) and self._access.reaches(principal, found.server):
+                party = Party(found, inference.rights(found))
+                if wants(party.state):
+                    parties.append(party)
+        return parties
 
-    async def _ask(self, party: Party, inference: Inference, method: str, params: bytes, within_s: float) -> bytes:
+    async def _ask(
+        self, party: Party, inference: HookedInference, method: str, params: bytes, within_s: float
+    ) -> bytes:
         live, around = party.live, inference.around
         hook = OpenHook(around.inference_id, around.conversation_id)
         live.hooks.add(hook)
@@ -332,7 +339,7 @@ class InferenceHooks:
     def _record(
         self,
         party: Party,
-        inference: Inference,
+        inference: HookedInference,
         method: str,
         fault: Fault,
         feature_set: str | None = None,
@@ -345,7 +352,7 @@ class InferenceHooks:
     def _journal_hook(
         self,
         server: str,
-        inference: Inference,
+        inference: HookedInference,
         method: str,
         outcome: str,
         *,
@@ -360,7 +367,7 @@ class InferenceHooks:
         )  # fmt: skip
 
 
-def _after(inference: Inference, answer: Answer) -> AfterInference:
+def _after(inference: HookedInference, answer: Answer) -> AfterInference:
     around = inference.around
     return AfterInference(
         around.inference_id, around.conversation_id, around.turn_index, around.user_message, answer.text,

@@ -1,41 +1,31 @@
 """Scopes (MCPL 0.4, Scoped Access): tools of a feature set are called only where it is on, and in allowed scopes.
 
 The hub derives a scope's label from the arguments and decides before the call leaves. A person decides on
-labels that neither list names. `scope/elevate` of a server is judged by the same rules and the same people.
+labels that neither list names. `elevations.py` answers `scope/elevate` of a server by the same rules and people.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from interlock.config.settings import Scopes, Server
-from interlock.hub.approvals.decision import Question
-from interlock.hub.approvals.full_view import full_view
-from interlock.hub.approvals.inbox import Inbox
-from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
+from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.connections import LiveConnections
+from interlock.hub.live.elevations import enriched
 from interlock.hub.live.features import Features
 from interlock.protocols.mcpl.authorization import judge_scope
 from interlock.protocols.mcpl.errors import feature_set_disabled
 from interlock.protocols.mcpl.feature_sets import TOOL_FEATURE_SET, ScopeRules
-from interlock.protocols.mcpl.scopes import Elevate, ElevateResult, Scope, ScopeDecision, decide, derive_label
+from interlock.protocols.mcpl.scopes import Scope, ScopeDecision, decide, derive_label
 from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
-
-if TYPE_CHECKING:
-    from interlock.hub.live.connection import LiveConnection
-    from interlock.hub.live.connections import LiveConnections
-
-MAX_APPROVED: Final = 1_000
-"""Approved scopes that a connection remembers."""
 
 
 class ScopeGate:
@@ -107,7 +97,7 @@ def _judged(live: LiveConnection, feature: str, rules: Scopes | None, call: Call
     if decision.outcome == "deny":
         return _denied(feature, label, decision, call)
     # The server is told this scope, never one that a client wrote.
-    call.scope = msgspec.json.encode(Scope(label, _enriched(arguments, label, rules)))
+    call.scope = msgspec.json.encode(Scope(label, enriched(arguments, label, rules)))
     return PASS if decision.outcome == "allow" else _ask(feature, label, call)
 
 
@@ -146,11 +136,6 @@ def _undeclared(live: LiveConnection | None, scopes: Mapping[str, Scopes], call:
     return PASS
 
 
-def _enriched(payload: Mapping[str, object], label: str, rules: Scopes | None) -> dict[str, object]:
-    """A payload with the operator's members for its label (MCPL 0.4, Response: payloads may be enriched)."""
-    return {**payload, **({} if rules is None else rules.payload.get(label, {}))}
-
-
 def _arguments(call: Call) -> Mapping[str, object]:
     return call.arguments if isinstance(call.arguments, Mapping) else {}
 
@@ -163,62 +148,6 @@ def _denied(feature: str, label: str, decision: ScopeDecision, call: Call) -> Re
 def _ask(feature: str, label: str, call: Call) -> Ask:
     question = f"{call.target.name} would act on {label[:200]}, which the scopes of {feature} do not name."
     return Ask(question, f"scope {feature}: not on its whitelist")
-
-
-class Elevations:
-    """Answers servers that ask for a scope."""
-
-    def __init__(self, inbox: Inbox, hold_s: Callable[[], float], settings: Callable[[], Mapping[str, Server]]) -> None:
-        self._inbox = inbox
-        self._hold_s = hold_s
-        self._settings = settings
-
-    async def elevate(self, live: LiveConnection, asked: Elevate) -> ElevateResult:
-        """Approve or refuse a scope: by the rules, by what was approved on this connection, or by a person."""
-        feature, scope = asked.feature_set, asked.scope
-        label, decision = judge_scope(live.state, feature, scope.payload, scope.label)
-        if decision.outcome == "deny":
-            return ElevateResult(False, reason=f"the blacklist has {decision.pattern}")
-        settings = self._settings().get(live.server)
-        given = _enriched(scope.payload, label, None if settings is None else settings.scopes.get(feature))
-        payload = msgspec.json.encode(given)
-        key = (feature, label, hashlib.sha256(payload).hexdigest())
-        if decision.outcome == "allow" or key in live.approved:
-            return ElevateResult(True, given)
-        answer = await self._ask(live, feature, label, payload)
-        if not answer.approved:
-            return answer
-        if len(live.approved) >= MAX_APPROVED:
-            live.approved.clear()
-        live.approved.add(key)
-        return ElevateResult(True, given)
-
-    async def _ask(self, live: LiveConnection, feature: str, label: str, payload: bytes) -> ElevateResult:
-        question = Question(
-            kind="scope",
-            asker=live.server,
-            asker_kind="server",
-            server=live.server,
-            name="",
-            shown=f"{live.server} {feature}",
-            text=f"{live.server} asks to act on {label[:300]} (feature set {feature}).",
-            rule=f"scope {feature}: not on its whitelist",
-            fingerprint=hashlib.sha256(f"{feature}\x1f{label}".encode()).hexdigest(),
-            arguments_hash=hashlib.sha256(payload).hexdigest(),
-            summary=payload[:2000].decode("utf-8", "replace"),
-        )
-        # The whole payload is what a person approves.
-        view = await full_view({"featureSet": feature, "label": label, "payload": msgspec.json.decode(payload)})
-        if not view:
-            return ElevateResult(False, reason="the payload is too large to be shown to a person")
-        decision = await self._inbox.ask(question, self._hold_s() + 1.0, view)
-        if decision.state is DecisionState.OPEN:
-            decision = await self._inbox.settled(decision.id, self._hold_s())
-        if decision.state in (DecisionState.APPROVED, DecisionState.USED):
-            return ElevateResult(True)
-        if decision.state is DecisionState.OPEN:
-            return ElevateResult(False, reason=f"a person was asked (approval {decision.id}); ask again later")
-        return ElevateResult(False, reason=decision.reason or "a person said no")
 
 
 def _declared(tool: Tool) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from interlock.hub.audit.record import Outcome
 from interlock.protocols.mgp.health import Health
@@ -30,35 +30,48 @@ class CallOutcomes:
     @property
     def usual_ms(self) -> float:
         """How long the last calls took, on average; 0 before the first."""
-        calls = self._calls()
-        return sum(took_us for _, took_us in calls) / 1000 / len(calls) if calls else 0.0
-
-    def _calls(self) -> list[tuple[Outcome, int]]:
-        """The last calls, without those that never reached the server, or that were cancelled or wrong."""
-        calls = [
-            (outcome, took_us)
-            for outcome, took_us in self.ended
-            if outcome is not None and outcome.transport not in _NOT_ITS_FAULT and outcome.code not in _CALLERS_FAULT
-        ]
-        return calls[-KEPT:]
+        calls = self._last()
+        return calls.took_us / 1000 / calls.counted if calls.counted else 0.0
 
     @property
     def failed(self) -> int:
         """How many of the last calls failed."""
-        return sum(outcome.result != "SUCCESS" for outcome, _ in self._calls())
+        return self._last().failed
 
     @property
     def counted(self) -> int:
         """How many calls are looked back on now."""
-        return len(self._calls())
+        return self._last().counted
 
     @property
     def health(self) -> Health:
         """A server whose every call fails is unhealthy. One of whose calls most fail is degraded."""
-        failed, counted = self.failed, self.counted
-        if counted < ENOUGH:
-            unanswered = sum(outcome.transport in _NO_ANSWER for outcome, _ in self._calls())
-            return Health.DEGRADED if unanswered >= UNANSWERED else Health.HEALTHY
-        if failed == counted:
+        calls = self._last()
+        if calls.counted < ENOUGH:
+            return Health.DEGRADED if calls.unanswered >= UNANSWERED else Health.HEALTHY
+        if calls.failed == calls.counted:
             return Health.UNHEALTHY
-        return Health.DEGRADED if failed * 2 > counted else Health.HEALTHY
+        return Health.DEGRADED if calls.failed * 2 > calls.counted else Health.HEALTHY
+
+    def _last(self) -> _Sums:
+        """The sums of the last calls, without those that never reached the server, or that were cancelled or wrong."""
+        counted = failed = unanswered = total_us = 0
+        for outcome, took_us in reversed(self.ended):
+            if outcome is None or outcome.transport in _NOT_ITS_FAULT or outcome.code in _CALLERS_FAULT:
+                continue
+            counted += 1
+            failed += outcome.result != "SUCCESS"
+            unanswered += outcome.transport in _NO_ANSWER
+            total_us += took_us
+            if counted == KEPT:
+                break
+        return _Sums(counted, failed, unanswered, total_us)
+
+
+class _Sums(NamedTuple):
+    """The sums of the calls that count."""
+
+    counted: int
+    failed: int
+    unanswered: int
+    took_us: int

@@ -149,4 +149,9 @@ class LoginRecord:
 
     @property
     def _bound_to(self) -> str:
-        return f"login\0{self._server}\0{self._principal}"
+        return bound_to(self._server, self._principal)
+
+
+def bound_to(server: str, principal: str) -> str:
+    """The row that a sealed login belongs to."""
+    return f"login\0{server}\0{principal}"

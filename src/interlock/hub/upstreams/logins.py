@@ -22,7 +22,7 @@ from interlock.client.oauth.endpoints import Endpoints
 from interlock.client.oauth.login import Login, Pending, PendingDevice
 from interlock.config.settings import Config, Server
 from interlock.hub.auth.principals import Principal
-from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, StoreHolder
+from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin, StoreHolder, bound_to
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings
 from interlock.transports.http.outside import client_context
@@ -91,6 +91,8 @@ class LoginRow(msgspec.Struct, frozen=True):
     server: str
     principal: str
     issuer: str
+    opens: bool = True
+    """Whether the hub can open it. One that another key sealed, or that was altered, needs a person to log in again."""
 
 
 class Logins:
@@ -204,8 +206,12 @@ class Logins:
 
     async def list(self) -> list[LoginRow]:
         """Every stored login."""
-        rows = [document.value for document in await self._foundation.store.find(LOGINS)]
-        return [LoginRow(row.server, row.principal, row.issuer) for row in rows if row.logged_in]
+        rows = [document.value for document in await self._foundation.store.find(LOGINS) if document.value.logged_in]
+        opened = await asyncio.to_thread(lambda: [self._opens(row) for row in rows])
+        return [LoginRow(row.server, row.principal, row.issuer, opens) for row, opens in zip(rows, opened, strict=True)]
+
+    def _opens(self, row: SealedLogin) -> bool:
+        return self._encryption.open(row.sealed, bound_to(row.server, row.principal)) is not None
 
     def shared_works(self, server: str) -> bool:
         """Whether somebody is logged in for all callers."""

@@ -11,7 +11,6 @@ import msgspec
 
 from interlock.protocols.mcp.answers import plain_answer
 from interlock.protocols.mcp.methods import METHODS
-from interlock.transports.http.channel import Channel
 from interlock.transports.http.reading import (
     BAD_EVENTS,
     FLOOD,
@@ -24,7 +23,7 @@ from interlock.transports.http.reading import (
     speaks_of_recovery,
     taken,
 )
-from interlock.transports.http.reply import Failed, Reply
+from interlock.transports.http.reply import Failed, Reply, ReplyConnection
 from interlock.transports.large_reading import MOST_HELD, LargeReading
 from interlock.transports.link import Outgoing, Sink
 from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS
@@ -120,7 +119,7 @@ class Call(msgspec.Struct, eq=False):
     deadline: float
     session: str | None = None
     """The session that it was sent in (handshake era)."""
-    connection: Channel | None = None
+    connection: ReplyConnection | None = None
     payload: bytes = b""
     over: bool = True
     timer: asyncio.TimerHandle | None = None

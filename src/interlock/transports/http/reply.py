@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
-
-if TYPE_CHECKING:
-    from interlock.transports.http.channel import Channel
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -22,10 +19,20 @@ class Failed(msgspec.Struct, frozen=True):
     """Whether the connection had carried a request before, so that the server may just have closed it for idleness."""
 
 
+class ReplyConnection(Protocol):
+    """The connection of a request, as its reply uses it."""
+
+    def hold(self, *, on: bool) -> None:
+        """Leave the rest of the response unread, or read on."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+
 class Reply(Protocol):
     """Takes the response to one request, and is that request's place in the pool."""
 
-    connection: Channel | None = None
+    connection: ReplyConnection | None = None
     """The connection that carries the request; None while it waits."""
     payload: bytes = b""
     """The bytes of the request, while it waits."""

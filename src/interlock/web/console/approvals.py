@@ -23,7 +23,15 @@ MAX_VIEW_CHARS: Final = 16 * 1024
 """Longer views have a page of their own."""
 MAX_PAGE_CHARS: Final = 48 * 1024
 """Of all views on one page."""
+MAX_SHOWN_CHARS: Final = 4096
+"""Of the ids that an open page names."""
 ADDRESS: Final = "/console/approvals"
+
+
+class _Proposed(msgspec.Struct):
+    """The part of a proposal's view that names who carries it out."""
+
+    to: list[str] = []
 
 
 class Card(msgspec.Struct):
@@ -47,6 +55,16 @@ class Card(msgspec.Struct):
         )
 
     @property
+    def needs_recipient(self) -> bool:
+        """Whether this is a proposal that names nobody who would carry it out."""
+        if self.row.kind != "proposal":
+            return False
+        try:
+            return not msgspec.json.decode(self.view or "{}", type=_Proposed).to
+        except msgspec.DecodeError:
+            return True
+
+    @property
     def has_always(self) -> bool:
         """Whether "always" means more than "once" for this kind of request."""
         return self.row.kind in ("tool_call", "tool_access", "proposal")
@@ -59,8 +77,9 @@ async def show_all(visit: Visit) -> Response:
 
 
 async def show_list(visit: Visit) -> Response:
-    """The list alone, for a page that is open."""
-    return await visit.page("approval_list.html", **await _open_requests(visit))
+    """The list alone, for a page that is open. It names the requests that it shows, which need no card again."""
+    shown = frozenset(visit.request.query_params.get("shown", "")[:MAX_SHOWN_CHARS].split(","))
+    return await visit.page("approval_list.html", **await _open_requests(visit, shown))
 
 
 async def show_one(visit: Visit) -> Response:
@@ -93,10 +112,11 @@ async def answer(visit: Visit) -> Response:
     return RedirectResponse(f"{ADDRESS}?answered={quote(answered.decision.id)}", 303)
 
 
-async def _open_requests(visit: Visit) -> dict[str, object]:
+async def _open_requests(visit: Visit, shown: frozenset[str] = frozenset()) -> dict[str, object]:
     found = await visit.perform("approvals.list", DecisionRows, most=MAX_CARDS)
-    cards = await cards_of(visit, found.decisions)
-    return {"cards": cards, "open": found.total, "more": found.total - len(found.decisions)}
+    cards = await cards_of(visit, [row for row in found.decisions if row.id not in shown])
+    kept = [row.id for row in found.decisions if row.id in shown]
+    return {"cards": cards, "kept": kept, "open": found.total, "more": found.total - len(found.decisions)}
 
 
 async def cards_of(visit: Visit, rows: list[DecisionRow]) -> list[Card]:

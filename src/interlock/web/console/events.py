@@ -32,7 +32,9 @@ from interlock.wire.sse import KEEP_ALIVE
 
 KEEP_ALIVE_S: Final = 15.0
 PAUSE_S: Final = 0.03
-"""Events within this time after another are sent as one."""
+"""Events of one topic within this time after another are sent as one."""
+LOOK_EVERY_S: Final = 0.005
+"""A stream looks no more often for events, so that thousands of them cost it little."""
 AUDIT_EVERY_S: Final = 0.5
 """How often a page hears of new entries of the audit log at most."""
 UNREAD: Final = 64
@@ -48,7 +50,15 @@ _HEADERS: Final = {"x-accel-buffering": "no"}
 _WANTED: Final = EventFilter.of(
     ApprovalChanged, AuditCommitted, PolicyChanged, ServerStateChanged, ListChanged, ConfigurationReloaded
 )
-_SERVER_CHANGES: Final = (ServerStateChanged, ListChanged, ConfigurationReloaded)
+_TOPICS: Final[dict[type[object], bytes]] = {
+    ApprovalChanged: _APPROVALS,
+    AuditCommitted: _AUDIT,
+    ServerStateChanged: _SERVERS,
+    ListChanged: _SERVERS,
+    ConfigurationReloaded: _SERVERS,
+}
+_PACE: Final = {_APPROVALS: PAUSE_S, _SERVERS: PAUSE_S, _AUDIT: AUDIT_EVERY_S}
+"""How long a topic waits after it was sent. One never waits for another: a person waits for requests."""
 
 
 class EventStreams:
@@ -88,27 +98,28 @@ class EventStreams:
 
 
 async def _changes(subscription: Subscription) -> AsyncIterator[list[bytes]]:
-    """Changed topics in batches; an empty batch after a while without changes."""
+    """Changed topics in batches, each topic at its own pace; an empty batch after a while without changes."""
     loop = asyncio.get_running_loop()
-    audit_at, audit_waits = 0.0, False
+    waiting: set[bytes] = set()
+    due = dict.fromkeys(_PACE, 0.0)
     while not subscription.closed:
-        left = max(0.0, audit_at - loop.time()) if audit_waits else KEEP_ALIVE_S
+        left = max(0.0, min(due[topic] for topic in waiting) - loop.time()) if waiting else KEEP_ALIVE_S
+        timed_out = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left):
                 await subscription.wait()
+                timed_out = False
         if subscription.closed:
             return
         kinds = {_kind(event) for event in subscription.take()}
-        audit_waits = audit_waits or AuditCommitted in kinds
-        topics = [_APPROVALS] if ApprovalChanged in kinds else []
-        if not kinds.isdisjoint(_SERVER_CHANGES):
-            topics.append(_SERVERS)
-        if audit_waits and loop.time() >= audit_at:
-            topics.append(_AUDIT)
-            audit_at, audit_waits = loop.time() + AUDIT_EVERY_S, False
-        if topics or kinds != {AuditCommitted}:
+        waiting.update(topic for kind, topic in _TOPICS.items() if kind in kinds)
+        now = loop.time()
+        topics = [topic for topic in _PACE if topic in waiting and due[topic] <= now]
+        waiting.difference_update(topics)
+        due.update((topic, now + _PACE[topic]) for topic in topics)
+        if topics or (timed_out and not waiting) or PolicyChanged in kinds:
             yield topics
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(LOOK_EVERY_S)
 
 
 def _kind(event: Delivery) -> type[object]:

@@ -77,6 +77,7 @@ async def show_one(visit: Visit) -> Response:
         details=_pretty(record.details) if record.details else "",
         related=found.related[:MAX_RELATED],
         left_out=max(0, len(found.related) - MAX_RELATED),
+        stopped=found.stopped,
         judged=judged,
         can_judge=record.kind == "tool",
         retries=sum(other.record.event == RETRIED for other in found.related),

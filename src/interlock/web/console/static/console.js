@@ -22,7 +22,9 @@ async function part(address) {
 }
 
 async function refreshApprovals() {
-  const fresh = await part("/console/approvals/list");
+  // A request that is on the page, or was announced, comes back as its id alone.
+  const shown = requests ? cards(requests).map((card) => card.dataset.id) : [...known].slice(-50);
+  const fresh = await part(`/console/approvals/list?shown=${encodeURIComponent(shown.join(","))}`);
   const list = fresh?.getElementById("requests");
   if (!list) return;
   showCount(Number(list.dataset.open));
