@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from cases import each_case
+from example_counts import example_count
 from interlock.discovery.budget import Budget, SessionTools, fit
 from interlock.discovery.errors import DiscoveryError
 
@@ -197,4 +198,4 @@ class SessionAgainstModel(RuleBasedStateMachine):
 
 
 TestSessionAgainstModel = SessionAgainstModel.TestCase
-TestSessionAgainstModel.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestSessionAgainstModel.settings = settings(max_examples=example_count(30, 60), stateful_step_count=25, deadline=None)

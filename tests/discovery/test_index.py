@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cases import each_case
+from example_counts import example_count
 from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry, from_definition, parameters_of
 from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.index import ToolIndex
@@ -324,4 +325,4 @@ class IndexAgainstModel(RuleBasedStateMachine):
 
 
 TestIndexAgainstModel = IndexAgainstModel.TestCase
-TestIndexAgainstModel.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestIndexAgainstModel.settings = settings(max_examples=example_count(20, 40), stateful_step_count=20, deadline=None)

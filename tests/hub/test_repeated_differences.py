@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.hub.audit.record import INTENDED
 
 from .committed import CommittedRecords
@@ -122,7 +123,9 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         runner.run(stack.aclose())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=example_count(20, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(sequence=st.lists(alike | alike | alike | asked, min_size=3, max_size=12))
 def test_a_kept_connection_serves_as_new_ones_do(running: Running, sequence: list[RequestParts]) -> None:
     sequence = [PLAIN, PLAIN, PLAIN, *sequence, PLAIN]

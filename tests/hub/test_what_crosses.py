@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.config.settings import Server
 
 from .preset_server import PresetServer, Say
@@ -228,7 +229,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=example_count(20, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(exchange=exchanges)
 def test_what_one_side_says_is_what_the_other_reads(
     running: tuple[asyncio.Runner, EraMatrix], client: Era, server: Era, exchange: Any

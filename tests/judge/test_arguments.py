@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import each_case
+from example_counts import example_count
 from interlock.judge.arguments import (
     KINDS,
     ArgumentKind,
@@ -154,7 +155,7 @@ json_values = st.recursive(
 
 
 @given(json_values, json_values)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=example_count(60, 200))
 def test_no_arguments_and_no_schema_make_it_fail(arguments: Any, schema: Any) -> None:
     by_schema = kinds_in_schema(schema)
     free_texts(schema)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from cases import each_case
+from example_counts import example_count
 from interlock.judge.code import CodeRules, judge_code
 from interlock.judge.findings import Finding
 from interlock.judge.readonly import judge_readonly_shell
@@ -57,7 +58,7 @@ texts = st.one_of(
 )
 MOST_WORK = 14_000_000
 SPEED = speed()
-relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(deadline=None, max_examples=example_count(30, 60), suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("judge", JUDGES)

@@ -6,6 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cases import each_case
+from example_counts import example_count
 from interlock.judge.arguments import ArgumentKind, Found
 from interlock.judge.validators import Rules, judge_value
 
@@ -49,7 +50,7 @@ KINDS: list[tuple[str, ArgumentKind]] = [
 ]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=example_count(50, 150))
 @given(
     text=st.one_of(
         st.text(max_size=40),

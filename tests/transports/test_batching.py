@@ -12,6 +12,7 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.transports.batching import BATCH_SIZE, LARGE, START_BATCHING_AFTER, STOP_BATCHING_AFTER, Batching
 
 
@@ -141,7 +142,7 @@ Piece = tuple[str, bytes]
 PIECES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([b"x", b"yy", b"z" * LARGE])), max_size=60)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=example_count(40, 80), deadline=None)
 @given(st.lists(st.tuples(PIECES, st.booleans()), max_size=8))
 def test_every_wire_gets_what_came_on_it_in_its_order(turns: list[tuple[list[Piece], bool]]) -> None:
     async def scenario() -> list[tuple[str, str, bytes]]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cases import each_case
+from example_counts import example_count
 from interlock.protocols.mcpl.capabilities import CHANNELS_PUBLISH, MODEL_INFO, PUSH, TOOLS, Dialect
 from interlock.protocols.mcpl.feature_sets import Changed, Receipt, ScopeRules, Update, apply_change
 from interlock.protocols.mcpl.negotiation import Offer, read_manifest
@@ -247,7 +248,9 @@ class OlderStateMachine(StateMachine):
 
 TestLife = StateMachine.TestCase
 TestOlderLife = OlderStateMachine.TestCase
-TestLife.settings = TestOlderLife.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+TestLife.settings = TestOlderLife.settings = settings(
+    max_examples=example_count(20, 40), stateful_step_count=15, deadline=None
+)
 
 
 # The other end

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cases import each_case
+from example_counts import example_count
 from interlock.protocols.mcpx.capabilities import (
     MOST_CAPABILITIES,
     MOST_CHARACTERS,
@@ -264,7 +265,7 @@ pieces = st.sampled_from(["mcp/", "a", "b", "/", ":", "*", "*", "**", "**/", "..
 words = st.sampled_from(["mcp/", "a", "b", "/", ":", "..", "list", "system/"])
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=example_count(200, 1000), deadline=None)
 @given(st.lists(pieces, min_size=1, max_size=8).map("".join), st.lists(words, max_size=8).map("".join))
 @example("a:*/list", "a:b/c/list")
 @example("a:*/list", "a:b/list:c")
@@ -275,7 +276,7 @@ def test_matching_agrees_with_the_model(capability: str, kind: str) -> None:
     assert CapabilitySet([capability]).covers(kind) == model(capability, kind)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=example_count(80, 300), deadline=None)
 @given(
     st.lists(st.lists(pieces, min_size=1, max_size=5).map("".join), max_size=5),
     st.lists(words, max_size=6).map("".join),
