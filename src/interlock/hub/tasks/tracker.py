@@ -27,6 +27,7 @@ from interlock.hub.tasks.ledger import Ledger, StoredTask
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.running_task import Expected, Notify, RunningTask, outcome_in, renamed
 from interlock.hub.tasks.server_queries import ServerQueries
+from interlock.hub.tasks.status_texts import StatusTexts
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.task_set import TaskSet
@@ -55,8 +56,10 @@ class Tracker:
         max_ttl_ms: Callable[[], int],
         reach: Reach,
         bus: Bus,
+        texts: StatusTexts,
     ) -> None:
         self.ledger = ledger
+        self.texts = texts
         self._bus = bus
         self._notifying = SubscriberTask(bus.subscribe(EventFilter.of(TaskChanged)), self._send)
         self.queries = ServerQueries(self, ledger, upstreams)
@@ -294,7 +297,7 @@ class Tracker:
         while live.unsent:
             method, params = live.unsent.popleft()
             if live.session is not None and self.reach(live.session.caller, task) is not None:
-                live.session.notify(method, params)
+                live.session.notify(method, self.texts.checked(live.session.caller, task.server, task.tool, params))
             for follower in list(live.followers.values()):
                 follower(method, params)
 
@@ -334,6 +337,7 @@ class Tracker:
         progress = how_far(params)
         if session is not None and progress is not None and progress > expected.progress:
             expected.progress = progress
+            params = self.texts.checked(session.caller, server, expected.tool, params)
             session.notify(PROGRESS, with_related(with_token(params, expected.token), expected.id))
 
     # Maintenance
