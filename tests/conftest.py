@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+import forking
 from example_counts import EVERY_RUN
 from interlock.store import sqlite
 
@@ -48,6 +49,12 @@ class FileScheduling(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
     config.option.loadscopereorder = False  # by number of tests; the order of collection is by time
     return FileScheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Each worker would import everything once more for a fork server of its own."""
+    forking.share()
 
 
 @pytest.hookimpl(trylast=True)

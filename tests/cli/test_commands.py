@@ -64,7 +64,7 @@ def test_health_shows_each_server_and_why_it_is_not_well(user: User, hub: FakeHu
     }
     assert user.run("health").exit_code == 0
     shown = user.run("health").output
-    assert "1 of 2 servers is healthy." in shown
+    assert "1 of 2 servers healthy." in shown
     assert "files  healthy" in shown
     assert "db     degraded  1 ms  3 of 4 calls failed  it says so" in shown
     assert "\x1b" not in shown

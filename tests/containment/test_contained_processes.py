@@ -253,6 +253,9 @@ for port in sys.argv[1:]:
         named, unnamed = str(outside.targets["tcp"]), str(other.getsockname()[1])
         process = run(outside.containment(backend, hosts=(f"127.0.0.1:{named}",)), code, named, unnamed)
         assert ended(process)[0].split() == ["b'x'", "ConnectionRefusedError"]
+    _, complaints, exit_code = ended(run(outside.containment(backend, hosts=("no-such.invalid:443",)), SPEAKS))
+    assert exit_code != 0
+    assert "the host no-such.invalid of `hosts` cannot be found" in complaints
 
 
 def test_nothing_is_left_of_servers_that_ended(outside: EscapeTargets, backend: BackendName) -> None:

@@ -24,6 +24,7 @@ from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.starts import Starts
+from interlock.process.task_set import TaskSet
 from interlock.store import StoreError
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
@@ -58,7 +59,7 @@ class AudienceLists:
         The list is None where the server did not answer.
         """
         self._asking: dict[str, asyncio.Task[None]] = {}
-        self._closing: set[asyncio.Future[None]] = set()
+        self._closing = TaskSet()
 
     def unknown(self, audience: str) -> bool:
         """Whether the server was not asked yet what it offers to an audience, or has changed since."""
@@ -89,7 +90,7 @@ class AudienceLists:
         """Ask no further, and wait until the processes that were started to be listed have ended."""
         self.stop()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._closing.settled()
 
     async def _ask(self, audience: str) -> None:
         shared = self._pool.shared
@@ -161,9 +162,7 @@ class AudienceLists:
                 return [bytes(item) for item in listing.items]
         finally:
             # A process may take its time to end. Nobody has to wait for that.
-            closing = asyncio.ensure_future(connection.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._closing.begin(connection.close())
 
 
 class _ListingListener:
