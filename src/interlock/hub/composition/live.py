@@ -58,6 +58,7 @@ class LiveParts:
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
         self.hosts = ClientHosts(self.features, self.connections, authentication.access)
+        self.connections.follow_with(self.hosts)
         self.offers = LiveOffers(addresses, self.hosts)
         registered = RegisteredChannels(ChannelAnnouncements(self.hosts))
         for method in CHANNEL_METHODS:
