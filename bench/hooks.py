@@ -36,6 +36,7 @@ from interlock.host import Host
 from interlock.hub.admin.agents import principal_of
 from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
+from interlock.process.garbage_collection import hold_collector_back
 from interlock.server import BeforeInference, Server
 from process import cores, pin
 
@@ -83,6 +84,7 @@ async def running(folder: Path, urls: list[str]) -> AsyncIterator[tuple[HubApp, 
     async with contextlib.AsyncExitStack() as stack:
         hub = HubApp(config, folder)
         await hub.start()
+        hold_collector_back()  # as `interlock up` does
         stack.push_async_callback(hub.stop)
         host = Host(hub)
         await host.start()

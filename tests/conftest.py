@@ -18,11 +18,13 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+import forking
+from example_counts import EVERY_RUN
 from interlock.store import sqlite
 
 # The same tree has the same result: examples do not depend on chance, and their time says something about the machine,
 # not about the code. `make soak` looks for new examples.
-settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=EVERY_RUN)
 settings.register_profile("campaign", deadline=None, max_examples=3_000, print_blob=True)
 settings.load_profile("same")
 # No test cuts the power, so SQLite need not wait for the disk here.
@@ -47,6 +49,12 @@ class FileScheduling(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
     config.option.loadscopereorder = False  # by number of tests; the order of collection is by time
     return FileScheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Each worker would import everything once more for a fork server of its own."""
+    forking.share()
 
 
 @pytest.hookimpl(trylast=True)

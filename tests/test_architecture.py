@@ -6,6 +6,7 @@ import ast
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 SOURCE = Path(__file__).parent.parent / "src" / "interlock"
 
@@ -32,7 +33,8 @@ LAYERS = {
 }
 HUB_ORDER = (
     "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth", "auth.oauth", "audit",
-    "approvals", "sessions", "upstreams", "upstreams.registration", "calls", "stored_documents", "journal", "taints",
+    "approvals", "sessions", "upstreams", "upstreams.registration", "calls", "conversation_documents",
+    "room_documents", "journal", "taints",
     "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
     "sealing_key", "foundation", "readiness", "authentication",
     "handlers", "service", "audit.tracing", "composition", "app", "admin",
@@ -50,35 +52,51 @@ LIBRARY = {"Client", "Server"}
 """Classes for users of the library, whose constructors take settings by keyword."""
 IMPURE = {"asyncio", "socket", "subprocess", "time", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
 MODULES = sorted(SOURCE.rglob("*.py"))
+OWN_NAMES = {
+    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__") for path in MODULES
+}
 HUB_MODULES = sorted((SOURCE / "hub").rglob("*.py"))
 
 
+class Facts(NamedTuple):
+    """What these tests look at in a file. Its tree is not kept: all of them together fill the collector's lists."""
+
+    has_docstring: bool
+    imported: set[str]
+    """Absolute names of every module that it imports, under `TYPE_CHECKING` too."""
+    json_compared: list[int]
+    """Lines that look for JSON text in bytes."""
+    crowded: list[str]
+    """Classes whose constructors take too many parameters."""
+
+
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-def imported(tree: ast.Module, package: tuple[str, ...]) -> set[str]:
-    """Absolute names of every module that a file imports, under `TYPE_CHECKING` too."""
-    names: set[str] = set()
+def facts(path: Path) -> Facts:
+    tree = ast.parse(path.read_bytes())
+    found = Facts(ast.get_docstring(tree) is not None, set(), [], [])
+    package = path.relative_to(SOURCE.parent).parts[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            found.imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join((*base, *((node.module,) if node.module else ())))
             # `from package import module` imports the module.
-            names |= {
-                module,
-                *(f"{module}.{alias.name}" for alias in node.names if is_module(f"{module}.{alias.name}")),
-            }
-    return names
+            found.imported.update({module}, OWN_NAMES & {f"{module}.{alias.name}" for alias in node.names})
+        elif isinstance(node, ast.ClassDef):
+            if node.name not in LIBRARY and _parameters(node) > MOST_PARAMETERS:
+                found.crowded.append(node.name)
+        elif isinstance(node, ast.Compare | ast.Call) and _compares_json(node):
+            found.json_compared.append(node.lineno)
+    return found
 
 
-@cache
-def is_module(name: str) -> bool:
-    path = SOURCE.parent.joinpath(*name.split("."))
-    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+def _parameters(made: ast.ClassDef) -> int:
+    """How many parameters the constructor of a class takes beside `self`."""
+    for method in made.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            return len([*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs]) - 1
+    return 0
 
 
 def hub_part(module: str) -> str | None:
@@ -117,7 +135,7 @@ def modules_of_packages() -> tuple[tuple[Path, tuple[str, ...], set[str]], ...]:
     for path in MODULES:
         parts = path.relative_to(SOURCE).parts
         if len(parts) > 1:
-            found.append((path, parts, imported(parsed(path), ("interlock", *parts[:-1]))))
+            found.append((path, parts, facts(path).imported))
     return tuple(found)
 
 
@@ -138,11 +156,10 @@ def _compares_json(node: ast.AST) -> bool:
 def test_no_name_is_looked_for_in_bytes_of_json() -> None:
     """Escapes give every name many spellings: `wire.names.may_spell` knows them all, a search for bytes but one."""
     found = [
-        f"{shown(path)}:{getattr(node, 'lineno', 0)}"
+        f"{shown(path)}:{line}"
         for path in MODULES
         if path != SOURCE / "wire" / "names.py"
-        for node in ast.walk(parsed(path))
-        if _compares_json(node)
+        for line in facts(path).json_compared
     ]
     assert not found, "these lines compare JSON as bytes"
 
@@ -154,7 +171,7 @@ def test_packages_of_the_hub_import_only_from_those_before_them() -> None:
         part = hub_part(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
         if part is None:
             continue
-        others = {hub_part(name) for name in imported(parsed(path), parts[:-1])} - {None}
+        others = {hub_part(name) for name in facts(path).imported} - {None}
         if found := {other for other in others if other and HUB_ORDER.index(other) > HUB_ORDER.index(part)}:
             upward[shown(path)] = found
     assert not upward, "these import from a package that HUB_ORDER has after their own"
@@ -179,7 +196,7 @@ def test_modules_form_no_circle() -> None:
         if parts[:2] in ARGUED_CIRCLES or parts[-1] == "__init__.py":
             continue
         own = ".".join(("interlock", *parts)).removesuffix(".py")
-        graph[own] = {name for name in names if is_module(name) and name != own}
+        graph[own] = (names & OWN_NAMES) - {own}
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
@@ -190,7 +207,7 @@ def test_the_hub_has_few_packages() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    assert not [shown(path) for path in MODULES if not ast.get_docstring(parsed(path))], "these have no docstring"
+    assert not [shown(path) for path in MODULES if not facts(path).has_docstring], "these have no docstring"
 
 
 def test_no_module_is_long() -> None:
@@ -199,13 +216,4 @@ def test_no_module_is_long() -> None:
 
 
 def test_no_constructor_takes_many_parameters() -> None:
-    crowded = {}
-    for path in MODULES:
-        classes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
-        for made in (node for node in classes if node.name not in LIBRARY):
-            for method in made.body:
-                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
-                    taken = [*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs]
-                    if len(taken) > MOST_PARAMETERS + 1:
-                        crowded[made.name] = shown(path)
-    assert not crowded
+    assert not {name: shown(path) for path in MODULES for name in facts(path).crowded}

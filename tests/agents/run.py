@@ -57,7 +57,7 @@ label = "{{path}}"
 CASES = ("cold start", "200 tools", "roots", "approval", "list change", "restart")
 
 
-class Bench:
+class AgentHome:
     """A home with a hub and one agent, configured."""
 
     def __init__(self, root: Path, program: Program, packages: Path) -> None:
@@ -159,7 +159,7 @@ class Bench:
 
 def judge(program: Program, packages: Path, root: Path) -> dict[str, str]:
     """The cell of each case for one agent."""
-    bench = Bench(root / "first", program, packages)
+    bench = AgentHome(root / "first", program, packages)
     echo, many, roots = Step("echo", text="hello"), Step("t150"), Step("roots")
     write, grow, grown = Step("write", path="/etc/hosts"), Step("grow"), Step("grown")
     # Agents read a changed list beside the conversation, so the model takes its time.
@@ -181,7 +181,7 @@ def judge(program: Program, packages: Path, root: Path) -> dict[str, str]:
         cells["list change"] = "yes" if there else f"yes, by `{grown.helped or 'call_tool'}`"
     elif _came(grow, "grow"):
         cells["list change"] = "not asked for again"
-    second = Bench(root / "second", program, packages)
+    second = AgentHome(root / "second", program, packages)
     again = Step("echo", before=second.restart, text="again")
     later = second.run([Step("echo", text="hello"), again])
     if _came(again, '"again"'):

@@ -29,7 +29,7 @@ SHAPES = payloads.VALUES
 SIZE = payloads.SIZE
 
 
-class Site:
+class AttackedHub:
     """A hub, its address and who watches its loop."""
 
     def __init__(self, hub: RunningHub, dog: Watchdog) -> None:
@@ -72,7 +72,7 @@ def asking(what: str, shape: str) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def attacked(tmp_path: Path, **settings: Any) -> AsyncIterator[Site]:
+async def attacked(tmp_path: Path, **settings: Any) -> AsyncIterator[AttackedHub]:
     """A hub before a good server and hostile ones over both transports."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -89,7 +89,7 @@ async def attacked(tmp_path: Path, **settings: Any) -> AsyncIterator[Site]:
     try:
         async with running_hub(tmp_path, servers, hub=HubSettings(**settings)) as hub:
             with watching() as dog:
-                yield Site(hub, dog)
+                yield AttackedHub(hub, dog)
     finally:
         web.terminate()
         await asyncio.to_thread(web.wait)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from hub.committed import CommittedRecords
 from hub.running_hub import RawClient, RunningHub
 
-from .hostile import WAYS, Hostile, Way, behind_a_hub, disguised
+from .hostile import WAYS, Hostile, HostileProgram, HostileWeb, Way, behind_a_hub, disguised
 
 TEXT: dict[str, Any] = {"content": [{"type": "text", "text": "x"}]}
 LINK = {"type": "resource_link", "uri": "a://b", "name": "b"}
@@ -38,6 +38,30 @@ RESULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "a result of a strange kind": ("tools/call", {**TEXT, "resultType": "strange"}),
     "metadata": ("tools/call", {**TEXT, "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "me"}}}),
 }
+
+
+class ServerBehindHub(NamedTuple):
+    """A hub, the hostile server behind it, and how both are reached."""
+
+    way: Way
+    hub: RunningHub
+    server: HostileWeb | HostileProgram
+
+
+@pytest.fixture(scope="module", params=WAYS, ids=str)
+async def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ServerBehindHub]:
+    async with behind_a_hub(tmp_path_factory.mktemp("hub"), request.param) as (hub, server):
+        yield ServerBehindHub(request.param, hub, server)
+
+
+@pytest.fixture
+def behind(shared: ServerBehindHub) -> ServerBehindHub:
+    """The hub of each way, whose server has forgotten what the test before told it to say."""
+    for said in (shared.server.results, shared.server.answers, shared.server.asked):
+        said.clear()
+    return shared
 
 
 async def asked(hub: RunningHub, way: Way, method: str) -> Any:
@@ -70,21 +94,20 @@ async def ending(hub: RunningHub, records: CommittedRecords) -> Any:
 
 
 @pytest.mark.parametrize("texts", [False, True], ids=["names", "names and texts"])
-@pytest.mark.parametrize("way", WAYS, ids=str)
 async def test_t39_a_disguised_result_is_told_and_recorded_like_a_plain_one(
-    tmp_path: Path, way: Way, texts: bool
+    behind: ServerBehindHub, texts: bool
 ) -> None:
-    async with behind_a_hub(tmp_path, way) as (hub, server):
-        records = CommittedRecords(hub.hub_app.bus)
-        for kind, (method, result) in RESULTS.items():
-            whole = {"resultType": "complete", **result} if way.server == "modern" else result
-            server.results[method] = msgspec.json.encode(whole)
-            told = await asked(hub, way, method)
-            end = await ending(hub, records)
-            server.results[method] = disguised(whole, texts=texts)
-            assert await asked(hub, way, method) == told, kind
-            assert await ending(hub, records) == end, kind
-            assert_is_safe(way, kind, told, end)
+    way, hub, server = behind
+    records = CommittedRecords(hub.hub_app.bus)
+    for kind, (method, result) in RESULTS.items():
+        whole = {"resultType": "complete", **result} if way.server == "modern" else result
+        server.results[method] = msgspec.json.encode(whole)
+        told = await asked(hub, way, method)
+        end = await ending(hub, records)
+        server.results[method] = disguised(whole, texts=texts)
+        assert await asked(hub, way, method) == told, kind
+        assert await ending(hub, records) == end, kind
+        assert_is_safe(way, kind, told, end)
 
 
 def assert_is_safe(way: Way, kind: str, told: Any, end: Any) -> None:
@@ -121,28 +144,30 @@ ENVELOPES = {
     "a result and an error": b'{"jsonrpc":"2.0","id":%ID%,"result":{},"error":{"code":1,"message":"x"}}',
     "two ids": b'{"jsonrpc":"2.0","id":%ID%,"id":%ID%,"result":{"content":[]}}',
     "hidden behind a quote": b'{"jsonrpc":"2.0","x":"\\"","id":%ID%,"result":{"content":[]},"result":""}',
-    "an endless envelope": b'{"jsonrpc":"2.0","id":%ID%,"result":{"content":[]}'
-    + b"".join(b',"%d":1' % (number % 99_999) for number in range(100_000))
-    + b"}",
 }
+ENDLESS = (
+    b'{"jsonrpc":"2.0","id":%ID%,"result":{"content":[]}'
+    + b"".join(b',"%d":1' % (number % 99_999) for number in range(100_000))
+    + b"}"
+)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-async def test_t39_a_name_that_stands_twice_in_an_answer_is_an_error_of_its_server(tmp_path: Path, way: Way) -> None:
-    async with behind_a_hub(tmp_path, way) as (hub, server):
-        records = CommittedRecords(hub.hub_app.bus)
-        whole = {kind: b'{"jsonrpc":"2.0","id":%%ID%%,"result":%b}' % result for kind, result in DUPLICATES.items()}
-        for kind, answer in (whole | ENVELOPES).items():
-            server.answers["tools/call"] = answer
-            told = await asked(hub, way, "tools/call")
-            assert told["error"]["data"]["name"] == "UPSTREAM_ERROR", (kind, told)
-            end = await ending(hub, records)
-            assert (end.result, end.tool) != ("SUCCESS", "ok"), kind
-        assert hub.hub_app.hub.open_calls == 0
+async def test_t39_a_name_that_stands_twice_in_an_answer_is_an_error_of_its_server(behind: ServerBehindHub) -> None:
+    way, hub, server = behind
+    records = CommittedRecords(hub.hub_app.bus)
+    whole = {kind: b'{"jsonrpc":"2.0","id":%%ID%%,"result":%b}' % result for kind, result in DUPLICATES.items()}
+    # Large answers are read the same for every client.
+    endless = {} if way.client == "legacy" else {"an endless envelope": ENDLESS}
+    for kind, answer in (whole | ENVELOPES | endless).items():
+        server.answers["tools/call"] = answer
+        told = await asked(hub, way, "tools/call")
+        assert told["error"]["data"]["name"] == "UPSTREAM_ERROR", (kind, told)
+        end = await ending(hub, records)
+        assert (end.result, end.tool) != ("SUCCESS", "ok"), kind
+    assert hub.hub_app.hub.open_calls == 0
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-async def test_t39_spaces_escapes_and_unknown_members_make_no_answer_bad(tmp_path: Path, way: Way) -> None:
+async def test_t39_spaces_escapes_and_unknown_members_make_no_answer_bad(behind: ServerBehindHub) -> None:
     fine = {
         "spaces": b'{ "content" : [ { "type" : "text" , "text" : "a" } ] , "isError" : false }',
         "unknown members": b'{"content":[{"type":"text","text":"a"}],"x":{"content":[]},"y":[1,"content"]}',
@@ -150,29 +175,28 @@ async def test_t39_spaces_escapes_and_unknown_members_make_no_answer_bad(tmp_pat
         "an empty name": b'{"":1,"content":[{"type":"text","text":"a"}]}',
         "values of one beginning": b'{"content":[{"type":"text","text":"a"}],"x":12,"y":1}',
     }
-    async with behind_a_hub(tmp_path, way) as (hub, server):
-        for kind, result in fine.items():
-            if way.server == "modern":
-                result = result.replace(b"{", b'{"resultType":"complete",', 1)
-            server.results["tools/call"] = result
-            told = await asked(hub, way, "tools/call")
-            assert told["result"]["content"][0]["text"] == "a", (kind, told)
+    way, hub, server = behind
+    for kind, result in fine.items():
+        if way.server == "modern":
+            result = result.replace(b"{", b'{"resultType":"complete",', 1)
+        server.results["tools/call"] = result
+        told = await asked(hub, way, "tools/call")
+        assert told["result"]["content"][0]["text"] == "a", (kind, told)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-async def test_t39_an_address_in_a_disguised_error_leaves_under_the_hubs_own(tmp_path: Path, way: Way) -> None:
-    async with behind_a_hub(tmp_path, way) as (hub, server):
-        error = {"code": -32002 if way.server == "legacy" else -32602, "message": "gone", "data": {"uri": "a://b"}}
-        answer = b'{"jsonrpc":"2.0","id":%%ID%%,"error":%b}'
-        server.answers["resources/read"] = answer % msgspec.json.encode(error)
-        told = await asked(hub, way, "resources/read")
-        server.answers["resources/read"] = answer % disguised(error, texts=True)
-        assert await asked(hub, way, "resources/read") == told
-        assert told["error"]["data"]["uri"] != "a://b"
+async def test_t39_an_address_in_a_disguised_error_leaves_under_the_hubs_own(behind: ServerBehindHub) -> None:
+    way, hub, server = behind
+    error = {"code": -32002 if way.server == "legacy" else -32602, "message": "gone", "data": {"uri": "a://b"}}
+    answer = b'{"jsonrpc":"2.0","id":%%ID%%,"error":%b}'
+    server.answers["resources/read"] = answer % msgspec.json.encode(error)
+    told = await asked(hub, way, "resources/read")
+    server.answers["resources/read"] = answer % disguised(error, texts=True)
+    assert await asked(hub, way, "resources/read") == told
+    assert told["error"]["data"]["uri"] != "a://b"
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way.client == "modern"], ids=str)
-async def test_t39_a_disguised_request_reaches_the_server_as_a_plain_one_does(tmp_path: Path, way: Way) -> None:
+@pytest.mark.parametrize("shared", [way for way in WAYS if way.client == "modern"], indirect=True, ids=str)
+async def test_t39_a_disguised_request_reaches_the_server_as_a_plain_one_does(behind: ServerBehindHub) -> None:
     trace = "0123456789abcdef0123456789abcdef"
     offer = {"version": "0.2.0", "extensions": []}
     capabilities = {"elicitation": {}, "experimental": {"mgp": offer}}
@@ -185,15 +209,15 @@ async def test_t39_a_disguised_request_reaches_the_server_as_a_plain_one_does(tm
     params = {"name": "bad__ok", "arguments": {"a": {"b": 1}}, "_meta": meta}
     request = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
     headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "bad__ok"}
-    async with behind_a_hub(tmp_path, way) as (hub, server):
-        client = RawClient(hub.url + "/mcp")
-        for body in (msgspec.json.encode(request), disguised(request), disguised(request, texts=True)):
-            status, _, answer = await client.post(body, headers)
-            assert status == 200, answer
-        assert isinstance(server, Hostile)
-        plain, *others = (message["params"] for message in server.asked if message["method"] == "tools/call")
-        for params in (plain, *others):
-            token = params["_meta"].pop("progressToken")
-            assert token != "mine", "each side has its own tokens"
-        assert others == [plain, plain]
-        assert plain["_meta"]["traceparent"].split("-")[1] == trace
+    _, hub, server = behind
+    client = RawClient(hub.url + "/mcp")
+    for body in (msgspec.json.encode(request), disguised(request), disguised(request, texts=True)):
+        status, _, answer = await client.post(body, headers)
+        assert status == 200, answer
+    assert isinstance(server, Hostile)
+    plain, *others = (message["params"] for message in server.asked if message["method"] == "tools/call")
+    for params in (plain, *others):
+        token = params["_meta"].pop("progressToken")
+        assert token != "mine", "each side has its own tokens"
+    assert others == [plain, plain]
+    assert plain["_meta"]["traceparent"].split("-")[1] == trace

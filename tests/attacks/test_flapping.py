@@ -28,7 +28,7 @@ LONGEST_S = 0.05
 """Ten times what anything may take on the loop, since a busy machine counts its own doings in."""
 
 
-class Scene:
+class FlappingHub:
     """A hub with many servers that flap, and one that does not."""
 
     def __init__(self, hub: RunningHub, started: Path) -> None:
@@ -60,7 +60,7 @@ def _words(pid: str) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+async def flapping_hub(tmp_path: Path) -> AsyncIterator[FlappingHub]:
     """The flapping servers come back after a millisecond, as far as their own settings go."""
     started = tmp_path / "started"
     started.touch()
@@ -73,12 +73,12 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     servers = {f"f{number}": flapping for number in range(FLAPPING)}
     servers["good"] = Server(command=command, env={**env, "PYTHONPATH": str(SOURCE)}, era="modern")
     async with running_hub(tmp_path, servers, wait=False) as hub:
-        yield Scene(hub, started)
+        yield FlappingHub(hub, started)
 
 
 async def test_t46_few_start_at_once_and_few_per_second(tmp_path: Path) -> None:
     failed = PROCESSES[Urgency.FAILED]
-    async with scene(tmp_path) as here:
+    async with flapping_hub(tmp_path) as here:
         most = 0
 
         async def watch() -> None:
@@ -118,7 +118,7 @@ async def test_t46_no_start_happens_on_the_loop_and_calls_go_on(
         longest = max(longest, now - before)
         again = loop.call_later(0.001, turn, now)
 
-    async with scene(tmp_path) as here:
+    async with flapping_hub(tmp_path) as here:
         await until(lambda: here.hub.hub_app.upstreams["good"].lists.known)
         again = loop.call_soon(turn, time.thread_time())
         calls = 0
@@ -135,7 +135,7 @@ async def test_t46_no_start_happens_on_the_loop_and_calls_go_on(
 
 
 async def test_t46_a_server_that_a_call_needs_starts_before_those_that_flap(tmp_path: Path) -> None:
-    async with scene(tmp_path) as here:
+    async with flapping_hub(tmp_path) as here:
         upstream = here.hub.hub_app.upstreams["good"]
         await until(lambda: upstream.lists.known)
         await here.all_failed()

@@ -14,7 +14,7 @@ from interlock.config.settings import Server
 MARK = b"\xef\xbb\xbf"
 
 
-class Odd(RawHttpServer):
+class ByteOrderMarkServer(RawHttpServer):
     """Writes a byte order mark before every answer."""
 
     def answer(self, message: dict[str, Any]) -> bytes:
@@ -27,7 +27,7 @@ def _answer(text: str) -> bytes:
 
 
 async def test_a_byte_order_mark_and_odd_error_codes_cost_nobody_a_call(tmp_path: Path) -> None:
-    async with Odd() as web:
+    async with ByteOrderMarkServer() as web:
         web.schema = {"type": "object", "properties": {"s": {"type": "string", "pattern": "^(a+)+$"}}}
         async with running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
             client = RawClient(hub.url + "/mcp")

@@ -22,7 +22,7 @@ NAMES = ("web__ok", "web__ok", "web__ok", "web__strange", "web__none")
 ARGUMENTS: tuple[dict[str, Any], ...] = ({}, {}, {"n": 1}, {"n": "two"})
 
 
-class Situation:
+class ChangingPolicy:
     """A hub whose policy changes at random, and the agent `ci` that calls it."""
 
     def __init__(self, hub: RunningHub, key: str, seed: int) -> None:
@@ -89,7 +89,7 @@ async def test_t123_why_and_validate_agree_with_the_call_that_follows(tmp_path: 
     async with RawHttpServer(modern=True) as web:
         web.schema = SCHEMA
         async with running_hub(tmp_path, {"web": Server(url=web.url)}, hub=settings) as hub:
-            situation = Situation(hub, await hub.new_key("ci"), seed)
+            situation = ChangingPolicy(hub, await hub.new_key("ci"), seed)
             seen = set()
             for _ in range(ROUNDS):
                 await situation.change()

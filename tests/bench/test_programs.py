@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+import forking
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 ELSEWHERE = {"fastmcp_proxy"}
 """Runs in an environment of its own, with what it is about."""
 PROGRAMS = sorted({path.stem for path in (ROOT / "bench").glob("*.py")} - ELSEWHERE)
@@ -17,12 +19,12 @@ PROGRAMS = sorted({path.stem for path in (ROOT / "bench").glob("*.py")} - ELSEWH
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "bench"), str(ROOT / "src")))}
-    return subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run(forking.command(*arguments), env=env, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_can_be_loaded(program: str) -> None:
-    loaded = run("-c", f"import {program}")
+    loaded = run(str(HERE / "loading.py"), program)
     assert loaded.returncode == 0, loaded.stderr
 
 

@@ -6,19 +6,20 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import forking
 
 from .conftest import User
 
 LAUNCHER = Path(__file__).parent / "as_windows.py"
 
 
-def command(user: User, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    return [sys.executable, "-P", str(LAUNCHER), *arguments], user.environ
+def command(user: User, *arguments: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    return forking.command("-P", str(LAUNCHER), *arguments), user.environ
 
 
 def finished(user: User, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:

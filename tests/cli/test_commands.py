@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from interlock.cli.control import hub_link
 from interlock.cli.control.hub_link import HubLink, LineReader
 from interlock.cli.lifecycle.status import duration
@@ -63,7 +64,7 @@ def test_health_shows_each_server_and_why_it_is_not_well(user: User, hub: FakeHu
     }
     assert user.run("health").exit_code == 0
     shown = user.run("health").output
-    assert "1 of 2 servers is healthy." in shown
+    assert "1 of 2 servers healthy." in shown
     assert "files  healthy" in shown
     assert "db     degraded  1 ms  3 of 4 calls failed  it says so" in shown
     assert "\x1b" not in shown
@@ -416,7 +417,7 @@ def test_lines_come_whole_whatever_the_pieces() -> None:
         assert bytes(lines.rest) == b"rest"
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0, "0 s"), (59, "59 s"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")])
+@each_case(("seconds", "said"), [(0, "0 s"), (59, "59 s"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")])
 def test_durations_are_said_in_two_units(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 

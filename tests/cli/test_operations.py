@@ -6,9 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 import interlock.cli
+from cases import each_case
 from interlock.hub.admin.table import OPERATIONS
 
 SOURCES = sorted(Path(interlock.cli.__file__).parent.rglob("*.py"))
@@ -29,7 +28,7 @@ def calls(source: Path) -> list[tuple[str, ast.Call]]:
     return found
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+@each_case("source", SOURCES, ids=lambda source: source.name)
 def test_a_command_names_operations_and_parameters_that_exist(source: Path) -> None:
     for name, node in calls(source):
         if name == "tools/call":
@@ -43,7 +42,7 @@ def test_a_command_names_operations_and_parameters_that_exist(source: Path) -> N
         assert given <= known, f"line {node.lineno}: {name} takes {sorted(known)}"
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+@each_case("source", SOURCES, ids=lambda source: source.name)
 def test_the_options_of_a_command_are_the_parameters_of_its_operation(source: Path) -> None:
     for node in ast.walk(ast.parse(source.read_text())):
         if not isinstance(node, ast.FunctionDef):

@@ -12,6 +12,7 @@ from functools import partial
 import click
 import pytest
 
+from cases import each_case
 from interlock.cli.app import SECTIONS, app
 
 from .conftest import SOURCE, User
@@ -27,7 +28,7 @@ def command(name: str) -> click.Command:
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_the_overview_says_of_a_command_what_it_says_itself(name: str) -> None:
     summary = next(section[name].summary for section in SECTIONS.values() if name in section)
     assert str(command(name).help).splitlines()[0] == summary
@@ -41,7 +42,7 @@ def test_the_help_of_every_command_has_an_example(name: str, user: User) -> None
     assert f"interlock {name}" in result.output.split("Example")[1]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("stdio", "completion", "hook")])
+@each_case("name", [name for name in NAMES if name not in ("stdio", "completion", "hook")])
 def test_every_command_that_answers_can_answer_in_json(name: str) -> None:
     found = command(name)
     answering = list(found.commands.values()) if isinstance(found, click.Group) else [found]
@@ -49,9 +50,7 @@ def test_every_command_that_answers_can_answer_in_json(name: str) -> None:
         assert any("--json" in parameter.opts for parameter in each.params), each.name
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["status", "--help"], ["up", "--help"], ["connect", "--help"], ["call", "--help"]]
-)
+@each_case("arguments", [["--help"], ["status", "--help"], ["up", "--help"], ["connect", "--help"], ["call", "--help"]])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     program = (
         "import sys\n"

@@ -53,7 +53,7 @@ def test_a_new_project_is_clean_by_the_type_checker_and_the_linter(user: User) -
         checked = subprocess.run(
             command,
             cwd=project,
-            env={**user.environ, "MYPYPATH": str(SOURCE)},
+            env=user.environ,
             capture_output=True,
             text=True,
             timeout=100,

@@ -15,7 +15,7 @@ import forking
 sys.path.append(str(Path(__file__).parents[1] / "transports" / "http_client"))
 sys.path.append(str(Path(__file__).parents[1] / "hub"))
 
-from web_peer import RecordingListener, Script, Web
+from web_peer import RecordingListener, Script, WebPeer
 
 from interlock.client import Connection
 from interlock.client.dial import to_command, to_url
@@ -56,8 +56,8 @@ async def meet(stack: AsyncExitStack):
 async def visit(stack: AsyncExitStack):
     """Connects to a web server that does what the script says."""
 
-    async def visit(script: Script, **options: object) -> tuple[Connection, Web]:
-        web = Web(script)
+    async def visit(script: Script, **options: object) -> tuple[Connection, WebPeer]:
+        web = WebPeer(script)
         server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
         stack.callback(server.close)
         web.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"

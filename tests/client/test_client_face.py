@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 import pytest
-from web_peer import Web, until
+from web_peer import WebPeer, until
 
 from hub.instructed_server import InstructedServer
 from hub.preset_server import PresetServer
@@ -201,7 +201,7 @@ def greeting() -> str:
 
 @asynccontextmanager
 async def difficult(script, **options: object):
-    web = Web(script)
+    web = WebPeer(script)
     server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
     try:

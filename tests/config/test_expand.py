@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.config.expand import expand, literal, variables_in
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="$"), max_size=8)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "filled"),
     [
         ("${A}", "1"),
@@ -39,7 +39,7 @@ def test_a_missing_variable_is_named_and_left_as_written() -> None:
     assert result.text == "${A}${env:B}${A}"
 
 
-@pytest.mark.parametrize("text", ["${}", "${A-B}", "${input:x}", "${env:}", "${1}", "${a.b}"])
+@each_case("text", ["${}", "${A-B}", "${input:x}", "${env:}", "${1}", "${a.b}"])
 def test_text_that_only_looks_like_a_variable_is_reported(text: str) -> None:
     assert expand(text, {"A": "1"}).unreadable == (text,)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from interlock.config import Confirmations, Loaded, Server, load
 from interlock.config.launch import changes_loading, why_unsafe
 from interlock.config.names import adopt_id, why_bad_id
@@ -207,7 +208,7 @@ def test_the_second_of_two_names_with_the_same_id_is_refused(user_files: UserFil
     assert "two servers would have the id `a-b`" in loaded.problems[0].message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("foreign", "adopted"),
     [
         ("Git_Hub", "git_hub"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from interlock.config import Hub, Loaded, Restart, Server, load, load_again
 
 from .conftest import UserFiles
@@ -251,7 +252,7 @@ def test_deep_nesting_is_refused(user_files: UserFiles, name: str) -> None:
     assert "deep" in problem.message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("hub", "admitted"),
     [
         (Hub(), True),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.config.toml_tables import CannotChange, add_tables, remove_table, set_value
 
 NEW = {"new": {"command": ["a", 'b"\n'], "env": {"K": "v"}}}
@@ -73,13 +74,13 @@ def test_comments_around_a_removed_table_stay() -> None:
     assert remove_table(text, ("servers", "a")) == "# top\n\n# of the hub\n[hub]\n"
 
 
-@pytest.mark.parametrize("text", ["servers = { a = { url = 'u' } }\n", "servers = 'x'\n", "[[servers]]\nid = 'a'\n"])
+@each_case("text", ["servers = { a = { url = 'u' } }\n", "servers = 'x'\n", "[[servers]]\nid = 'a'\n"])
 def test_a_text_that_cannot_take_the_table_is_refused(text: str) -> None:
     with pytest.raises(CannotChange):
         add_tables(text, ("servers",), NEW)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         '# top\n[servers.a] # why\ncommand = ["a"]\n\n[hub]\nmode = "guard" # m\n',

@@ -24,7 +24,7 @@ MEMORY_MB = 96
 PROCESSES = 8
 
 
-class Outside:
+class EscapeTargets:
     """The targets of attempts, and a way to run attempts plainly or contained."""
 
     def __init__(self, folder: Path) -> None:

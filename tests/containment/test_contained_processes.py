@@ -16,7 +16,7 @@ from interlock.containment import cgroups, launcher_client
 from interlock.containment.launcher_client import ContainedProcess, launcher, start_contained
 from interlock.containment.policy import BackendName, Containment, ContainmentRefused
 
-from .outside import PYTHON, Outside
+from .outside import PYTHON, EscapeTargets
 from .test_escapes import backend as backend
 from .test_escapes import outside as outside
 
@@ -35,7 +35,7 @@ def ended(process: ContainedProcess) -> tuple[str, str, int]:
 
 
 @pytest.fixture
-def running(outside: Outside, backend: BackendName) -> Iterator[ContainedProcess]:
+def running(outside: EscapeTargets, backend: BackendName) -> Iterator[ContainedProcess]:
     process = run(outside.containment(backend), SPEAKS)
     assert process.stdout.readline() == b"ready\n"
     yield process
@@ -43,20 +43,20 @@ def running(outside: Outside, backend: BackendName) -> Iterator[ContainedProcess
     ended(process)
 
 
-def test_home_and_temporary_files_are_private(outside: Outside, backend: BackendName) -> None:
+def test_home_and_temporary_files_are_private(outside: EscapeTargets, backend: BackendName) -> None:
     code = "import os, tempfile; print(os.environ['HOME'], tempfile.gettempdir(), os.getcwd(), os.environ.get('USER'))"
     written, complaints, exit_code = ended(run(outside.containment(backend), code))
     home = f"{outside.folder}/hub/contained/server/home"
     assert (written.split(), complaints, exit_code) == ([home, f"{home}/tmp", home, "None"], "", 0)
 
 
-def test_a_named_folder_can_be_written_and_read_again(outside: Outside, backend: BackendName) -> None:
+def test_a_named_folder_can_be_written_and_read_again(outside: EscapeTargets, backend: BackendName) -> None:
     code = "import sys; open(sys.argv[1], 'w').write('kept'); print(open(sys.argv[1]).read())"
     written, _, exit_code = ended(run(outside.containment(backend), code, str(outside.own / "kept")))
     assert (written, exit_code, (outside.own / "kept").read_text()) == ("kept\n", 0, "kept")
 
 
-def test_an_exit_code_and_the_end_of_input_pass_through(outside: Outside, backend: BackendName) -> None:
+def test_an_exit_code_and_the_end_of_input_pass_through(outside: EscapeTargets, backend: BackendName) -> None:
     _, _, exit_code = ended(run(outside.containment(backend), "import sys; sys.stdin.read(); sys.exit(7)"))
     assert exit_code == 7
 
@@ -66,7 +66,7 @@ def test_a_server_is_ended_by_signals(running: ContainedProcess) -> None:
     assert running.wait() != 0
 
 
-def test_a_server_that_is_told_to_end_ends_by_itself(outside: Outside, backend: BackendName) -> None:
+def test_a_server_that_is_told_to_end_ends_by_itself(outside: EscapeTargets, backend: BackendName) -> None:
     code = """
 import os, signal
 def end(*_):
@@ -83,7 +83,9 @@ while True: signal.pause()
     assert (written, exit_code) == ("saved", 3)
 
 
-def test_t44_no_program_of_a_server_starts_outside_its_containment(outside: Outside, backend: BackendName) -> None:
+def test_t44_no_program_of_a_server_starts_outside_its_containment(
+    outside: EscapeTargets, backend: BackendName
+) -> None:
     """A program that a backend starts is looked for in the hub's PATH, and gets none of the server's variables."""
     planted = outside.own / "bwrap"
     planted.write_text(f"#!/bin/sh\ntouch {outside.folder}/planted\n")
@@ -97,7 +99,7 @@ def test_t44_no_program_of_a_server_starts_outside_its_containment(outside: Outs
     planted.unlink()
 
 
-def test_a_process_that_left_its_session_ends_with_its_server(outside: Outside, backend: BackendName) -> None:
+def test_a_process_that_left_its_session_ends_with_its_server(outside: EscapeTargets, backend: BackendName) -> None:
     """It has no parent, no session and no mark in its environment any more, and holds a lock while it lives."""
     code = f"""
 import ctypes, fcntl, os, sys
@@ -125,14 +127,14 @@ sys.stdin.read()
         fcntl.flock(lock, fcntl.LOCK_EX)  # returns when nobody holds it
 
 
-def test_a_server_ends_when_its_time_is_over(outside: Outside, backend: BackendName) -> None:
+def test_a_server_ends_when_its_time_is_over(outside: EscapeTargets, backend: BackendName) -> None:
     process = run(outside.containment(backend, time_s=0.2), "import signal; signal.pause()")
     with process.stdout, process.stderr:
         assert process.stdout.read() == b""
     assert process.wait() != 0
 
 
-def test_servers_end_with_the_launcher(outside: Outside, backend: BackendName) -> None:
+def test_servers_end_with_the_launcher(outside: EscapeTargets, backend: BackendName) -> None:
     """A launcher that is killed takes its servers and their children along, and the next server gets another."""
     forks = "import os, signal, sys; os.fork() or signal.pause(); print('ready', flush=True); sys.stdin.read()"
     process = run(outside.containment(backend), forks)
@@ -148,7 +150,7 @@ def test_servers_end_with_the_launcher(outside: Outside, backend: BackendName) -
 
 
 def test_a_server_that_starts_too_late_is_ended_and_forgotten(
-    outside: Outside, backend: BackendName, monkeypatch: pytest.MonkeyPatch
+    outside: EscapeTargets, backend: BackendName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds a lock while it lives, and nobody has its pipes."""
     running = launcher()
@@ -183,7 +185,7 @@ while True: time.sleep(60)
 
 
 def test_a_process_that_a_server_left_behind_lives_as_long_as_the_server(
-    outside: Outside, backend: BackendName
+    outside: EscapeTargets, backend: BackendName
 ) -> None:
     """The orphan answers after another process of the server has ended, and been reaped."""
     code = """
@@ -214,7 +216,9 @@ print(os.read(told, 1), flush=True)
     ended(process)
 
 
-def test_a_server_reads_facts_about_itself_and_dies_of_a_closed_pipe(outside: Outside, backend: BackendName) -> None:
+def test_a_server_reads_facts_about_itself_and_dies_of_a_closed_pipe(
+    outside: EscapeTargets, backend: BackendName
+) -> None:
     code = """
 print(open("/proc/self/stat").read() != "", "MemTotal" in open("/proc/meminfo").read())
 """
@@ -225,12 +229,12 @@ print(open("/proc/self/stat").read() != "", "MemTotal" in open("/proc/meminfo").
     assert ended(started)[0] == "", "the signal is not ignored"
 
 
-def test_a_program_that_is_missing_is_not_started(outside: Outside, backend: BackendName) -> None:
+def test_a_program_that_is_missing_is_not_started(outside: EscapeTargets, backend: BackendName) -> None:
     with pytest.raises(FileNotFoundError):
         start_contained(outside.containment(backend), ("no-such-program",), {"PATH": os.defpath}, None)
 
 
-def test_only_named_hosts_are_reached(outside: Outside, backend: BackendName) -> None:
+def test_only_named_hosts_are_reached(outside: EscapeTargets, backend: BackendName) -> None:
     if backend == "bubblewrap":
         with pytest.raises(ContainmentRefused, match="cannot limit the network to named hosts"):
             run(outside.containment(backend, hosts=("127.0.0.1:80",)), SPEAKS)
@@ -249,9 +253,12 @@ for port in sys.argv[1:]:
         named, unnamed = str(outside.targets["tcp"]), str(other.getsockname()[1])
         process = run(outside.containment(backend, hosts=(f"127.0.0.1:{named}",)), code, named, unnamed)
         assert ended(process)[0].split() == ["b'x'", "ConnectionRefusedError"]
+    _, complaints, exit_code = ended(run(outside.containment(backend, hosts=("no-such.invalid:443",)), SPEAKS))
+    assert exit_code != 0
+    assert "the host no-such.invalid of `hosts` cannot be found" in complaints
 
 
-def test_nothing_is_left_of_servers_that_ended(outside: Outside, backend: BackendName) -> None:
+def test_nothing_is_left_of_servers_that_ended(outside: EscapeTargets, backend: BackendName) -> None:
     for _ in range(3):
         ended(run(outside.containment(backend), "pass"))
     numbers = Path(f"/proc/{launcher()._process.pid}/task/{launcher()._process.pid}/children").read_text().split()

@@ -14,7 +14,7 @@ from interlock.containment.policy import BackendName
 from interlock.containment.syscalls import machine
 
 from .attempts import HEAVY, LIGHT, NETWORK
-from .outside import Outside
+from .outside import EscapeTargets
 
 pytestmark = pytest.mark.skipif(os.name == "nt" or not Path("/proc/self").exists(), reason="containment needs Linux")
 
@@ -22,14 +22,14 @@ ALONE = [attempt.__name__ for attempt in HEAVY]
 
 
 @pytest.fixture(scope="module")
-def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
-    made = Outside(tmp_path_factory.mktemp("outside"))
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EscapeTargets]:
+    made = EscapeTargets(tmp_path_factory.mktemp("outside"))
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def plain(outside: Outside) -> dict[str, str]:
+def plain(outside: EscapeTargets) -> dict[str, str]:
     return outside.plainly(LIGHT)
 
 
@@ -43,12 +43,12 @@ def backend(request: pytest.FixtureRequest) -> BackendName:
 
 
 @pytest.fixture(scope="module")
-def contained(outside: Outside, backend: BackendName, plain: dict[str, str]) -> dict[str, str]:
+def contained(outside: EscapeTargets, backend: BackendName, plain: dict[str, str]) -> dict[str, str]:
     return outside.contained(LIGHT, backend)
 
 
 @cache
-def alone_plainly(outside: Outside, name: str) -> str:
+def alone_plainly(outside: EscapeTargets, name: str) -> str:
     return outside.plainly([name])[name]
 
 
@@ -62,7 +62,7 @@ def test_t44_an_attempt_succeeds_outside_and_is_held_inside(
     assert contained[name] != "held: ended", "the server ended before this attempt"
 
 
-def test_t44_the_filter_alone_holds_every_way_into_the_network(outside: Outside, plain: dict[str, str]) -> None:
+def test_t44_the_filter_alone_holds_every_way_into_the_network(outside: EscapeTargets, plain: dict[str, str]) -> None:
     """Also on a machine without bubblewrap, whose namespace of the network holds the same a second time."""
     if machine() is None:
         pytest.skip("no filter is known for this machine")
@@ -72,7 +72,9 @@ def test_t44_the_filter_alone_holds_every_way_into_the_network(outside: Outside,
     assert {name: how for name, how in found.items() if not how.startswith("held: ") or how == "held: ended"} == {}
 
 
-def test_t44_a_named_host_opens_no_way_to_others(outside: Outside, backend: BackendName, plain: dict[str, str]) -> None:
+def test_t44_a_named_host_opens_no_way_to_others(
+    outside: EscapeTargets, backend: BackendName, plain: dict[str, str]
+) -> None:
     """With named hosts a supervisor answers system calls, so every attempt is made once more."""
     if backend == "bubblewrap":
         pytest.skip("bubblewrap refuses named hosts")
@@ -83,7 +85,9 @@ def test_t44_a_named_host_opens_no_way_to_others(outside: Outside, backend: Back
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_t44_a_flood_succeeds_outside_and_is_bounded_inside(name: str, outside: Outside, backend: BackendName) -> None:
+def test_t44_a_flood_succeeds_outside_and_is_bounded_inside(
+    name: str, outside: EscapeTargets, backend: BackendName
+) -> None:
     if (found := alone_plainly(outside, name)) != "escaped":
         pytest.skip(f"this machine holds a plain process too: {found}")
     held = outside.contained([name], backend)[name]

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from cases import each_case
+from example_counts import example_count
 from interlock.discovery.budget import Budget, SessionTools, fit
 from interlock.discovery.errors import DiscoveryError
 
@@ -23,7 +25,7 @@ def test_any_single_figure_is_used_up_exactly(tokens: int) -> None:
     assert budget.pinned_reserve + budget.discovery_reserve + budget.cache_limit == tokens
 
 
-@pytest.mark.parametrize(
+@each_case(
     "figures",
     [
         (0, 0, 0, 0),
@@ -196,4 +198,4 @@ class SessionAgainstModel(RuleBasedStateMachine):
 
 
 TestSessionAgainstModel = SessionAgainstModel.TestCase
-TestSessionAgainstModel.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestSessionAgainstModel.settings = settings(max_examples=example_count(30, 60), stateful_step_count=25, deadline=None)

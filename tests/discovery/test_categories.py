@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.discovery import categories, thesaurus
 from interlock.discovery.words import stem
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "description", "expected"),
     [
         ("read_file", "Read the contents of a file at the given path", ("filesystem", "read")),

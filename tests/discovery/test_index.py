@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from cases import each_case
+from example_counts import example_count
 from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry, from_definition, parameters_of
 from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.index import ToolIndex
@@ -102,8 +104,8 @@ def test_scores_fall_from_first_to_last_and_stay_within_one(index: ToolIndex) ->
     assert all(0 < score <= 1 for score in scores)
 
 
-@pytest.mark.parametrize("strategy", ["hybrid", "keyword", "category"])
-@pytest.mark.parametrize("limit", [1, 2, 7])
+@each_case("strategy", ["hybrid", "keyword", "category"])
+@each_case("limit", [1, 2, 7])
 def test_equals_stand_in_the_order_of_their_names_whatever_was_added_first(strategy: str, limit: int) -> None:
     entries = [tool("s", f"archive_calendar_{n}", "Archive a calendar") for n in range(10)]
     for order in (entries, entries[::-1], entries[5:] + entries[:5]):
@@ -192,7 +194,7 @@ def test_a_limit_out_of_bounds_is_refused(index: ToolIndex, limit: Any) -> None:
         index.search("file", limit=limit)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("raw", "part"),
     [
         ([], "filter"),
@@ -323,4 +325,4 @@ class IndexAgainstModel(RuleBasedStateMachine):
 
 
 TestIndexAgainstModel = IndexAgainstModel.TestCase
-TestIndexAgainstModel.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestIndexAgainstModel.settings = settings(max_examples=example_count(20, 40), stateful_step_count=20, deadline=None)

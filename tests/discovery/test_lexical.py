@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from example_counts import example_count
 from interlock.discovery.lexical import Fields, LexicalIndex, _grams
 from interlock.discovery.words import terms
 
@@ -52,7 +53,7 @@ class IncrementalIndex(RuleBasedStateMachine):
 
 
 TestIncrementalIndex = IncrementalIndex.TestCase
-TestIncrementalIndex.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestIncrementalIndex.settings = settings(max_examples=example_count(20, 40), stateful_step_count=20, deadline=None)
 
 
 def ranked(index: LexicalIndex, query: str, slots: int) -> list[int]:

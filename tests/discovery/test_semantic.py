@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cases import each_case
 from interlock.discovery import fuse, static_vectors
 from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.semantic import VectorIndex
@@ -26,7 +27,7 @@ def test_the_cosine_decides_whatever_the_length() -> None:
     assert not index.score([[1.0, 0.0]], 1).any()
 
 
-@pytest.mark.parametrize("vector", [[], [float("nan")], [[1.0]], [1.0, 2.0, 3.0], [0.1] * 5_000])
+@each_case("vector", [[], [float("nan")], [[1.0]], [1.0, 2.0, 3.0], [0.1] * 5_000])
 def test_a_vector_that_is_none_is_refused(vector: Any) -> None:
     index = VectorIndex()
     index.put(0, [1.0, 0.0])

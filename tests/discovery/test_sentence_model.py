@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.config.home import home_folder
 from interlock.discovery import model_files, sentence_model
 from interlock.discovery.errors import DiscoveryError
@@ -26,7 +27,7 @@ def words(text: str, most: int = 32) -> list[str]:
     return [names[number] for number in PIECES(text, most)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("Reading a file.", "read ##ing a file ."),

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import pytest
-
+from cases import each_case
 from interlock.discovery.steps import MAX_STEPS, steps
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "parts"),
     [
         (

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.discovery.tokens import _WORDS, MAX_EXACT, TokenCounter, at_least, at_most
 from processor_work import work_of
 
@@ -49,7 +50,7 @@ def well_formed(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=example_count(100, 400), deadline=None)
 @given(TEXTS)
 def test_a_count_is_what_the_vocabulary_says_and_always_between_the_bounds(
     count: TokenCounter, vocabulary: Any, text: str

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.discovery import words
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("getUserID2", ["get", "user", "id", "2", "getuser", "userid"]),
@@ -38,7 +38,7 @@ def test_a_name_in_plain_words_has_no_wholes() -> None:
     assert words.split("searchGitHub", wholes=False) == ["search", "git", "hub"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "family",
     [
         ("invoice", "invoices", "invoicing", "invoiced"),
@@ -53,7 +53,7 @@ def test_the_forms_of_one_word_share_a_stem(family: tuple[str, ...]) -> None:
     assert len({words.stem(word) for word in family}) == 1
 
 
-@pytest.mark.parametrize("pair", [("new", "news"), ("buss", "bus"), ("sing", "s"), ("unit", "unite")])
+@each_case("pair", [("new", "news"), ("buss", "bus"), ("sing", "s"), ("unit", "unite")])
 def test_short_words_keep_their_difference_or_their_length(pair: tuple[str, str]) -> None:
     assert all(len(words.stem(word)) >= min(3, len(word)) for word in pair)
 

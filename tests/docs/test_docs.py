@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import each_case
 from interlock.config import load
 
 from .reference import DOCS, GENERATED, between
@@ -17,21 +18,21 @@ ROOT = DOCS.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md")])
 
 
-@pytest.mark.parametrize(("page", "name", "make"), GENERATED, ids=[name for _, name, _ in GENERATED])
+@each_case(("page", "name", "make"), GENERATED, ids=[name for _, name, _ in GENERATED])
 def test_what_is_made_from_the_code_is_current(page: str, name: str, make: Callable[[], str]) -> None:
     found = between(name).search((DOCS / page).read_text())
     assert found, f"{page} has no part <!-- {name} -->"
     assert found[0] == f"<!-- {name} -->\n{make()}\n<!-- /{name} -->", "run `python -m tests.docs.reference`"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_case("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_case("page", PAGES, ids=lambda page: page.name)
 def test_every_python_example_is_a_whole_program(page: Path) -> None:
     for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         names: dict[str, object] = {"__name__": "example"}

@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from example_counts import example_count
 from interlock.events import Bus, EventFilter, Gap, Subscription
 from interlock.events.types import Event, LogWritten, SessionEnded, SessionOpened
 
@@ -121,7 +122,7 @@ class BusMachine(RuleBasedStateMachine):
         assert {kind for kind in TYPES if self.bus.wants(kind)} == wanted
 
 
-BusMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+BusMachine.TestCase.settings = settings(max_examples=example_count(25, 50), stateful_step_count=30, deadline=None)
 test_the_bus_does_as_the_model_says = BusMachine.TestCase
 
 FILTERS = [EventFilter(frozenset(types), None) for types in (TYPES[:1], TYPES[1:], TYPES)]

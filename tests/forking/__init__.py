@@ -11,6 +11,7 @@ A test that looks at the process itself (its limits, its children, its memory) s
 from __future__ import annotations
 
 import atexit
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,8 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 SOURCE: Final = HERE.parents[1] / "src"
+SHARED: Final = "TESTS_FORK_SERVER"
+"""The variable with the address of the fork server that all workers of a test run share."""
 
 
 def command(*arguments: str) -> tuple[str, ...]:
@@ -27,9 +30,16 @@ def command(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", str(HERE / "program.py"), _socket(), *arguments)
 
 
+def share() -> None:
+    """Start the fork server here, for this process and the workers that it starts."""
+    os.environ[SHARED] = _socket()
+
+
 @cache
 def _socket() -> str:
-    """The address of this process's fork server, which ends with this process."""
+    """The address of the fork server: the shared one, or one of this process's own, which ends with it."""
+    if shared := os.environ.get(SHARED):
+        return shared
     folder = tempfile.TemporaryDirectory(prefix="fork-")
     path = f"{folder.name}/socket"
     line = [sys.executable, str(HERE / "fork_server.py"), path]

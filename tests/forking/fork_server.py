@@ -165,10 +165,10 @@ def _run(arguments: list[str]) -> int:
 
 
 def _end_with(program: socket.socket) -> None:
-    """End when the small program was killed."""
+    """Be killed when the small program was killed."""
     with contextlib.suppress(OSError):
         program.recv(1)
-    os._exit(1)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @cache

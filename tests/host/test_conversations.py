@@ -28,7 +28,7 @@ from interlock.host import Host
 from interlock.host.hooks import Response
 from interlock.host.turn import Turn
 from interlock.hub.auth.principals import Principal
-from interlock.hub.stored_documents import CONVERSATIONS
+from interlock.hub.conversation_documents import CONVERSATIONS
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
 from interlock.server import Image, Server, Text

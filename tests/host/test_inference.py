@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cases import each_case
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from hub.test_journal import entries
 from interlock.client import Client, Handlers
@@ -57,7 +58,7 @@ POLICY = Inference(
 """The seed's example policy, and patterns of two lengths and of one server."""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("server", "feature", "conversation", "model"),
     [
         ("s", "memory.consolidation", "", "haiku"),

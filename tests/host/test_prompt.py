@@ -13,7 +13,7 @@ from interlock.host.models.anthropic import AnthropicModel
 from interlock.host.models.model import Message, Prompt
 from interlock.host.models.openai import OpenAiModel
 from interlock.host.prompt import first_to_keep, history, system_of, user_message
-from interlock.hub.stored_documents import StoredTurn
+from interlock.hub.conversation_documents import StoredTurn
 from interlock.protocols.mcpl.content import Image, Text
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Prefix, Sourced, arrange

@@ -96,7 +96,7 @@ async def test_state_goes_with_calls_branches_and_is_taken_back(
         shown = await plan(hub, conversation.id, turn=1)
         (step,) = shown["steps"]
         assert (step["to"], step["possible"], step["turns"]) == ("chk_1_note: a", True, [1, 3])
-        assert shown["lasting"] == [], "the bell is of the same server"
+        assert [call["tool"] for call in shown["lasting"]] == ["s__ring"], "no checkpoint takes the bell back"
         with pytest.raises(Fault, match="changed since"):
             await operate(hub, "rollback.run", id=conversation.id, turn=2, plan=shown["digest"])
         done = await operate(hub, "rollback.run", id=conversation.id, turn=1, plan=shown["digest"])
@@ -146,6 +146,8 @@ async def test_a_plan_says_what_cannot_be_taken_back(tmp_path: Path, monkeypatch
         failing.append("It was printed already")
         shown = await plan(hub, conversation.id, turn=1)
         assert [step["feature_set"] for step in shown["steps"]] == ["on.count", "on.edit"], "the newest first"
+        stays = [call["tool"] for call in shown["lasting"]]
+        assert stays == ["s__ring", "s__tick"], "a call of the same server, but of no feature set that goes back"
         run = {"id": conversation.id, "turn": 1, "plan": shown["digest"]}
         done = await operate(hub, "rollback.run", **run)
         assert done["steps"][1]["reason"] == "not tried: an earlier step failed"

@@ -33,7 +33,10 @@ class RawToolServer:
         name = message.get("params", {}).get("name") if message["method"] == "tools/call" else None
         self.called += name is not None
         chosen = self.replies.get(name) if name is not None else None
-        return None if chosen is None else chosen.replace(b"%ID%", str(message["id"]).encode())
+        if chosen is None:
+            return None
+        chosen = chosen.replace(b"%ID%", str(message["id"]).encode())
+        return chosen.replace(b"%LENGTH%", b"%d" % len(chosen.partition(b"\r\n\r\n")[2]))
 
     def answer(self, message: dict[str, Any]) -> bytes:
         """The answer of a proper server."""
@@ -110,7 +113,7 @@ class RawStdioServer(RawToolServer):
     @property
     def command(self) -> tuple[str, ...]:
         """How it is started."""
-        return (sys.executable, "-c", _PASSING_ON, str(self._server.sockets[0].getsockname()[1]))
+        return (sys.executable, "-I", "-S", "-c", _PASSING_ON, str(self._server.sockets[0].getsockname()[1]))
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

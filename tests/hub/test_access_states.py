@@ -28,7 +28,7 @@ agents = st.sampled_from(AGENTS)
 servers = st.sampled_from(SERVERS)
 tools = st.sampled_from((None, *TOOLS))
 permissions = st.sampled_from(("allow", "deny"))
-Place = tuple[str, str, str | None, str]
+GrantKey = tuple[str, str, str | None, str]
 
 
 class MovedClock(asyncio.SelectorEventLoop):
@@ -45,7 +45,7 @@ class GrantsOverTime(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.entries: dict[Place, float | None] = {}
+        self.entries: dict[GrantKey, float | None] = {}
         self.elapsed = 0.0
         self.folder = Path(tempfile.mkdtemp())
         self.runner = asyncio.Runner(loop_factory=MovedClock)
@@ -115,7 +115,7 @@ class GrantsOverTime(RuleBasedStateMachine):
                 return "deny" not in said
         return server == "open"
 
-    def _holds(self, place: Place) -> bool:
+    def _holds(self, place: GrantKey) -> bool:
         until = self.entries.get(place, -1.0)
         return until is None or self.elapsed < until
 

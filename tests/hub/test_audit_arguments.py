@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.config.settings import AuditLog, Config, Hub
 from interlock.hub.audit.argument_redaction import MAX_BYTES, prepare
 from interlock.hub.audit.search import Entry, search
@@ -85,7 +86,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=example_count(50, 150))
 @given(batch=st.lists(st.dictionaries(st.sampled_from(["a", "api_key", "clientSecret", "text"]), JSON), max_size=6),
        ascii_only=st.booleans(), indent=st.sampled_from([None, 2]))  # fmt: skip
 def test_t23_no_secret_survives_in_arguments_however_they_are_written(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.hub.audit.chain import follow
 from interlock.hub.audit.head import Head, HeadDamaged, HeadFile, read_head
 from interlock.hub.audit.recorder import Recorder
@@ -24,7 +25,9 @@ from interlock.store.database import Database
 COUNT = 30
 TOOL = Target("tool", "s", "t")
 NUMBERS = st.integers(1, COUNT)
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(
+    max_examples=example_count(30, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,7 @@ def records(database: Database) -> list[Record]:
     return [record_of(row.body) for chain in rows.chains(database) for row in rows.in_order(database, chain)]
 
 
-class Kept:
+class RecordedStore:
     """A store with a recorder on it, and one collection in memory."""
 
     def __init__(self, where: str, store: Store, recorder: Recorder, things: Mirror[Thing], head: Path) -> None:
@@ -120,21 +120,21 @@ class Kept:
 
 
 @pytest.fixture
-async def kept(where: str, tmp_path: Path) -> AsyncIterator[Kept]:
+async def kept(where: str, tmp_path: Path) -> AsyncIterator[RecordedStore]:
     store = await Store.open(where, (THINGS,), backups=tmp_path)
     recorder = await Recorder.open(store, "node", tmp_path / "heads" / "node.head")
-    yield Kept(where, store, recorder, await store.mirror(THINGS), tmp_path)
+    yield RecordedStore(where, store, recorder, await store.mirror(THINGS), tmp_path)
     await recorder.close()
     await store.close()
 
 
-async def test_a_change_is_in_memory_and_in_the_record_when_that_is_said(kept: Kept) -> None:
+async def test_a_change_is_in_memory_and_in_the_record_when_that_is_said(kept: RecordedStore) -> None:
     await kept.put("a")
     assert kept.things.get("a") == Thing("a")
     assert kept.recorded() == [(EVENT, "a")]
 
 
-async def test_a_change_that_comes_too_late_is_recorded_as_not_done(kept: Kept) -> None:
+async def test_a_change_that_comes_too_late_is_recorded_as_not_done(kept: RecordedStore) -> None:
     await kept.put("a", new=True)
     with pytest.raises(Conflict):
         await kept.put("a", new=True)
@@ -142,7 +142,7 @@ async def test_a_change_that_comes_too_late_is_recorded_as_not_done(kept: Kept) 
     assert "changed meanwhile" in kept.recorded()[-1][1]
 
 
-async def test_of_many_at_once_each_is_done_with_its_record_or_not_at_all(kept: Kept) -> None:
+async def test_of_many_at_once_each_is_done_with_its_record_or_not_at_all(kept: RecordedStore) -> None:
     wishes = [f"{number % 20}" for number in range(60)]
     told = await asyncio.gather(*(kept.put(id_, new=True) for id_ in wishes), return_exceptions=True)
     assert sum(1 for each in told if each is None) == len(kept.things) == 20
@@ -150,7 +150,9 @@ async def test_of_many_at_once_each_is_done_with_its_record_or_not_at_all(kept: 
     assert [event for event, _ in kept.recorded()].count(NOT_DONE) == 40
 
 
-async def test_what_cannot_be_recorded_is_not_done_then_or_later(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_recorded_is_not_done_then_or_later(
+    kept: RecordedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(database: Database, values: object) -> None:
         raise StoreFull("the disk is full")
 
@@ -166,7 +168,7 @@ async def test_what_cannot_be_recorded_is_not_done_then_or_later(kept: Kept, mon
 
 
 async def test_a_change_whose_commit_was_not_confirmed_is_known_in_the_end(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+    kept: RecordedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = kept.store.write
 
@@ -182,7 +184,7 @@ async def test_a_change_whose_commit_was_not_confirmed_is_known_in_the_end(
     assert kept.recorded() == [(EVENT, "a")]
 
 
-async def test_the_records_of_one_change_are_never_parted(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_records_of_one_change_are_never_parted(kept: RecordedStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder_module, "MAX_BATCH", 2)
     commits: list[int] = []
     append = rows.append_values

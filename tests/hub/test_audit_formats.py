@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.hub.audit.chain import follow, genesis, record_of, row_of
 from interlock.hub.audit.mgp_format import to_mgp
 from interlock.hub.audit.record import (
@@ -64,7 +64,7 @@ def test_an_executed_tool_reads_as_in_the_documents_example() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("event", "result"),
     [
         ("TOOL_EXECUTED", "RECORDED"),
@@ -95,14 +95,12 @@ def test_there_are_eleven_standard_event_types() -> None:
     assert len(EVENTS) == 11
 
 
-@pytest.mark.parametrize(
-    "name", ["", "tool_executed", "CUSTOM", "com", ".x", "com.", "com..x", "com.a b", "c." + "x" * 200]
-)
+@each_case("name", ["", "tool_executed", "CUSTOM", "com", ".x", "com.", "com..x", "com.a b", "c." + "x" * 200])
 def test_what_is_neither_standard_nor_reverse_domain_is_no_event_type(name: str) -> None:
     assert not is_event(name)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "target"),
     [
         ("prompt", {"server_id": "s", "prompt_name": "n"}),
@@ -121,7 +119,7 @@ def test_what_the_hub_itself_did_has_the_kernel_as_actor_and_no_target() -> None
     assert shown["details"] == {"claimed_by": "files"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("outcome", "result"),
     [
         (SUCCEEDED, "SUCCESS"),
@@ -141,7 +139,7 @@ def test_transport_protocol_and_tool_are_kept_apart_and_summed_up_in_a_word(outc
     assert record_of(row_of("c", record, genesis("c")).body) == record
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("result", "outcome"),
     [
         (b'{"content":[]}', SUCCEEDED),
@@ -170,7 +168,7 @@ def test_a_traceparent_is_read_and_written_the_same() -> None:
     assert str(read) == PARENT
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",
@@ -210,7 +208,7 @@ def test_new_ids_can_be_sent_on() -> None:
     assert read_traceparent(str(made)) == made
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("meta", "params", "top", "found"),
     [
         ({"traceparent": PARENT, "trace_id": TRACE}, {}, {}, PARENT[3:35]),
@@ -226,7 +224,7 @@ def test_a_trace_id_is_looked_for_in_the_decided_order(
     assert find_trace_id(meta, params, top) == found
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     ["password", "PASSWORD", "db_password", "api_key", "apiKey", "API-KEY", "clientSecret", "X-Auth-Token", "token",
      "access_token", "authorization", "Cookie", "private_key", "connectionString"],
@@ -235,7 +233,7 @@ def test_a_name_that_stands_before_a_secret_is_known(name: str) -> None:
     assert names_a_secret(name)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     ["key", "name", "key_hash", "token_count", "max_tokens_limit", "author", "passenger", "tokenizer", "secretary",
      "path", "session_id"],

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import forking
 from interlock.hub.audit.chain import record_of
 from interlock.hub.audit.head import read_head
 from interlock.hub.audit.record import GAP, INTENDED
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 def run_and_kill(where: str, head: Path, mode: str, lines: int, by_itself: bool) -> list[str]:
     """The output of a recording process until it was killed: by itself at that line, or by the test later."""
     last = lines if by_itself else 1_000_000
-    command = [sys.executable, str(HERE / "recording.py"), where, str(head), mode, str(last)]
+    command = forking.command(str(HERE / "recording.py"), where, str(head), mode, str(last))
     env = {"PYTHONPATH": str(HERE.parent.parent / "src")}
     said: list[str] = []
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:

@@ -26,7 +26,7 @@ CI = Principal("ci", "agent")
 ECHO = Target("tool", "busy", "echo")
 
 
-class Kept:
+class RecordedChain:
     """A chain that is being recorded."""
 
     def __init__(self, store: Store, recorder: Recorder, head: Path) -> None:
@@ -63,12 +63,12 @@ class Kept:
 
 
 @asynccontextmanager
-async def kept(where: str, tmp_path: Path) -> AsyncIterator[Kept]:
+async def kept(where: str, tmp_path: Path) -> AsyncIterator[RecordedChain]:
     store = await Store.open(where)
     head = tmp_path / "audit.head"
     recorder = await Recorder.open(store, "node", head)
     try:
-        yield Kept(store, recorder, head)
+        yield RecordedChain(store, recorder, head)
     finally:
         await recorder.close()
         await store.close()

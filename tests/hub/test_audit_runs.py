@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.hub.audit.chain import record_of
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.head import read_head
@@ -92,7 +93,7 @@ class Run:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=example_count(20, 40), deadline=None)
 @given(STEPS)
 def test_every_place_in_the_chain_is_filled_or_declared_lost_and_every_intent_ends_once(steps: list[str]) -> None:
     async def go(run: Run) -> None:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from cases import each_case
 from conformance.packages import NODE, PLACE, install
 from hub.running_hub import RawClient, running_hub, text_of
 from hub.test_server_logins import go
@@ -211,7 +212,7 @@ async def test_a_certificate_of_an_unknown_authority_is_refused_and_the_files_ar
     assert protected.asked == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "environ", "proxied"),
     [
         ("https://a.example", {"HTTPS_PROXY": "http://p:3128"}, True),

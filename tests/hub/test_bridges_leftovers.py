@@ -27,7 +27,7 @@ QUESTIONS: list[tuple[str, Any]] = [
 ]
 
 
-class Chance:
+class SeededSteps:
     """The steps of each call, the same in every run."""
 
     def __init__(self, seed: int) -> None:
@@ -58,7 +58,7 @@ class Chance:
         return {"steps": steps}
 
 
-async def new_client(hub: RunningHub, chance: Chance, key: str) -> None:
+async def new_client(hub: RunningHub, chance: SeededSteps, key: str) -> None:
     """Makes a call to its end, or leaves it, hangs up, answers nothing or rubbish."""
     client = ModernClient(hub.url + "/mcp", answers("ada"), key)
     server = chance.one_of(("old", "new", "pipe"))
@@ -80,7 +80,7 @@ async def new_client(hub: RunningHub, chance: Chance, key: str) -> None:
             more["inputResponses"] = {} if chance.happens(0.5) else dict.fromkeys(more["inputResponses"], 5)
 
 
-async def old_client(hub: RunningHub, chance: Chance, key: str) -> None:
+async def old_client(hub: RunningHub, chance: SeededSteps, key: str) -> None:
     """The same in a session, which ends with it or is left."""
 
     def answer(message: Any) -> Any:
@@ -105,7 +105,7 @@ async def old_client(hub: RunningHub, chance: Chance, key: str) -> None:
 @pytest.mark.slow
 async def test_nothing_is_left_of_calls_however_they_end(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=3), limits=Limits(parked_s=1.5))
-    chance = Chance(3)
+    chance = SeededSteps(3)
     turn = asyncio.Semaphore(AT_ONCE)
     async with InstructedServer().http() as old, InstructedServer().http() as new:
         servers = {

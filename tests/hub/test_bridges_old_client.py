@@ -145,13 +145,13 @@ async def test_a_level_once_set_goes_with_every_call(tmp_path: Path) -> None:
 
 
 async def test_cancelling_while_the_client_is_asked_ends_the_call_at_the_server(tmp_path: Path) -> None:
-    class Silent(LegacyClient):
+    class SilentClient(LegacyClient):
         async def _answer(self, message: Any) -> None:
             cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
             await self.post(msgspec.json.encode(cancel))
 
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        silent = Silent(hub.url + "/mcp", {})
+        silent = SilentClient(hub.url + "/mcp", {})
         await silent.initialize(ALL)
         with pytest.raises(ConnectionError):
             await silent.call("a__order", {"mark": "x"})
@@ -206,7 +206,7 @@ async def test_many_clients_are_each_asked_their_own_questions(tmp_path: Path) -
             assert not any(f"{other}" + chr(34) in json.dumps(legacy_client.heard) for other in names if other != name)
 
 
-class Silent(LegacyClient):
+class SilentClient(LegacyClient):
     """One that is asked and does not answer."""
 
     async def _answer(self, message: object) -> None:
@@ -216,7 +216,7 @@ class Silent(LegacyClient):
 async def test_a_client_that_does_not_answer_in_time_has_its_call_ended(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20), limits=Limits(parked_s=0.3))
     async with running_hub(tmp_path, {"a": MODERN}, hub=settings) as hub:
-        silent = Silent(hub.url + "/mcp", {})
+        silent = SilentClient(hub.url + "/mcp", {})
         await silent.initialize(ALL)
         answer = await silent.call("a__order")
         assert answer["error"]["data"]["name"] == "TIMEOUT"

@@ -185,7 +185,7 @@ async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> Non
             assert late["error"]["data"]["name"] == "UPSTREAM_TIMEOUT"
 
 
-class Waits:
+class WaitingCall:
     """A call that does nothing but wait."""
 
     owner = "ada"
@@ -197,7 +197,7 @@ class Waits:
 
 async def test_what_is_kept_for_calls_is_bounded_in_bytes_and_gives_way_to_open_questions() -> None:
     parking = CallParking(ParkingLimits(held_bytes=100), b"secret", Worker("ntest"))
-    first, second, third = (parking.take_place(Waits(), bytes([number])) for number in range(3))
+    first, second, third = (parking.take_place(WaitingCall(), bytes([number])) for number in range(3))
     parking.next_round(first, 40)
     parking.keep(first, 60)
     parking.next_round(second, 90)
@@ -208,4 +208,4 @@ async def test_what_is_kept_for_calls_is_bounded_in_bytes_and_gives_way_to_open_
     parking.next_round(third, 100)
     parking.keep(third, 101)
     assert len(parking) == 0
-    parking.next_round(parking.take_place(Waits(), b""), 100)
+    parking.next_round(parking.take_place(WaitingCall(), b""), 100)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.config.settings import Profile, Tools
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import digest_of
@@ -39,9 +39,7 @@ def test_an_exposed_address_leads_back(server: str, uri: str) -> None:
     assert original_uri(exposed_uri(server, uri)) == (server, uri)
 
 
-@pytest.mark.parametrize(
-    "uri", ["", "file:///x", "interlock://", "interlock://a", "interlock://a/", "ui://a", "ui:///x"]
-)
+@each_case("uri", ["", "file:///x", "interlock://", "interlock://a", "interlock://a/", "ui://a", "ui:///x"])
 def test_an_address_that_was_never_exposed_leads_nowhere(uri: str) -> None:
     assert original_uri(uri) is None
 
@@ -77,7 +75,7 @@ def test_unknown_fields_of_a_definition_survive() -> None:
     assert shown["x-own"] == [1, {"a": None}]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "bad",
     [
         b"5",

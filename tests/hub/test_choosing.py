@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any, get_args
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
+from example_counts import example_count
 from interlock.config.settings import Validation
 from interlock.config.value_types import Mode
 from interlock.hub.calls.gates.validator_choice import Chosen, choose, choose_configured, combined
@@ -38,7 +39,7 @@ def enforced(chosen: Chosen) -> set[str]:
 
 
 @given(tools, declared, configured, properties, st.booleans())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=example_count(60, 200))
 def test_a_stricter_mode_enforces_all_that_a_laxer_one_does(
     name: str, validator: str | None, use: list[Any], members: list[str], read_only: bool
 ) -> None:
@@ -54,7 +55,7 @@ def test_a_stricter_mode_enforces_all_that_a_laxer_one_does(
 
 
 @given(tools, declared, configured, configured, properties)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=example_count(40, 100))
 def test_a_further_table_never_takes_a_validator_away(
     name: str, validator: str | None, use: list[Any], more: list[Any], members: list[str]
 ) -> None:
@@ -75,7 +76,7 @@ def test_a_further_table_never_takes_a_validator_away(
         ),
     )
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=example_count(60, 200))
 def test_no_definition_makes_it_fail_and_bad_declarations_deny(made: dict[str, Any]) -> None:
     chosen = choose("s", "tool", json.dumps(made).encode(), {}, "guard")
     security = made.get("security")
@@ -85,7 +86,7 @@ def test_no_definition_makes_it_fail_and_bad_declarations_deny(made: dict[str, A
         assert chosen.unknown
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("level", "operators", "wanted"),
     [
         ("standard", None, "standard"),

@@ -24,6 +24,7 @@ SIGNS: dict[str, Any] = {
         "note.watch": {"description": "Watches", "uses": ["inferenceLifecycle"]},
     },
 }
+NO_TOKENS = {"inputTokens": 0, "outputTokens": 0}
 DEV = {**GENERAL, "id": "chat:#dev"}
 
 
@@ -169,3 +170,60 @@ async def test_a_message_reaches_a_client_once(tmp_path: Path, modern: bool) -> 
         assert (await send("d3"))[0]["accepted"], "the client had refused it, so it may come again"
         assert await passed() == ["d3"]
         assert client.asked.empty()
+
+
+async def test_no_client_answers_for_another_or_names_its_conversations(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub:
+        await enable(hub, "a", "note.recall", agent="other")
+        await reply(hub, "a", "context/beforeInference", injects("Hello."))
+        async with (
+            HostClient(hub, "mine", modern=True).running() as mine,
+            HostClient(hub, "other", modern=True).running() as other,
+        ):
+            was_asked: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+            may_answer = asyncio.Event()
+
+            async def later(message: dict[str, Any]) -> dict[str, Any]:
+                was_asked.set_result(message)
+                await may_answer.wait()
+                return {"content": "Mine.", "model": "m", "finishReason": "end_turn", "usage": NO_TOKENS}
+
+            mine.answers["inference/request"] = later
+            await mine.select("a.note.think", "a.note.recall")
+            await other.select("a.note.recall")
+            for client in (mine, other):
+                await client.result("context/beforeInference", TURN)
+            names = [said["conversationId"] for said in await heard(hub, "a", "context/beforeInference")]
+            assert len(set(names)) == 2, "both call it c1"
+            params = {"featureSet": "note.think", "messages": [{"role": "user", "content": "Think."}]}
+            thinking = asyncio.ensure_future(drive(hub, "a", "send", method="inference/request", params=params))
+            id_ = (await asyncio.wait_for(was_asked, 60))["id"]
+            forged = {"content": "Forged.", "model": "m", "finishReason": "end_turn", "usage": NO_TOKENS}
+            refused = await other.ask("dev.interlock/answer", {"id": id_, "result": forged})
+            assert refused["error"]["code"] == -32602
+            may_answer.set()
+            assert (await thinking)["result"]["content"] == "Mine."
+
+
+async def test_a_clients_streams_and_lies_meet_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.hub.live.client_hosts.MAX_STREAMS", 1)
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=True).running() as client:
+        body = client._body("subscriptions/listen", {"notifications": {"dev.interlock/live": {}}})
+        reader, writer = await client._open("POST", body, {"mcp-method": "subscriptions/listen"})
+        assert b"RESOURCE_EXHAUSTED" in await asyncio.wait_for(reader.readuntil(b"RESOURCE_EXHAUSTED"), 60)
+        writer.close()
+
+        async def infer(message: dict[str, Any]) -> dict[str, Any]:
+            await client.tell("inference/chunk", {"requestId": message["id"], "index": 0, "delta": "Tea"})
+            usage = {"inputTokens": 10**12, "outputTokens": 10**12}
+            return {"content": texts.pop(), "model": "m", "finishReason": "end_turn", "usage": usage}
+
+        texts, limit = ["Tea.", "Coffee."], hub.hub_app.config.host.inference.max_tokens
+        client.answers["inference/request"] = infer
+        await client.select("a.note.think", "a.note.recall")
+        await client.result("context/beforeInference", TURN)
+        params = {"featureSet": "note.think", "stream": True, "messages": [{"role": "user", "content": "Think."}]}
+        lied = await drive(hub, "a", "send", method="inference/request", params=params)
+        assert "chunks are not its answer" in lied["error"]["message"]
+        told = await drive(hub, "a", "send", method="inference/request", params=params)
+        assert told["result"]["usage"]["outputTokens"] <= limit, "one number does not use up the server's budget"

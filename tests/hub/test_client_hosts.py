@@ -235,6 +235,8 @@ async def test_another_agent_reaches_none_of_it(tmp_path: Path) -> None:
                 assert not (await other.result("context/beforeInference", TURN)).get("contextInjections")
             await hub.deny("mine", "a")
             assert not (await mine.result("context/beforeInference", TURN)).get("contextInjections")
+            back = await mine.ask("state/rollback", {"featureSet": "a.note.edit", "checkpoint": "k"})
+            assert back["error"]["code"] == -32003, "nothing of the server is there"
             assert len(await heard(hub, "a", "context/beforeInference")) == 1
 
 

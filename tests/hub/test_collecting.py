@@ -19,7 +19,7 @@ from interlock.process.garbage_collection import (
 )
 
 
-class Ring:
+class ReferenceCycle:
     """Refers to itself."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ def memory() -> Iterator[Memory]:
 
 def test_a_cycle_is_found_at_the_next_look(memory: Memory) -> None:
     collector = Collector(memory)
-    ring = weakref.ref(Ring())
+    ring = weakref.ref(ReferenceCycle())
     kept = [[] for _ in range(MIN_NEW)]
     assert ring() is not None
     collector.check(calls=1, open_calls=1)
@@ -57,7 +57,7 @@ def test_a_cycle_is_found_at_the_next_look(memory: Memory) -> None:
 
 def test_an_idle_hub_is_left_alone(memory: Memory) -> None:
     collector = Collector(memory)
-    ring = weakref.ref(Ring())
+    ring = weakref.ref(ReferenceCycle())
     collector.check(calls=0, open_calls=0)
     assert ring() is not None
 
@@ -73,7 +73,7 @@ def test_more_new_objects_than_a_look_may_take_in_are_set_aside(memory: Memory) 
 
 def test_a_cycle_that_was_set_aside_is_found_when_nobody_calls_and_memory_has_grown(memory: Memory) -> None:
     collector = Collector(memory)
-    held = Ring()
+    held = ReferenceCycle()
     ring = weakref.ref(held)
     gc.freeze()
     del held

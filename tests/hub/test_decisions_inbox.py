@@ -50,7 +50,7 @@ class Known(msgspec.Struct):
         return self.state in (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED) and now < self.deadline
 
 
-class InboxLife(RuleBasedStateMachine):
+class InboxMachine(RuleBasedStateMachine):
     """Answered once, by a person who did not ask, in time, and only while the key that asked holds; used once."""
 
     @initialize()
@@ -177,7 +177,7 @@ def question(asker: str, arguments: str, key: int) -> Question:
     return msgspec.structs.replace(asked, asked_with=str(key))
 
 
-TestInboxLife = InboxLife.TestCase
+TestInboxLife = InboxMachine.TestCase
 TestInboxLife.settings = settings(
     max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

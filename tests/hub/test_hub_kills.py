@@ -8,8 +8,8 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import forking
 from interlock.cli.control.hub_link import HubLink
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.states import DecisionState
@@ -39,7 +40,7 @@ MOST_LOST = 2000
 pytestmark = pytest.mark.slow
 
 
-class Killed:
+class KilledHub:
     """One hub of one user, over all its lives."""
 
     def __init__(self, root: Path, where: str, mode: str) -> None:
@@ -47,7 +48,9 @@ class Killed:
         self.home = root / "h"
         self.log = root / "executed"
         self.config = root / "interlock.toml"
-        server = json.dumps([sys.executable, str(HERE / "executing_server.py"), str(self.log)])
+        self._last: int | None = None
+        """The process of the latest life."""
+        server = json.dumps(forking.command(str(HERE / "executing_server.py"), str(self.log)))
         self.config.write_text(
             f"[hub]\nlisten = '127.0.0.1:0'\naudit = '{mode}'\nstore = {json.dumps(where)}\n"
             "[hub.approvals]\nhold_s = 0\n"
@@ -59,19 +62,21 @@ class Killed:
     @contextlib.asynccontextmanager
     async def life(self) -> AsyncIterator[str]:
         """The address of a running hub, which is killed at the end, wherever it is."""
-        command = [sys.executable, "-P", "-m", "interlock.cli", "up", "--config", str(self.config)]
+        command = forking.command("-P", "-m", "interlock.cli", "up", "--config", str(self.config))
         quiet = subprocess.DEVNULL
         process = await asyncio.create_subprocess_exec(
             *command, env=self.environ, stdin=quiet, stdout=quiet, stderr=quiet
         )
+        pid = process.pid
         try:
-            await until(lambda: self._listens(process.pid))
+            await until(lambda: self._pid() not in (None, self._last))
+            pid = self._last = self._info()["pid"]
             listen = self._info()["listen"]
             await ready(listen)
             yield f"http://{listen}/mcp"
         finally:
             with contextlib.suppress(ProcessLookupError):
-                process.kill()
+                os.kill(pid, signal.SIGKILL)
             await process.wait()
 
     def executed(self) -> list[str]:
@@ -82,8 +87,9 @@ class Killed:
         assert isinstance(found, dict)
         return found
 
-    def _listens(self, pid: int) -> bool:
-        return (self.home / "run" / "hub.json").exists() and self._info()["pid"] == pid
+    def _pid(self) -> int | None:
+        """The process that wrote the file: of this life, or of the one before."""
+        return self._info()["pid"] if (self.home / "run" / "hub.json").exists() else None
 
 
 async def ready(listen: str) -> None:
@@ -127,7 +133,7 @@ def root() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
-async def lives(hub: Killed, mode: str) -> tuple[set[str], set[str], str]:
+async def lives(hub: KilledHub, mode: str) -> tuple[set[str], set[str], str]:
     """Every life of a hub and its end: what was answered well, what was granted, and which question is open."""
     answered: set[str] = set()
     granted: set[str] = set()
@@ -148,7 +154,7 @@ async def lives(hub: Killed, mode: str) -> tuple[set[str], set[str], str]:
     return answered, granted, question
 
 
-async def spoke(hub: Killed, url: str, session: str | None) -> str:
+async def spoke(hub: KilledHub, url: str, session: str | None) -> str:
     """Speak in the session of the first life, which is opened there."""
     client = RawClient(url)
     if session is None:
@@ -171,7 +177,7 @@ def asked(home: Path, method: str, **params: object) -> dict[str, Any]:
         return link.ask(method, params)
 
 
-def recorded(hub: Killed) -> list[Record]:
+def recorded(hub: KilledHub) -> list[Record]:
     database = connect(hub.where, read_only=True)
     try:
         chains = records.chains(database)
@@ -190,7 +196,7 @@ def of(name: str) -> str:
 async def test_strict_every_executed_call_has_its_intent_and_nothing_that_was_said_is_lost(
     where: str, root: Path
 ) -> None:
-    hub = Killed(root, where, "strict")
+    hub = KilledHub(root, where, "strict")
     answered, granted, question = await lives(hub, "strict")
     entries = recorded(hub)
     intended = {entry.arguments for entry in entries if entry.event in (INTENDED, *EXECUTED.values())}
@@ -210,7 +216,7 @@ async def test_strict_every_executed_call_has_its_intent_and_nothing_that_was_sa
 
 
 async def test_batched_what_is_missing_is_bounded_found_and_recorded(where: str, root: Path) -> None:
-    hub = Killed(root, where, "batched")
+    hub = KilledHub(root, where, "batched")
     answered, granted, question = await lives(hub, "batched")
     entries = recorded(hub)
     there = {entry.arguments for entry in entries}
@@ -223,7 +229,7 @@ async def test_batched_what_is_missing_is_bounded_found_and_recorded(where: str,
     still_open(hub, question)
 
 
-def still_open(hub: Killed, question: str) -> None:
+def still_open(hub: KilledHub, question: str) -> None:
     database = connect(hub.where, read_only=True)
     states = {found.key: found.value.state for found in find(database, DECISIONS, {})}
     database.close()

@@ -19,14 +19,14 @@ WIDE, NARROW = Agent(profile="wide"), Agent(profile="narrow")
 PROFILES = {"wide": Profile(), "narrow": Profile(tools=("busy__fail",))}
 
 
-class Lasting:
+class SseClient:
     """A client of the older HTTP transport."""
 
     def __init__(self, hub: RunningHub, key: str) -> None:
         self._hub = hub
         self._key = key
 
-    async def __aenter__(self) -> Lasting:
+    async def __aenter__(self) -> SseClient:
         host, port = self._hub.url.removeprefix("http://").split(":")
         self._reader, self._writer = await asyncio.open_connection(host, int(port))
         said = f"Host: {host}:{port}\r\nAuthorization: Bearer {self._key}\r\nAccept: text/event-stream\r\n"
@@ -54,7 +54,7 @@ async def test_a_profile_that_is_taken_away_is_taken_from_open_conversations(tmp
     servers = {"busy": child("busy_server.py")}
     async with running_hub(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
         hub_app = hub.hub_app
-        async with Lasting(hub, await hub.new_key("ci")) as client:
+        async with SseClient(hub, await hub.new_key("ci")) as client:
             assert text_of(await client.ask("tools/call", ECHO, 2)) == "x"
             await hub_app.apply(msgspec.structs.replace(hub_app.config, agents={"ci": NARROW}))
             assert (await client.ask("tools/call", ECHO, 3))["error"]["data"]["name"] == "TOOL_NOT_FOUND"
@@ -68,14 +68,14 @@ async def test_a_profile_that_is_gone_leaves_a_conversation_what_everyone_has(tm
     servers = {"busy": child("busy_server.py")}
     async with running_hub(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
         hub_app = hub.hub_app
-        async with Lasting(hub, await hub.new_key("ci")) as client:
+        async with SseClient(hub, await hub.new_key("ci")) as client:
             await hub_app.apply(msgspec.structs.replace(hub_app.config, agents={}, profiles={}))
             assert text_of(await client.ask("tools/call", ECHO, 2)) == "x"
 
 
 async def test_calls_go_on_when_access_changes_for_somebody_else(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
-        async with Lasting(hub, await hub.new_key("ci")) as client:
+        async with SseClient(hub, await hub.new_key("ci")) as client:
             for number in range(2, 6):
                 assert text_of(await client.ask("tools/call", ECHO, number)) == "x"
             await hub.deny("somebody else", "busy")

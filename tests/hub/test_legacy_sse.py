@@ -178,13 +178,13 @@ async def test_t13_a_server_is_reached_where_its_guard_says_by_the_older_transpo
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        newer = HttpLink(f"http://nowhere.invalid:{port}/sse", _Deaf(), guard=guard)
+        newer = HttpLink(f"http://nowhere.invalid:{port}/sse", _NullListener(), guard=guard)
         older = await newer.legacy_sse()
         await older.close()
         await newer.close()
 
 
-class _Deaf:
+class _NullListener:
     """Hears nothing."""
 
     def on_notification(self, method: str, params: bytes) -> None:
@@ -215,7 +215,7 @@ async def test_sessions_without_an_address_share_nothing_either(tmp_path: Path) 
     ):
         said = []
         for name in ("ada", "bob"):
-            service = _As(hub, hub.hub_app.authenticator.admit_key(hub.key(name), "/mcp"))
+            service = _DirectCaller(hub, hub.hub_app.authenticator.admit_key(hub.key(name), "/mcp"))
             client = Client(to_service(cast(Service, service)), handlers=answering(name), era="legacy")
             await stack.enter_async_context(client)
             said.append((await client.call_tool("a__order"))["content"])
@@ -224,7 +224,7 @@ async def test_sessions_without_an_address_share_nothing_either(tmp_path: Path) 
         assert len(hub.hub_app.upstreams["a"].pool.private.open_connections()) == 2
 
 
-class _As:
+class _DirectCaller:
     """The hub as one caller meets it, without a transport in between."""
 
     def __init__(self, hub: RunningHub, caller: Any) -> None:

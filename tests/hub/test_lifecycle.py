@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from interlock.config.settings import Hub, Restart, Server, Timeouts
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.unavailable import unavailable
@@ -87,7 +88,7 @@ async def test_t61_every_change_is_told_to_those_who_agreed_and_may_see_the_serv
         assert shown["last_change"] == {"before": "restarting", "reason": "operator_request"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("state", "code"),
     [
         (ServerState.REGISTERED, 2000),

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forking
 from interlock.cli.control.hub_link import HubLink
 
 from .running_hub import HERE, RawClient, until
-from .test_hub_kills import Killed
+from .test_hub_kills import KilledHub
 from .test_live import event, offer
 
 EVENTS = 400
@@ -24,13 +24,13 @@ KILLS = (30, 150)
 pytestmark = pytest.mark.slow
 
 
-class Pushing(Killed):
+class KilledLiveHub(KilledHub):
     """A hub with a server that pushes and writes down every answer as it comes."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, str(root / "hub.db"), "batched")
         self.answers = root / "answers"
-        server = [sys.executable, str(HERE / "live_server.py"), offer(), "{}", str(self.answers)]
+        server = forking.command(str(HERE / "live_server.py"), offer(), "{}", str(self.answers))
         self.config.write_text(
             "[hub]\nlisten = '127.0.0.1:0'\n[hub.limits]\n"
             f"[servers.s]\ncommand = {json.dumps(server)}\nera = 'legacy'\n"
@@ -63,7 +63,7 @@ async def push(url: str, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def test_a_killed_hub_neither_loses_nor_doubles_events(tmp_path_factory: pytest.TempPathFactory) -> None:
-    hub = Pushing(tmp_path_factory.mktemp("k"))
+    hub = KilledLiveHub(tmp_path_factory.mktemp("k"))
     events = [event(f"e{number}") for number in range(EVENTS)]
     for kill in (*KILLS, None):
         async with hub.life() as url:

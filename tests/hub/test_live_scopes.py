@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Approvals, Hub, Scopes, Timeouts, Tools
+from interlock.config.settings import Approvals, Hub, Scopes, Server, Timeouts, Tools
 from interlock.hub.auth.principals import local_person
 from interlock.hub.live.elevations import Elevations
+from interlock.server import Context
+from interlock.server import Server as LibraryServer
 
 from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub
@@ -154,3 +156,28 @@ async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(
 
         monkeypatch.setattr(Elevations, "elevate", revoked_meanwhile)
         assert (await elevate("/project/a"))["code"] == -32001, "the grant ended while the answer was made"
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_of_the_library_asks_for_a_scope_in_the_middle_of_a_call(tmp_path: Path, era: Any) -> None:
+    server = LibraryServer("files")
+    server.feature("files.edit", "Edit", uses=["tools"], scoped=True, scope_label="{path}")
+
+    @server.tool(meta={"dev.interlock/featureSet": "files.edit"})
+    async def write(path: str, ctx: Context) -> str:
+        more = await ctx.elevate("files.edit", "/project/a", {"path": "/project/a"})
+        assert ctx.scope is not None
+        return f"{ctx.scope.label} {more.approved} {more.payload}"
+
+    async with server.http() as address:
+        settings = Server(url=address.url, era=era, scopes={"files.edit": RULES})
+        async with running_hub(tmp_path, {"s": settings}) as hub:
+            await enable(hub, "files.edit")
+            client = RawClient(hub.url + "/mcp", hub.key("local"))
+            answer = await client.modern("tools/call", {"name": "s__write", "arguments": {"path": "/tmp/x"}})
+            text = answer["result"]["content"][0]["text"]
+            assert text == "/tmp/x True {'path': '/project/a', 'volume': 'v1'}", answer
+            hub_settings = hub.hub_app.config.hub
+            held = hub.hub_app.live.scope_hold_s("s")
+            assert held <= hub_settings.approvals.hold_s
+            assert held < hub_settings.timeouts.tool_s, "a call that asks for a scope ends before its limit"

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cases import each_case
 from interlock.events.types import ConfigurationReloaded, now_us
 from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.hub.catalog.views import EVERYTHING
@@ -264,7 +265,7 @@ def test_servers_are_asked_for_families_however_many_patterns_clients_have() -> 
     assert offered_pattern("model.*").matches("model.tokens.used"), "a family is all of it"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pattern", "known"),
     [("model.*", True), ("**", True), ("*.error", True), ("tool.**", True), ("*", False), ("weather.*", False)],
 )

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from cases import each_case
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
@@ -70,7 +71,7 @@ def _value(kind: Any) -> Any:
     return "busy"
 
 
-@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+@each_case("operation", ALL, ids=lambda operation: operation.name)
 def test_every_operation_has_a_right_a_summary_and_structs(operation: Operation) -> None:
     assert operation.right in (READ, WRITE, OWNER)
     assert operation.summary
@@ -82,7 +83,7 @@ def test_every_operation_has_a_right_a_summary_and_structs(operation: Operation)
     assert not (operation.path and operation.right == OWNER), "an address is for holders of keys"
 
 
-@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+@each_case("operation", ALL, ids=lambda operation: operation.name)
 def test_every_number_that_an_operation_takes_has_bounds(operation: Operation) -> None:
     for kind in _numbers(msgspec.inspect.type_info(operation.params)):
         assert kind.ge is not None or kind.gt is not None, operation.name

@@ -33,7 +33,7 @@ Said = Literal[
 ]
 
 
-class Scene:
+class PermissionSetup:
     """The permissions of one server, with everything about them to be set."""
 
     def __init__(self, store: Store, inbox: Inbox) -> None:
@@ -69,11 +69,11 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+async def permission_setup(tmp_path: Path) -> AsyncIterator[PermissionSetup]:
     store = await Store.open(tmp_path / "hub.db", (DECISIONS, RULES, ENTRIES), backups=tmp_path)
     inbox = Inbox(lambda: 600, seal=ViewSeal(bytes(32)))
     await inbox.start(store)
-    made = Scene(store, inbox)
+    made = PermissionSetup(store, inbox)
     await made.room.start(store)
     yield made
     await made.room.close()
@@ -91,23 +91,23 @@ def expected(policy: str, deny: bool, approve: bool, said: Said, mode: str) -> s
     return {"interactive": "deferred", "auto_approve": "approved"}.get(policy, "denied")
 
 
-async def test_who_decides_is_the_same_for_every_combination(scene: Scene) -> None:
+async def test_who_decides_is_the_same_for_every_combination(permission_setup: PermissionSetup) -> None:
     policies = get_args(PermissionPolicy)
     for said in get_args(Said):
-        scene.set("guard")
-        await scene.say(said)
+        permission_setup.set("guard")
+        await permission_setup.say(said)
         for mode, policy, deny, approve in itertools.product(("guard", "observe"), policies, (0, 1), (0, 1)):
-            scene.set(mode, policy=policy, deny=("shell",) * deny, approve=(SHELL,) * approve)
-            standing = scene.room.status("s", SHELL)
+            permission_setup.set(mode, policy=policy, deny=("shell",) * deny, approve=(SHELL,) * approve)
+            standing = permission_setup.room.status("s", SHELL)
             wanted = expected(policy, bool(deny), bool(approve), said, mode)
             assert standing.grant == wanted, (said, mode, policy, deny, approve, standing)
             assert standing.rule
 
 
-async def test_a_name_that_is_no_permission_is_never_granted(scene: Scene) -> None:
+async def test_a_name_that_is_no_permission_is_never_granted(permission_setup: PermissionSetup) -> None:
     for mode, policy in itertools.product(("guard", "observe"), get_args(PermissionPolicy)):
-        scene.set(mode, policy=policy)
-        standing = scene.room.status("s", "everything")
+        permission_setup.set(mode, policy=policy)
+        standing = permission_setup.room.status("s", "everything")
         assert (standing.grant, standing.known) == ("denied", False)
 
 
@@ -138,11 +138,11 @@ def test_nobody_approved_what_nobody_approved() -> None:
     assert (told.approved_by, told.expires_at) == (None, None)
 
 
-async def test_what_was_decided_and_cannot_be_read_is_no_yes(scene: Scene) -> None:
-    scene.set("guard", policy="auto_approve")
-    await scene.say("approved")
-    assert scene.room.status("s", SHELL).grant == "approved"
-    mirror = scene.room._entries
+async def test_what_was_decided_and_cannot_be_read_is_no_yes(permission_setup: PermissionSetup) -> None:
+    permission_setup.set("guard", policy="auto_approve")
+    await permission_setup.say("approved")
+    assert permission_setup.room.status("s", SHELL).grant == "approved"
+    mirror = permission_setup.room._entries
     assert mirror is not None
     mirror.apply(Change(ENTRIES.name, entry_id("s", SHELL), 9, 9, "{}"))
-    assert scene.room.status("s", SHELL).grant == "denied"
+    assert permission_setup.room.status("s", SHELL).grant == "denied"

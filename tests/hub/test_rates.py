@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from hub.running_hub import RawClient, child, running_hub
 from interlock.config.settings import Agent, Config, Hub, Rate, Server, Tools
 from interlock.hub.auth.keys import Keys
@@ -83,7 +84,7 @@ def test_a_call_that_is_given_back_counts_no_more_and_every_other_call_counts_on
             assert sum(begins <= instant < begins + seconds for instant in made) <= most
 
 
-@pytest.mark.parametrize("limit", [2, 2 * GRAINS])
+@each_case("limit", [2, 2 * GRAINS])
 def test_a_call_that_comes_back_after_its_minute_frees_no_later_call(limit: int) -> None:
     meter = Meter("key", Rate(per_minute=limit))
     assert take([meter], 0.0) is None
@@ -126,7 +127,7 @@ def test_all_meters_give_or_none_does(sizes: list[int], calls: int) -> None:
         assert left == size - taken
 
 
-@pytest.mark.parametrize("rate", [Rate(), Rate(per_minute=1)])
+@each_case("rate", [Rate(), Rate(per_minute=1)])
 def test_a_look_takes_nothing(rate: Rate) -> None:
     meter = Meter("key", rate)
     for _ in range(10):

@@ -27,10 +27,10 @@ from interlock.hub.audit.verify import verify
 from interlock.hub.auth.principals import local_person
 from interlock.hub.auth.sealed_with import ID, SEALED_WITH, check_of
 from interlock.hub.cannot_start import CannotStart
+from interlock.hub.conversation_documents import TURNS, StoredTurn
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.live.checkpoints import STATE_TREES, StoredTree
 from interlock.hub.sealing_key import SEALED, SealedElsewhere, check_stored
-from interlock.hub.stored_documents import TURNS, StoredTurn
 from interlock.hub.upstreams.login_records import LOGINS, SealedLogin, bound_to
 from interlock.hub.upstreams.states import ServerState
 from interlock.store import Store, StoreError, documents

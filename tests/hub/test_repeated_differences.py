@@ -15,18 +15,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.hub.audit.record import INTENDED
 
 from .committed import CommittedRecords
 from .raw_server import RawToolServer
 from .running_hub import LEGACY, MODERN, PREFIX, KeptHttpClient, until
-from .test_repeated_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, Place, Way, server_hub
+from .test_repeated_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, HubWithServer, Way, server_hub
 
 STRANGE = "web__strange"
 OK = "web__ok"
 
 
-class Asked(NamedTuple):
+class RequestParts(NamedTuple):
     """A request in its pieces, each as it is written."""
 
     id: str
@@ -77,7 +78,7 @@ metas = st.sampled_from(
     ["", "", "", ',"x":1', ',"progressToken":7', ',"traceparent":"x"', ',"x":{"arguments":{},"id":1}']
 )
 asked = st.builds(
-    Asked,
+    RequestParts,
     ids,
     st.sampled_from([STRANGE, STRANGE, STRANGE, OK, "web__none"]),
     arguments,
@@ -85,7 +86,7 @@ asked = st.builds(
     st.sampled_from([(0, 1, 2), (0, 1, 2), (0, 1, 2), (1, 0, 2), (2, 1, 0)]),
     st.sampled_from([(), (), (), ("Mcp-Name: web__ok",), ("Mcp-Method: tools/list",), ("Mcp-Protocol-Version: 1999",)]),
 )
-PLAIN = Asked("1", STRANGE, '{"text":"a"}', "", (0, 1, 2), ())
+PLAIN = RequestParts("1", STRANGE, '{"text":"a"}', "", (0, 1, 2), ())
 alike = st.builds(lambda id_, given: PLAIN._replace(id=id_, arguments=given), ids, arguments)
 
 
@@ -93,7 +94,7 @@ class Running(NamedTuple):
     """A hub with one server, and what both have seen."""
 
     runner: asyncio.Runner
-    place: Place
+    place: HubWithServer
     heard: list[Any]
     records: CommittedRecords
     session: str
@@ -110,7 +111,7 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             heard.append(message["params"])
         return None
 
-    async def start() -> tuple[Place, str]:
+    async def start() -> tuple[HubWithServer, str]:
         place = await stack.enter_async_context(server_hub(tmp_path_factory.mktemp("hub"), way))
         async with place.kept() as client:
             return place, client.session
@@ -122,16 +123,18 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         runner.run(stack.aclose())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=example_count(20, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(sequence=st.lists(alike | alike | alike | asked, min_size=3, max_size=12))
-def test_a_kept_connection_serves_as_new_ones_do(running: Running, sequence: list[Asked]) -> None:
+def test_a_kept_connection_serves_as_new_ones_do(running: Running, sequence: list[RequestParts]) -> None:
     sequence = [PLAIN, PLAIN, PLAIN, *sequence, PLAIN]
     new = running.runner.run(_all_of(running, sequence, keeping=False))
     kept = running.runner.run(_all_of(running, sequence, keeping=True))
     assert kept == new
 
 
-async def _all_of(running: Running, sequence: list[Asked], *, keeping: bool) -> Any:
+async def _all_of(running: Running, sequence: list[RequestParts], *, keeping: bool) -> Any:
     """The answers, the messages to the server, and the audit entries."""
     place = running.place
     running.heard.clear()
@@ -163,7 +166,7 @@ async def _all_of(running: Running, sequence: list[Asked], *, keeping: bool) -> 
     return told, heard, rows
 
 
-def _written(each: Asked, running: Running) -> tuple[bytes, str]:
+def _written(each: RequestParts, running: Running) -> tuple[bytes, str]:
     modern = running.place.modern
     own = f'"{PREFIX}protocolVersion":"{MODERN}","{PREFIX}clientCapabilities":{{}}' if modern else '"y":1'
     members = (f'"name":"{each.name}"', f'"arguments":{each.arguments}', f'"_meta":{{{own}{each.meta}}}')

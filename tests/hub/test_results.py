@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.calls.dispatch.result_pages import MOST_BYTES_EACH, PREFIX, Pages
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
@@ -259,7 +260,7 @@ def test_pages_are_bounded_per_principal_and_go_when_their_time_is_over() -> Non
         pages.read("b", other)
 
 
-@pytest.mark.parametrize("bad", ["", "/1", "x", "x/0", "x/-1", "x/²", "x/1/1", "x/99999999999"])
+@each_case("bad", ["", "/1", "x", "x/0", "x/-1", "x/²", "x/1/1", "x/99999999999"])
 def test_an_address_that_names_no_page_is_not_found(bad: str) -> None:
     pages = Pages(lambda: 0.0)
     uri, _ = pages.keep("a", b"text", [4])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.hub.calls.bridges.request_states import MOST_APPROVED, RequestStates
 from interlock.wire.errors import Fault
 
@@ -29,9 +30,7 @@ def test_a_token_with_any_character_changed_is_refused(position: int, change: in
     assert caught.value.name == "REQUEST_STATE_REFUSED"
 
 
-@pytest.mark.parametrize(
-    ("owner", "purpose", "now"), [("b", "p", 1), ("a", "other", 1), ("a", "p", 10), ("a", "p", 11)]
-)
+@each_case(("owner", "purpose", "now"), [("b", "p", 1), ("a", "other", 1), ("a", "p", 10), ("a", "p", 11)])
 def test_another_owner_purpose_or_time_is_refused_in_the_same_words(owner: str, purpose: str, now: float) -> None:
     token = SEAL.close("a", "p", "state", 10)
     with pytest.raises(Fault) as caught:
@@ -47,7 +46,7 @@ def test_no_text_is_a_token_by_chance(text: str) -> None:
         SEAL.open(text, "a", "p", 1)
 
 
-@pytest.mark.parametrize("more", ["-TAMPERED", "=", "A", " ", "\n"])
+@each_case("more", ["-TAMPERED", "=", "A", " ", "\n"])
 def test_a_token_with_anything_added_is_refused(more: str) -> None:
     with pytest.raises(Fault):
         SEAL.open(SEAL.close("a", "p", "state", 10) + more, "a", "p", 1)

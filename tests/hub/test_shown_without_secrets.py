@@ -6,8 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
-
+from cases import each_case
 from interlock.config.settings import Server
 from interlock.events import Bus, EventFilter
 from interlock.events.types import LogWritten
@@ -19,7 +18,7 @@ from .running_hub import RawClient, running_hub, until
 TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1zA2"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("server", "shown"),
     [
         (Server(command=("uvx", "x-mcp", "--verbose")), "uvx x-mcp --verbose"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.config.settings import Restart
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.states import TRANSITIONS, ImpossibleTransition, ServerEvent, ServerState, mermaid, step
@@ -59,7 +60,7 @@ def test_pauses_grow_and_end_when_the_window_is_full() -> None:
     assert restarts.next_pause(101, failed=True) is not None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("policy", "failed", "again"),
     [("never", True, False), ("on_failure", True, True), ("on_failure", False, False), ("always", False, True)],
 )

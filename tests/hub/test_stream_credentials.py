@@ -178,7 +178,7 @@ async def batch(client: RawClient, asked: list[Any]) -> dict[Any, Any]:
     return {answer["id"]: answer for answer in json.loads(body)}
 
 
-class Older(Stream):
+class SseStream(Stream):
     """A client of the transport of revision 2024-11-05: it reads events and posts what it says."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, post: RawClient) -> None:
@@ -197,7 +197,7 @@ class Older(Stream):
 
 
 @contextlib.asynccontextmanager
-async def older(hub: RunningHub, key: str | None) -> AsyncIterator[Older]:
+async def older(hub: RunningHub, key: str | None) -> AsyncIterator[SseStream]:
     host, port = hub.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     said = "" if key is None else f"authorization: Bearer {key}\r\n"
@@ -205,5 +205,5 @@ async def older(hub: RunningHub, key: str | None) -> AsyncIterator[Older]:
     async with asyncio.timeout(120):
         while not (line := await reader.readline()).startswith(b"data: /messages/"):
             pass
-    yield Older(reader, writer, RawClient(hub.url + line[6:].strip().decode(), key))
+    yield SseStream(reader, writer, RawClient(hub.url + line[6:].strip().decode(), key))
     writer.close()

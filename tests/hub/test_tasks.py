@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from interlock.client import Client, Handlers
@@ -62,6 +63,31 @@ async def outcomes(hub: RunningHub, tool: str = "work") -> list[tuple[str, str]]
 @pytest.fixture
 def jobs() -> Jobs:
     return Jobs()
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_texts_about_a_task_are_masked_where_its_results_are(tmp_path: Path, jobs: Jobs, form: Form) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    told: list[Any] = []
+    seen: list[Any] = []
+    async with served(form, jobs) as servers:
+        masked = {"t": msgspec.structs.replace(servers["t"], scan_results="mask")}
+        async with (
+            running_hub(tmp_path, masked) as hub,
+            client(hub, form, "ada", heard=lambda *m: told.append(m)) as ada,
+        ):
+            task = await ada.start_tool("t__work", {"mark": secret}, progress=lambda *at: seen.append(at))
+            await task.watch()
+            while (state := await task.look()) is None or not (state.message or "").endswith("is half way"):
+                await asyncio.sleep(0.01)
+            told.append(state.message)
+            if form == "legacy":
+                told += await ada.list_tasks()
+                await until(lambda: bool(seen))
+                assert "is half way" in str(seen)
+            jobs.go.set()
+            told.append(await task.result())
+    assert secret not in str((told, seen))
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from interlock.config.settings import Agent, Approvals, Hub, Server, ServerTimeouts, Timeouts, Tools, ToolTimeouts
 from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.calls.verdicts import PASS, Verdict, Wait
@@ -28,7 +29,7 @@ def test_the_defaults_are_those_of_the_tool_registry() -> None:
     assert (found.tool_s, found.validation_s, found.discovery_s, found.lock_s) == (30, 5, 2, 0.5)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("server", "name", "expected"),
     [
         (None, "a", CallTimeouts(30, 5, 0.5)),
@@ -114,7 +115,7 @@ async def test_progress_gives_a_tool_its_time_anew(tmp_path: Path) -> None:
 # The checks
 
 
-class Slow:
+class SlowGate:
     """A gate that waits."""
 
     name = "slow"
@@ -135,8 +136,10 @@ class Slow:
         return lambda call: Wait(work)
 
 
-@pytest.mark.parametrize(("gate", "passes"), [(Slow(0.01, 3), True), (Slow(30), False), (Slow(0.3, 100), False)])
-async def test_all_checks_of_a_call_together_have_their_time(tmp_path: Path, gate: Slow, passes: bool) -> None:
+@pytest.mark.parametrize(
+    ("gate", "passes"), [(SlowGate(0.01, 3), True), (SlowGate(30), False), (SlowGate(0.3, 100), False)]
+)
+async def test_all_checks_of_a_call_together_have_their_time(tmp_path: Path, gate: SlowGate, passes: bool) -> None:
     server = child("busy_server.py", timeouts=ServerTimeouts(validation_s=60 if passes else 0.8))
     async with running_hub(tmp_path, {"busy": server}) as hub:
         chain = hub.hub_app.gate_chain

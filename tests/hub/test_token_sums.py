@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.discovery.tokens import TokenCounter, at_most
 from interlock.hub.tool_search.creations import NOT_ALLOWED
 from interlock.hub.tool_search.discovery_tools import FOUND_TOKENS, LOADED_TOKENS
@@ -58,7 +59,7 @@ def tokens(request: pytest.FixtureRequest) -> TokenCounts:
     return request.param(lambda: None)  # type: ignore[no-any-return]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=example_count(40, 150), deadline=None)
 @given(st.lists(DEFINITIONS, max_size=5))
 def test_a_list_costs_no_more_than_its_definitions(tokens: TokenCounts, definitions: list[dict[str, Any]]) -> None:
     encoded = [msgspec.json.encode(each) for each in definitions]
@@ -66,7 +67,7 @@ def test_a_list_costs_no_more_than_its_definitions(tokens: TokenCounts, definiti
     assert count(listing.decode()) <= 2 + sum(map(tokens.of_definition, encoded))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=example_count(40, 150), deadline=None)
 @given(st.lists(st.tuples(DEFINITIONS, st.floats(0, 1), TEXTS), max_size=4), st.integers(0, 200_000))
 def test_an_answer_costs_no_more_than_its_parts(
     tokens: TokenCounts, found: list[tuple[dict[str, Any], float, str]], total: int
@@ -85,7 +86,7 @@ def test_an_answer_costs_no_more_than_its_parts(
     assert count(msgspec.json.encode(answer).decode()) <= most + sum(map(cost_of, names))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=example_count(30, 100), deadline=None)
 @given(st.lists(st.tuples(TEXTS, TEXTS), max_size=4))
 def test_an_answer_to_a_request_costs_no_more_than_its_parts(missing: list[tuple[str, str]]) -> None:
     entries = [{"capability": need, "reason": reason} for need, reason in missing]
@@ -98,7 +99,7 @@ def test_an_answer_to_a_request_costs_no_more_than_its_parts(missing: list[tuple
     assert count(msgspec.json.encode(answer).decode()) <= most + sum(map(cost_of, pending))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=example_count(40, 150), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["a", "b-2", "long_name"]), TEXTS), max_size=5), st.integers(0, 200))
 def test_instructions_cost_no_more_than_is_said_and_fit_their_room(
     tokens: TokenCounts, said: list[tuple[str, str]], room: int

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.config.settings import Server
 
 from .preset_server import PresetServer, Say
@@ -167,7 +168,7 @@ LISTED = {
 }
 
 
-class Crossing:
+class EraMatrix:
     """A hub with a server of each era behind it, and a client of each before each."""
 
     def __init__(self, hub: RunningHub, mirrors: dict[Era, PresetServer]) -> None:
@@ -200,7 +201,7 @@ class Crossing:
         return messages((await raw.post(json.dumps(call).encode(), headers))[2])
 
 
-async def crossing(stack: AsyncExitStack, folder: Path) -> Crossing:
+async def crossing(stack: AsyncExitStack, folder: Path) -> EraMatrix:
     mirrors: dict[Era, PresetServer] = {}
     for era, revision in REVISIONS.items():
         mirrors[era] = await stack.enter_async_context(PresetServer(revision))
@@ -209,17 +210,17 @@ async def crossing(stack: AsyncExitStack, folder: Path) -> Crossing:
     hub = await stack.enter_async_context(running_hub(folder, servers))
     for era in servers:
         await until(lambda: (offer := hub.hub_app.catalog.offer(era)) is not None and bool(offer.prompts))  # noqa: B023
-    return Crossing(hub, mirrors)
+    return EraMatrix(hub, mirrors)
 
 
 @pytest.fixture
-async def both(tmp_path: Path) -> AsyncIterator[Crossing]:
+async def both(tmp_path: Path) -> AsyncIterator[EraMatrix]:
     async with AsyncExitStack() as stack:
         yield await crossing(stack, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.Runner, Crossing]]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.Runner, EraMatrix]]:
     """The same for a property, which is tried many times in one hub."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
@@ -228,10 +229,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=example_count(20, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(exchange=exchanges)
 def test_what_one_side_says_is_what_the_other_reads(
-    running: tuple[asyncio.Runner, Crossing], client: Era, server: Era, exchange: Any
+    running: tuple[asyncio.Runner, EraMatrix], client: Era, server: Era, exchange: Any
 ) -> None:
     runner, crossed = running
     method, params, meta, result = exchange
@@ -265,7 +268,7 @@ NAMED = {
 @pytest.mark.parametrize("method", NAMED)
 @pytest.mark.parametrize("server", ["old", "new"])
 async def test_a_request_that_says_nothing_of_itself_in_so_many_words_is_carried(
-    both: Crossing, server: Era, method: str
+    both: EraMatrix, server: Era, method: str
 ) -> None:
     mirror = both.mirrors[server]
     mirror.answers[method] = {"mine": 1}
@@ -276,14 +279,14 @@ async def test_a_request_that_says_nothing_of_itself_in_so_many_words_is_carried
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_every_field_of_what_a_server_offers_is_listed(both: Crossing, client: Era, server: Era) -> None:
+async def test_every_field_of_what_a_server_offers_is_listed(both: EraMatrix, client: Era, server: Era) -> None:
     for method, listed in LISTED.items():
         (member,) = listed
         assert (await both.ask(client, server, method))["result"][member] == listed[member]
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_progress_grows_and_is_that_of_the_call_alone(both: Crossing, client: Era, server: Era) -> None:
+async def test_progress_grows_and_is_that_of_the_call_alone(both: EraMatrix, client: Era, server: Era) -> None:
     async def report(message: Any, say: Say) -> Any:
         token = message["params"]["_meta"]["progressToken"]
         first = {"progress": 1, "total": 9, "message": "on it", "_meta": {"com.example/mark": 1}}
@@ -316,7 +319,7 @@ async def test_progress_grows_and_is_that_of_the_call_alone(both: Crossing, clie
     ],
 )
 async def test_what_may_be_cached_says_for_how_long_and_for_its_caller_alone(
-    both: Crossing, server: Era, hints: Any, ttl: int
+    both: EraMatrix, server: Era, hints: Any, ttl: int
 ) -> None:
     both.mirrors[server].answers["resources/read"] = {"contents": [], **hints}
     read = (await both.ask("new", server, "resources/read", {"uri": "note://one"}))["result"]
@@ -324,7 +327,7 @@ async def test_what_may_be_cached_says_for_how_long_and_for_its_caller_alone(
     assert (read["ttlMs"], read["cacheScope"]) == (ttl if server == "new" else 0, "private")
 
 
-async def test_a_whole_number_that_is_written_as_a_fraction_goes_into_its_header_too(both: Crossing) -> None:
+async def test_a_whole_number_that_is_written_as_a_fraction_goes_into_its_header_too(both: EraMatrix) -> None:
     mirror = both.mirrors["new"]
     mirror.answers["tools/call"] = {"content": []}
     answer = await both.ask("old", "new", "tools/call", {"name": "counted", "arguments": {"n": 42.0}})
@@ -351,7 +354,7 @@ async def test_a_whole_number_that_is_written_as_a_fraction_goes_into_its_header
     ],
 )
 async def test_a_number_in_a_header_is_exactly_the_one_in_the_body(
-    both: Crossing, said: str, meant: float, same: bool
+    both: EraMatrix, said: str, meant: float, same: bool
 ) -> None:
     both.mirrors["new"].answers["tools/call"] = {"content": []}
     client = RawClient(f"{both.hub.url}/servers/new/mcp")
@@ -364,7 +367,7 @@ async def test_a_number_in_a_header_is_exactly_the_one_in_the_body(
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
 @pytest.mark.parametrize("server", ["old", "new"])
-async def test_a_link_that_is_told_in_words_leads_through_the_hub(both: Crossing, server: Era, revision: str) -> None:
+async def test_a_link_that_is_told_in_words_leads_through_the_hub(both: EraMatrix, server: Era, revision: str) -> None:
     link = {"type": "resource_link", "uri": "note://one", "name": "one"}
     both.mirrors[server].answers["tools/call"] = {"content": [link]}
     both.mirrors[server].answers["resources/read"] = {"contents": [{"uri": "note://one", "text": "found"}]}
@@ -389,13 +392,13 @@ async def test_messages_that_a_server_sends_together_are_taken_one_by_one(tmp_pa
         mirror.acts["tools/call"] = together
         async with running_hub(tmp_path, {"old": Server(url=mirror.url)}) as hub:
             await until(lambda: (offer := hub.hub_app.catalog.offer("old")) is not None and bool(offer.prompts))
-            crossed = Crossing(hub, {"old": mirror})
+            crossed = EraMatrix(hub, {"old": mirror})
             *told, answer = await crossed.stream("old", "old", {"_meta": {"progressToken": "mine"}})
         assert [notice["params"]["progress"] for notice in told] == [1, 2]
         assert answer["result"] == {"content": []}
 
 
-async def test_a_dialect_that_is_not_known_is_named_as_the_reason(both: Crossing) -> None:
+async def test_a_dialect_that_is_not_known_is_named_as_the_reason(both: EraMatrix) -> None:
     answer = await both.ask("new", "new", "tools/call", {"name": "foreign", "arguments": {}})
     assert "dialect that is not supported" in answer["error"]["message"]
     assert "draft-07" in answer["error"]["message"]

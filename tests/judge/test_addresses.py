@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.judge.addresses import METADATA, judge_address, kind_of, read_address, read_networks
 
 LOOPBACK = [
@@ -23,7 +24,7 @@ LOOPBACK = [
 ]
 
 
-@pytest.mark.parametrize("text", [*LOOPBACK, "①②⑦.⓪.⓪.①", "[::1]", "::1", "::ffff:127.0.0.1", "0:0:0:0:0:ffff:7f00:1"])
+@each_case("text", [*LOOPBACK, "①②⑦.⓪.⓪.①", "[::1]", "::1", "::ffff:127.0.0.1", "0:0:0:0:0:ffff:7f00:1"])
 def test_every_notation_of_the_loopback_address_is_read_as_it(text: str) -> None:
     address = read_address(text)
     assert address is not None
@@ -68,7 +69,7 @@ def test_addresses_that_are_not_public_have_a_kind(text: str, kind: str) -> None
     assert kind_of(address) == kind
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         *("8.8.8.8", "9.255.255.255", "11.0.0.0", "126.255.255.255", "128.0.0.0", "100.63.255.255", "100.128.0.0"),
@@ -81,7 +82,7 @@ def test_addresses_on_the_public_side_of_each_boundary_are_public(text: str) -> 
     assert kind_of(ip_address(text)) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text", ["169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"]
 )
 def test_no_network_of_the_operator_allows_a_metadata_address(text: str) -> None:
@@ -107,7 +108,7 @@ def test_a_network_that_cannot_be_read_allows_nothing() -> None:
         read_networks(("ten/8",))
 
 
-@pytest.mark.parametrize("text", ["", "example.com", "1.2.3.4/8", "1.2.3.4@x", "999.1.1.1", "1.2.3.4.5", "[::1", "a b"])
+@each_case("text", ["", "example.com", "1.2.3.4/8", "1.2.3.4@x", "999.1.1.1", "1.2.3.4.5", "[::1", "a b"])
 def test_what_is_no_address_is_not_read_as_one(text: str) -> None:
     assert read_address(text) is None
 

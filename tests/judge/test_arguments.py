@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
+from example_counts import example_count
 from interlock.judge.arguments import (
     KINDS,
     ArgumentKind,
@@ -32,7 +34,7 @@ def places(arguments: object, tool: str = "tool", kinds: tuple[ArgumentKind, ...
     return {each.where: (each.kind, each.value) for each in found}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "words"),
     [
         ("shellCommand", ("shell", "command")),
@@ -45,7 +47,7 @@ def test_names_are_read_in_every_spelling(name: str, words: tuple[str, ...]) -> 
     assert words_of(name) == words
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "tool", "kind"),
     [
         ("command", "t", "command"),
@@ -153,7 +155,7 @@ json_values = st.recursive(
 
 
 @given(json_values, json_values)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=example_count(60, 200))
 def test_no_arguments_and_no_schema_make_it_fail(arguments: Any, schema: Any) -> None:
     by_schema = kinds_in_schema(schema)
     free_texts(schema)
@@ -176,7 +178,7 @@ def found(kind: ArgumentKind, value: str | list[str], **beside: object) -> Found
     return Found(kind, "x", value, beside)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("validator", "value", "rule"),
     [
         ("sandbox", found("command", "a; b"), "shell.sequence"),
@@ -216,7 +218,7 @@ def test_an_ignored_rule_is_let_go_but_never_a_metadata_service() -> None:
     assert judge_value("network_restricted", found("url", "http://169.254.169.254/"), allowed)
 
 
-@pytest.mark.parametrize("kind", ["url", "host", "command", "code", "text"])
+@each_case("kind", ["url", "host", "command", "code", "text"])
 def test_a_metadata_service_is_seen_in_every_kind_of_value(kind: ArgumentKind) -> None:
     value = {"host": "169.254.169.254", "url": "http://169.254.169.254/x"}.get(kind, "curl http://169.254.169.254/x")
     assert judge_metadata(found(kind, value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cases import each_case
 from interlock.judge.definitions import judge_definition
 from interlock.judge.text import bare, judge_text, show_hidden, strip_hidden
 
@@ -197,7 +198,7 @@ SEEN_MARKUP = [
 ]
 
 
-@pytest.mark.parametrize("carrier", CARRIERS)
+@each_case("carrier", CARRIERS)
 def test_a_carrier_is_found_and_then_gone(carrier: str) -> None:
     text = CARRIERS[carrier]
     assert judge_text(text)
@@ -205,7 +206,7 @@ def test_a_carrier_is_found_and_then_gone(carrier: str) -> None:
     assert {finding.rule for finding in judge_text(bare(text))} <= VISIBLE
 
 
-@pytest.mark.parametrize("needed", NEEDED)
+@each_case("needed", NEEDED)
 def test_what_a_script_or_an_emoji_needs_survives_untouched(needed: str) -> None:
     text = NEEDED[needed]
     assert judge_text(text) == ()

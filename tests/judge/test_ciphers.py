@@ -7,10 +7,10 @@ import zlib
 from collections.abc import Callable
 from urllib.parse import quote
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.judge.ciphers import MOST_UNPACKED, decodings, letters_in_lines, unpacked
 from interlock.judge.definitions import judge_definition
 
@@ -44,13 +44,13 @@ CODES: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("code", CODES)
+@each_case("code", CODES)
 def test_an_order_is_read_in_every_code(code: str) -> None:
     found = judge_definition({"name": "x", "description": f"Adds two numbers. {CODES[code](ORDER)}"})
     assert any(finding.rule.startswith("instruction.") for finding in found)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "Returns one of 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 130, 140 percent.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cases import each_case
 from interlock.judge.code import CodeRules, judge_code, rejection
 from interlock.judge.findings import Finding
 
@@ -15,7 +16,7 @@ def rules_of(code: str, rules: CodeRules | None = None) -> set[str]:
     return {finding.rule for finding in judge_code(code, rules or CodeRules())}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "print('hello')",
@@ -55,7 +56,7 @@ def test_ordinary_code_passes_at_standard(code: str) -> None:
     assert judge_code(code) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "import subprocess",
@@ -189,7 +190,7 @@ def test_standard_lets_through_what_the_operator_allows() -> None:
     assert judge_code("import socket", CodeRules(allowed_imports=("socket",))) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "import os\nos.mkdir('a')",
@@ -215,7 +216,7 @@ def test_readonly_refuses_effects(code: str) -> None:
     assert judge_code(code, READONLY)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "import json\nprint(json.dumps({'a': 1}))",
@@ -278,7 +279,7 @@ def test_a_rule_can_be_switched_off() -> None:
     assert judge_code("eval('1')", CodeRules(ignored=("code.builtin",))) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("language", "code"),
     [
         ("javascript", "const cp = require('child_process')"),
@@ -303,7 +304,7 @@ def test_other_languages_are_judged_by_pattern_and_unknown_ones_refused(language
     assert judge_code(code, CodeRules(language=language))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("language", "code"),
     [
         ("javascript", "const x = [1, 2].map((n) => n * 2)\nconsole.log(x)"),
@@ -328,7 +329,7 @@ def test_findings_are_plain_values() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "[0] * 10**12",
@@ -351,7 +352,7 @@ def test_what_exhausts_pries_or_looks_where_it_should_not_is_refused(code: str) 
     assert judge_code(code, CodeRules())
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "print(2 ** 64, 10 ** 20, 1 << 32, 3 ** 5000)",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from cases import each_case
 from interlock.judge.code import CodeRules, judge_code
 
 
@@ -11,7 +10,7 @@ def _rules(code: str) -> set[str]:
     return {finding.rule for finding in judge_code(code)}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "n = bytes.fromhex('5f5f').decode() + 'x'\ngetattr((), n)",
@@ -32,7 +31,7 @@ def test_a_name_that_was_hidden_is_not_looked_up(code: str) -> None:
     assert "code.dynamic_attribute" in _rules(code)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "def show(record, fields):\n    return [getattr(record, field) for field in fields]",
@@ -51,7 +50,7 @@ def test_names_that_are_somebody_s_choice_of_a_field_are(code: str) -> None:
     assert judge_code(code) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code", ["!ls", "  !!ls", "x = !ls", "%%bash\nls", "%run a.py", "x = %sx ls", "import re\n!ls\nre.compile('a')"]
 )
 def test_notebook_commands_are_no_python(code: str) -> None:
@@ -69,7 +68,7 @@ def test_examples_in_docstrings_may_be_run_when_they_are_harmless() -> None:
     assert judge_code("def double(x):\n    '''\n    >>> double(2)\n    4\n    '''\n    return 2 * x" + DOCTEST) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "def f():\n    '''\n    >>> import subprocess\n    '''" + DOCTEST,
@@ -93,7 +92,7 @@ def test_an_operator_s_block_list_wins_over_judging_the_examples() -> None:
     assert judge_code("import doctest\ndoctest.testmod()", CodeRules(blocked_imports=("doctest",)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "import pandas as pd\npd.DataFrame().query('@pd.compat.os.getcwd()')",
@@ -112,7 +111,7 @@ def test_loaders_and_bridges_that_run_or_reach_more_than_they_show_are_refused(c
     assert judge_code(code)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "import pandas as pd\ndf = pd.read_csv('data/a.csv')\nprint(df.query('a > @limit'))",
@@ -125,7 +124,7 @@ def test_their_ordinary_uses_pass(code: str) -> None:
     assert judge_code(code) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "eval = eval\neval('1')",
@@ -146,7 +145,7 @@ def test_a_column_called_open_is_no_file() -> None:
     assert judge_code("open, close = row\nprint(close - open)") == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "def f(open): pass\nopen('a', 'w')",
@@ -160,7 +159,7 @@ def test_a_builtin_is_not_hidden_by_a_name_in_another_scope(code: str) -> None:
     assert judge_code(code)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "def spread(open, close):\n    return close - open",
@@ -172,7 +171,7 @@ def test_a_name_of_ones_own_is_nothing_built_in(code: str) -> None:
     assert judge_code(code) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "import os\ndef f(m):\n    m.remove('a')\nf(os)",

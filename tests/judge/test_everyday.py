@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
+from cases import each_case
 from interlock.judge.arguments import Found
 from interlock.judge.shell import ShellRules, judge_shell
 from interlock.judge.validators import Rules, judge_value
@@ -28,7 +27,7 @@ def test_only_what_is_inferred_is_judged_so() -> None:
     assert judge_value("sandbox", found, Rules())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "rule"),
     [
         # Each part counts, wherever it stands.
@@ -109,8 +108,8 @@ def test_harm_in_any_part_is_found(command: str, rule: str) -> None:
     assert rule in {finding.rule for finding in judge_shell(command, EVERYDAY)}
 
 
-@pytest.mark.parametrize("rules", [ShellRules(), EVERYDAY], ids=["alone", "everyday"])
-@pytest.mark.parametrize(
+@each_case("rules", [ShellRules(), EVERYDAY], ids=["alone", "everyday"])
+@each_case(
     ("command", "rule"),
     [
         ("cat .env", "shell.secret_file"),
@@ -147,7 +146,7 @@ def test_secrets_hooks_and_forced_pushes_are_judged_as_what_they_are(
     assert rule in {finding.rule for finding in judge_shell(command, rules)}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "cat .env.example",
@@ -166,7 +165,7 @@ def test_what_only_looks_like_it_passes(command: str) -> None:
     assert judge_shell(command) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "rule"),
     [
         ("python -m pip install --upgrade httpx", ""),
@@ -212,7 +211,7 @@ def test_an_address_counts_where_code_comes_from_it(command: str, rule: str) -> 
     assert {finding.rule for finding in judge_shell(command, EVERYDAY)} == ({rule} if rule else set())
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         # Dashes, quotes and emoji inside quotes are text.
@@ -238,7 +237,7 @@ def test_text_and_settings_that_agents_write_every_day_pass(command: str) -> Non
     assert judge_shell(command, EVERYDAY) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "rule"),
     [
         ("rm \u2014rf /", "shell.lookalike"),

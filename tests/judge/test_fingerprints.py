@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.judge.fingerprints import fingerprint
 
 JSON = st.recursive(
@@ -18,7 +18,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("one", "other"),
     [({"a": 1, "b": 2}, {"b": 2, "a": 1}), ({"n": 10}, {"n": 10.0}), ([1e1], [10]), ({"n": -0.0}, {"n": 0})],
 )
@@ -26,7 +26,7 @@ def test_order_of_keys_and_spelling_of_numbers_mean_nothing(one: object, other: 
     assert fingerprint(one) == fingerprint(other)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("one", "other"),
     [
         ({"a": 1}, {"a": True}),

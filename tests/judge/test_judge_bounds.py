@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
+from example_counts import example_count
 from interlock.judge.code import CodeRules, judge_code
 from interlock.judge.findings import Finding
 from interlock.judge.readonly import judge_readonly_shell
@@ -56,7 +58,7 @@ texts = st.one_of(
 )
 MOST_WORK = 14_000_000
 SPEED = speed()
-relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(deadline=None, max_examples=example_count(30, 60), suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("judge", JUDGES)
@@ -85,7 +87,7 @@ def test_any_argument_list_is_judged(argv: list[str]) -> None:
     assert judge_readonly_shell(argv) == judge_readonly_shell(argv)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "unit",
     [
         "a ",
@@ -140,7 +142,7 @@ def test_any_argument_list_is_judged(argv: list[str]) -> None:
         "a and ",
     ],
 )
-@pytest.mark.parametrize("judge", JUDGES)
+@each_case("judge", JUDGES)
 def test_piles_of_anything_are_judged_within_the_time_bound(
     judge: Callable[[str], tuple[Finding, ...]], unit: str
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.judge.masking import LONGEST_HELD, MaskedStream, Masker
 from interlock.judge.regexes import RegexError
 
@@ -45,8 +46,8 @@ def test_pieces_are_masked_as_the_whole_is(parts: list[str], cuts: list[int], ow
     assert counts.keys() >= whole.counts.keys()
 
 
-@pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("before", ["say: ", 'password="', "Authorization: Bearer "])
+@each_case("secret", SECRETS)
+@each_case("before", ["say: ", 'password="', "Authorization: Bearer "])
 def test_t120_no_secret_slips_through_wherever_it_is_cut(before: str, secret: str) -> None:
     text = f'{before}{secret}" and so on'
     if secret.startswith(("hunter", "c29t")) and before == "say: ":

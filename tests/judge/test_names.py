@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.judge.names import LONGEST_EXPOSED, exposed_name, judge_against, judge_name, skeleton
 
 
-@pytest.mark.parametrize(
-    "name", ["read_file", "read-file", "tools.read", "Search the web", "a" * 128, "ns/tool", "a:b"]
-)
+@each_case("name", ["read_file", "read-file", "tools.read", "Search the web", "a" * 128, "ns/tool", "a:b"])
 def test_ordinary_names_pass(name: str) -> None:
     assert judge_name(name) == ()
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a" * 129, "read\u200b_file", "reаd_file", "ｒead", "a\nb", "$(id)", "<b>", "a\x1b[0m", "名前"]
-)
+@each_case("name", ["", "a" * 129, "read\u200b_file", "reаd_file", "ｒead", "a\nb", "$(id)", "<b>", "a\x1b[0m", "名前"])
 def test_names_that_could_be_taken_for_something_else_are_refused(name: str) -> None:
     assert judge_name(name) != ()
 
 
-@pytest.mark.parametrize(
-    "twin", ["reаd_file", "ｒｅａｄ_file", "read\u200b_file", "rеаd_filе", "réad_file", "read_fi1e"]
-)
+@each_case("twin", ["reаd_file", "ｒｅａｄ_file", "read\u200b_file", "rеаd_filе", "réad_file", "read_fi1e"])
 def test_a_name_that_looks_like_that_of_another_server_is_found(twin: str) -> None:
     assert [finding.rule for finding in judge_against("b", twin, [("a", "read_file")])] == ["name.lookalike"]
 
 
-@pytest.mark.parametrize(
-    ("server", "name"), [("b", "read_file"), ("a", "reаd_file"), ("b", "read-file"), ("b", "Read_File")]
-)
+@each_case(("server", "name"), [("b", "read_file"), ("a", "reаd_file"), ("b", "read-file"), ("b", "Read_File")])
 def test_the_same_or_a_plainly_different_name_is_no_twin(server: str, name: str) -> None:
     assert judge_against(server, name, [("a", "read_file")]) == ()
 
@@ -41,7 +33,7 @@ def test_an_exact_identity_is_exposed_as_it_is() -> None:
     assert exposed_name("github", "merge_pr") == "github__merge_pr"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("one", "other"),
     [
         (("a", "b__c"), ("a__b", "c")),

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.judge.paths import judge_path, judge_real_path, resolve_path
 from interlock.judge.readings import readings
 
 ROOT = "/srv/data"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         *("a.txt", "./a/b", "a/../b", "/srv/data", "/srv/data/x", "//srv/data/x", "a b.txt", "~backup", "$a"),
@@ -28,7 +28,7 @@ def test_ordinary_names_under_the_root_pass(path: str) -> None:
     assert judge_path(path, [ROOT]) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         *("..", "../x", "a/../../x", "/etc/passwd", "/srv", "/srv/dataX", "/srv/data/../x", "..\\x", "\\x"),
@@ -61,14 +61,12 @@ def test_the_kernel_is_out_of_bounds_even_for_the_root_of_everything() -> None:
     assert judge_path("/proc/self/environ", ["/proc"]) == ()
 
 
-@pytest.mark.parametrize("path", ["x", "sub\\x.txt", "C:\\Data\\x", "c:/data/x", "\\data\\x"])
+@each_case("path", ["x", "sub\\x.txt", "C:\\Data\\x", "c:/data/x", "\\data\\x"])
 def test_windows_roots_take_windows_paths_without_regard_to_case(path: str) -> None:
     assert judge_path(path, ["C:\\data"]) == ()
 
 
-@pytest.mark.parametrize(
-    "path", ["D:\\data\\x", "C:x", "x:stream", "nul.txt", "a.", "a ", "PROGRA~1", "\\\\host\\s", "..\\x", "\\x"]
-)
+@each_case("path", ["D:\\data\\x", "C:x", "x:stream", "nul.txt", "a.", "a ", "PROGRA~1", "\\\\host\\s", "..\\x", "\\x"])
 def test_windows_roots_refuse_what_windows_would_read_otherwise(path: str) -> None:
     assert judge_path(path, ["C:\\data"]) != ()
 
@@ -83,12 +81,12 @@ LINKS = {
 }
 
 
-@pytest.mark.parametrize("path", ["in/x", "in/../x", "real/x", "new/file", "/srv/data/in/new"])
+@each_case("path", ["in/x", "in/../x", "real/x", "new/file", "/srv/data/in/new"])
 def test_links_that_stay_inside_pass(path: str) -> None:
     assert judge_real_path(path, [ROOT], LINKS.get) == ()
 
 
-@pytest.mark.parametrize("path", ["out/passwd", "out/../srv/x", "up/x", "hop/new", "out", "in/../../data/out/x"])
+@each_case("path", ["out/passwd", "out/../srv/x", "up/x", "hop/new", "out", "in/../../data/out/x"])
 def test_links_that_lead_out_are_refused_even_for_files_that_do_not_exist(path: str) -> None:
     assert [finding.rule for finding in judge_real_path(path, [ROOT], LINKS.get)] == ["path.link_outside"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from cases import each_case
 from interlock.judge.readonly import judge_readonly_shell
 from interlock.judge.sql import judge_readonly_sql
 
@@ -68,17 +67,17 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize("command", READS)
+@each_case("command", READS)
 def test_looking_passes(command: str) -> None:
     assert judge_readonly_shell(command) == ()
 
 
-@pytest.mark.parametrize("command", WRITES)
+@each_case("command", WRITES)
 def test_changing_does_not(command: str) -> None:
     assert judge_readonly_shell(command)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sql",
     [
         "SELECT * FROM file('/etc/passwd', 'CSV', 'a String')",
@@ -93,7 +92,7 @@ def test_functions_that_reach_beyond_the_tables_are_refused(sql: str) -> None:
     assert judge_readonly_sql(sql)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sql",
     [
         "SELECT `delete` FROM t",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
+from cases import each_case
 from interlock.judge.readonly import ReadonlyRules, judge_readonly_shell
 from interlock.judge.sql import judge_readonly_sql
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "ls -la",
@@ -77,7 +76,7 @@ def test_reading_passes(command: str) -> None:
     assert judge_readonly_shell(command) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "touch a",
@@ -221,7 +220,7 @@ def test_argument_lists_are_judged_word_by_word() -> None:
     assert judge_readonly_shell(["touch", "a"])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sql",
     [
         "SELECT 1",
@@ -251,7 +250,7 @@ def test_sql_that_reads_passes(sql: str) -> None:
     assert judge_readonly_sql(sql) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sql",
     [
         "INSERT INTO t VALUES (1)",

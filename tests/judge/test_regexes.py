@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.judge.regexes import RegexError, compile_regex, judge_regex
 from processor_work import work_of
 
 
-@pytest.mark.parametrize(
+@each_case(
     "regex",
     [
         *("^[a-z]+$", r"^\d{4}-\d{2}-\d{2}$", "^#([0-9a-f]{3}|[0-9a-f]{6})$", "^([a-z]+,)*[a-z]+$", "(ab){2,5}"),
@@ -23,7 +24,7 @@ def test_ordinary_expressions_pass(regex: str) -> None:
     assert judge_regex(regex) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("regex", "rule"),
     [
         ("(a+)+$", "regex.nested_repeat"),
@@ -39,13 +40,13 @@ def test_expressions_that_run_for_ever_somewhere_are_refused(regex: str, rule: s
     assert [finding.rule for finding in judge_regex(regex)] == [rule]
 
 
-@pytest.mark.parametrize("regex", ["(a+)+$", "^(a|aa)+$", "(x+x+)+y", "^(.*a){20}$", r"^([a-zA-Z0-9]+\s?)*$"])
+@each_case("regex", ["(a+)+$", "^(a|aa)+$", "(x+x+)+y", "^(.*a){20}$", r"^([a-zA-Z0-9]+\s?)*$"])
 def test_even_those_answer_at_once(regex: str) -> None:
     compiled = compile_regex(regex)
     assert work_of(lambda: compiled.search("a" * 60_000 + "!")) < 7_000_000
 
 
-@pytest.mark.parametrize("regex", ["(?=a)b", r"(a)\1", "(", "(?<!x)y", "\ud800"])
+@each_case("regex", ["(?=a)b", r"(a)\1", "(", "(?<!x)y", "\ud800"])
 def test_what_cannot_run_safely_is_an_error_that_says_so(regex: str) -> None:
     with pytest.raises(RegexError, match="cannot be run safely"):
         compile_regex(regex)

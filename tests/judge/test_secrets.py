@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.judge.secrets import find_secrets, judge_secrets, redact
 
 # Put together here, so that nobody's scanner takes this file for a leak.
@@ -26,14 +26,14 @@ SECRETS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "secret"), SECRETS.items())
+@each_case(("kind", "secret"), SECRETS.items())
 def test_a_secret_is_recognised_by_its_form(kind: str, secret: str) -> None:
     text = f"été {secret} end"
     assert [found.kind for found in find_secrets(text)] == [kind]
     assert redact(text) == f"été [secret: {kind}] end"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "redacted"),
     [
         ("postgres://bob:hunter2x@db/x", "postgres://bob:[secret: url_password]@db/x"),
@@ -47,7 +47,7 @@ def test_a_secret_is_recognised_by_its_name(text: str, redacted: str) -> None:
     assert redact(text) == redacted
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         *("password: string", "api_key=YOUR_API_KEY", "token: <token>", "secret=${SECRET}", "password=********"),

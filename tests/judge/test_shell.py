@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from cases import each_case
 from interlock.judge.shell import ShellRules, judge_shell
 
 
@@ -11,7 +10,7 @@ def rules_of(command: str | list[str], rules: ShellRules | None = None) -> set[s
     return {finding.rule for finding in judge_shell(command, rules or ShellRules())}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "git log --oneline -n 20",
@@ -46,7 +45,7 @@ def test_everyday_commands_pass(command: str) -> None:
     assert judge_shell(command) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "rule"),
     [
         ("ls; id", "shell.sequence"),
@@ -82,8 +81,8 @@ def test_a_pipe_can_be_allowed_while_what_it_feeds_is_still_judged() -> None:
     assert rules_of("cat names.txt | sh", allowed) == {"shell.runs_shell"}
 
 
-@pytest.mark.parametrize("target", ["/", "~", ".", "build", "/srv/data", "a b"])
-@pytest.mark.parametrize(
+@each_case("target", ["/", "~", ".", "build", "/srv/data", "a b"])
+@each_case(
     "spelling",
     [
         "rm -rf '{}'",
@@ -117,7 +116,7 @@ def test_recursive_deletion_is_refused_in_every_spelling(spelling: str, target: 
     assert judge_shell(spelling.replace("{}", target))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "r'm' -r x",
@@ -146,7 +145,7 @@ def test_disguised_text_is_refused(command: str) -> None:
     assert judge_shell(command)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "bash",
@@ -225,7 +224,7 @@ def test_running_code_by_the_side_door_is_refused(command: str) -> None:
     assert judge_shell(command)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "sudo ls",
@@ -270,15 +269,13 @@ def test_privilege_destruction_and_secrets_are_refused(command: str) -> None:
     assert judge_shell(command)
 
 
-@pytest.mark.parametrize(
-    "command", ["powershell -File a.ps1", "pwsh", "cmd.exe /c dir", "Remove-Item a", "Get-Content a"]
-)
+@each_case("command", ["powershell -File a.ps1", "pwsh", "cmd.exe /c dir", "Remove-Item a", "Get-Content a"])
 def test_windows_shells_need_to_be_configured(command: str) -> None:
     assert rules_of(command) == {"shell.windows"}
     assert judge_shell(command, ShellRules(windows_shells=True)) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command", ["ls 'a", 'echo "a', "echo )", "ls $(", "if ls", "{{ 7*7 }}", "phpinfo();", "() { :; }; id", "find . \\"]
 )
 def test_what_cannot_be_parsed_is_refused(command: str) -> None:

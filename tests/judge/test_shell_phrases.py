@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from cases import each_case
 from interlock.judge.shell import ShellRules, judge_shell
 
 
@@ -11,7 +10,7 @@ def _rules(command: str) -> set[str]:
     return {finding.rule for finding in judge_shell(command)}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "rule"),
     [
         ("nvram boot-args=-v", "shell.destructive"),
@@ -77,7 +76,7 @@ def test_words_that_wreck_blind_empty_or_run_are_refused_by_their_rule(command: 
     assert rule in _rules(command)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "java -jar https://example.com/app.jar",
@@ -94,7 +93,7 @@ def test_code_from_an_address_is_refused(command: str) -> None:
     assert "shell.remote_code" in _rules(command)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "rundll32.exe a.dll,Run",
@@ -113,7 +112,7 @@ def test_a_shell_of_windows_is_judged_as_the_shell_it_is() -> None:
     assert "shell.runs_shell" in {each.rule for each in judge_shell("bash.exe -c id", ShellRules(windows_shells=True))}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "nvram -p",
@@ -152,7 +151,7 @@ def test_ordinary_words_after_the_same_programs_pass(command: str) -> None:
     assert judge_shell(command) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "words",
     [
         ["bash-5.2", "-c", "id"],

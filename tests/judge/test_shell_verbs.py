@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from cases import each_case
 from interlock.judge.shell import judge_shell
 
 REFUSED = {
@@ -140,17 +139,17 @@ PASSED = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "command"), [(rule, each) for rule, commands in REFUSED.items() for each in commands])
+@each_case(("rule", "command"), [(rule, each) for rule, commands in REFUSED.items() for each in commands])
 def test_what_cannot_be_undone_or_opens_a_way_in_is_refused(rule: str, command: str) -> None:
     assert rule in {finding.rule for finding in judge_shell(command)}
 
 
-@pytest.mark.parametrize("command", PASSED)
+@each_case("command", PASSED)
 def test_ordinary_work_passes(command: str) -> None:
     assert judge_shell(command) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "screen -dmS x bash",
@@ -167,7 +166,7 @@ def test_a_shell_behind_the_options_of_its_wrapper_is_found(command: str) -> Non
     assert "shell.runs_shell" in {finding.rule for finding in judge_shell(command)}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "shutdown -c",
@@ -188,7 +187,7 @@ def test_a_dangerous_program_may_list_dry_run_and_call_off(command: str) -> None
     assert judge_shell(command) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "shutdown -c now",
@@ -210,7 +209,7 @@ def test_and_nothing_more(command: str) -> None:
     assert judge_shell(command)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "strace -o '|id' ls",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
+from cases import each_case
 from interlock.judge.code import CodeRules, judge_code
 from interlock.judge.readonly import judge_readonly_shell
 from interlock.judge.shell.syntax import parse
 from interlock.judge.sql import judge_readonly_sql
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "git < notes.txt push origin",
@@ -51,7 +50,7 @@ def test_side_doors_of_reading_programs_are_refused(command: str) -> None:
     assert judge_readonly_shell(command)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         "wc -l <notes.txt",
@@ -91,7 +90,7 @@ def test_a_script_cannot_hide_a_program_behind_a_redirection() -> None:
     assert judge_code("env <a rm -rf b", CodeRules(language="bash"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sql",
     [
         "SELECT * FROM '/etc/hosts'",
@@ -121,7 +120,7 @@ def test_a_long_statement_with_quoted_names_is_read_once() -> None:
     assert judge_readonly_sql(sql) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sql",
     [
         """SELECT "a\\"; DELETE FROM t; -- " FROM t""",
@@ -134,7 +133,7 @@ def test_quotes_that_end_elsewhere_in_another_dialect_hide_nothing(sql: str) -> 
     assert judge_readonly_sql(sql)
 
 
-@pytest.mark.parametrize("before", ["", "select 1; "])
+@each_case("before", ["", "select 1; "])
 def test_a_statement_that_the_parser_would_read_for_ever_is_not_given_to_it(before: str) -> None:
     sql = f"{before}CREATE TABLE [t] ([a] INT) WITH (SYSTEM_VERSIONING = ON (HISTORY_TABLE = [h]\n,]B = 4 MONTHS))"
     assert judge_readonly_sql(sql)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import interlock.judge.definitions as definitions
+from cases import each_case
 from interlock.judge.definitions import judge_definition
 from interlock.judge.results import judge_result
 
@@ -134,25 +135,25 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize("sentence", BIDDINGS)
+@each_case("sentence", BIDDINGS)
 def test_what_is_bidden_beyond_the_tools_own_work_is_found(sentence: str) -> None:
     assert judge_definition({"name": "x", "description": f"Looks things up. {sentence}"})
     schema = {"type": "object", "properties": {"a": {"type": "string", "description": f"A name. {sentence}"}}}
     assert judge_definition({"name": "x", "description": "Looks things up.", "inputSchema": schema})
 
 
-@pytest.mark.parametrize("sentence", HARMLESS)
+@each_case("sentence", HARMLESS)
 def test_what_is_said_of_the_tool_itself_is_not(sentence: str) -> None:
     assert judge_definition({"name": "x", "description": f"Looks things up. {sentence}"}) == ()
 
 
-@pytest.mark.parametrize("sentence", [*DEEDS, *TONGUES])
+@each_case("sentence", [*DEEDS, *TONGUES])
 def test_deeds_that_only_a_model_could_do_are_found_in_definitions_and_results(sentence: str) -> None:
     assert judge_definition({"name": "x", "description": sentence})
     assert judge_result(sentence)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sentence",
     [
         "Setzt das Passwort zurück und schickt eine Mail an die Person.",
@@ -168,13 +169,13 @@ def test_descriptions_in_other_languages_are_plain(sentence: str) -> None:
     assert judge_definition({"name": "x", "description": sentence}) == ()
 
 
-@pytest.mark.parametrize("sentence", SPOKEN)
+@each_case("sentence", SPOKEN)
 def test_what_speaks_to_the_model_is_found_in_a_definition(sentence: str) -> None:
     found = judge_definition({"name": "x", "description": f"Looks things up.\n\n{sentence}"})
     assert any(finding.rule.startswith("instruction.") for finding in found)
 
 
-@pytest.mark.parametrize("sentence", PLAIN)
+@each_case("sentence", PLAIN)
 def test_what_describes_is_not(sentence: str) -> None:
     assert judge_definition({"name": "x", "description": sentence}) == ()
     assert judge_result(sentence) == ()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
+from example_counts import example_count
 from interlock.judge.arguments import ArgumentKind, Found
 from interlock.judge.validators import Rules, judge_value
 
@@ -36,7 +37,7 @@ REFUSED: list[tuple[str, ArgumentKind, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("validator", "kind", "value", "part"), REFUSED)
+@each_case(("validator", "kind", "value", "part"), REFUSED)
 def test_the_offending_part_is_known(validator: str, kind: ArgumentKind, value: str, part: str) -> None:
     found = judge_value(validator, Found(kind, "x", value, {}), Rules(roots=("/srv",)))
     assert part in {value[slice(*each.span)] for each in found if each.span is not None}
@@ -49,7 +50,7 @@ KINDS: list[tuple[str, ArgumentKind]] = [
 ]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=example_count(50, 150))
 @given(
     text=st.one_of(
         st.text(max_size=40),

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlock.judge.text as judged
+from cases import each_case
 from interlock.judge.text import hidden_in, judge_text, show_hidden, strip_hidden
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         *(

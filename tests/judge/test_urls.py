@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.judge.findings import Finding
 from interlock.judge.urls import (
     UrlRules,
@@ -22,7 +22,7 @@ def rules_of(found: tuple[Finding, ...]) -> set[str]:
     return {finding.rule for finding in found}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "url",
     [
         *("https://example.org/", "http://example.org:8080/a?b=10.0.0.1#c", "https://user:p%40ss@example.org/"),
@@ -35,7 +35,7 @@ def test_public_urls_pass(url: str) -> None:
     assert judge_url(url) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "rule"),
     [
         ("http://127.0.0.1/", "address.loopback"),
@@ -111,7 +111,7 @@ def test_one_bad_address_refuses_a_name() -> None:
     assert rules_of(judge_resolved("example.org", ("not an address",))) == {"url.unresolved"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("location", "target", "rule"),
     [
         ("/next", "https://example.org/next", None),

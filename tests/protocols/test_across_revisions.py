@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mcp.capability_projection import (
     capabilities_across,
     capabilities_along,
@@ -73,7 +74,7 @@ def test_what_the_newest_revision_gets_is_not_touched(value: Any) -> None:
     assert result_for(R2026_07_28, result, True) is result
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("revision", "kinds"),
     [
         (R2024_11_05, ["text", "text", "image"]),
@@ -117,7 +118,7 @@ def test_questions_lose_what_belongs_to_their_own_conversation_alone() -> None:
 SAMPLED = '{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m","more":1}'
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("method", "good", "bad"),
     [
         ("elicitation/create", '{"action":"accept","content":{"a":1},"_meta":{}}', '{"action":"perhaps"}'),
@@ -149,7 +150,7 @@ def test_what_a_client_declares_crosses_without_what_means_something_else_there(
     assert (told["progressToken"], told["mine"]) == (1, 2)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("code", "data", "method", "old", "new"),
     [
         (-32021, {"requiredCapabilities": {"roots": {}}}, "tools/call", -32600, -32021),

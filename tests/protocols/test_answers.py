@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mcp.answers import plain_answer, plain_result, read_answer, read_members
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Result, decode, encode_result
@@ -21,7 +22,7 @@ results = st.dictionaries(st.sampled_from(MEMBERS), st.integers() | st.text(max_
 PUT = [b"", b"}", b"{", b",", b'"', b" ", b',"result":{}', b',"error":{}', b"7", b"0", b"_", b"-", b"+", b"\\u0061"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("result", "clean"),
     [
         (b'{"content":[{"type":"text","text":"a \\"b\\" \\n"}]}', True),
@@ -81,18 +82,18 @@ def test_a_result_of_other_members_is_read_the_long_way() -> None:
     assert bytes(read_answer(answer).members.content) == b"[]"
 
 
-@pytest.mark.parametrize("kind", ['"input_required"', '"input_requ\\u0069red"'])
+@each_case("kind", ['"input_required"', '"input_requ\\u0069red"'])
 def test_a_kind_is_read_without_its_escapes(kind: str) -> None:
     assert read_members(b'{"resultType":%b}' % kind.encode()).kind == "input_required"
 
 
-@pytest.mark.parametrize("kind", ["5", "null", "[]", '"' + "x" * 2_000 + '"'])
+@each_case("kind", ["5", "null", "[]", '"' + "x" * 2_000 + '"'])
 def test_what_is_no_kind_is_refused(kind: str) -> None:
     with pytest.raises(Fault, match="resultType"):
         read_members(b'{"resultType":%b}' % kind.encode()).kind  # noqa: B018
 
 
-@pytest.mark.parametrize(
+@each_case(
     "result", [b"[]", b"1", b"{", b'{"a":1,"a":2}', b'{"isError":true,"isErr\\u006fr":false}', b"{}x", b'{"a":\xff}']
 )
 def test_what_is_no_object_or_means_two_things_is_refused(result: bytes) -> None:

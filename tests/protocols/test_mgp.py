@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mgp.access import Entry, decide
 from interlock.protocols.mgp.negotiation import EXTENSIONS, Home, agree, answer, question, read_offer
 from interlock.protocols.mgp.permissions import STANDARD, Risk, expand, expand_all, is_permission, risk_of
@@ -29,7 +30,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OFFER = {"version": "0.1.0", "extensions": ["security", "audit", "com.example.own"]}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("capabilities", "home"),
     [
         ({"mgp": OFFER}, Home.PLAIN),
@@ -54,13 +55,13 @@ def test_a_peer_that_did_not_ask_gets_nothing() -> None:
     assert read_offer(b'{"tools":{},"experimental":{"other":{}},"extensions":{"x/y":{}}}') is None
 
 
-@pytest.mark.parametrize("capabilities", [b'{"mgp":5}', b'{"mgp":{"version":1}}', b'{"mgp":{"extensions":[]}}'])
+@each_case("capabilities", [b'{"mgp":5}', b'{"mgp":{"version":1}}', b'{"mgp":{"extensions":[]}}'])
 def test_an_offer_that_cannot_be_read_is_an_error(capabilities: bytes) -> None:
     with pytest.raises(Fault):
         read_offer(capabilities)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("version", "spoken", "warned"),
     [
         ("0.2.0", True, False),
@@ -91,7 +92,7 @@ def test_the_hub_asks_in_every_home() -> None:
     assert set(question()) == {"mgp", "experimental", "extensions"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("names", "expanded"),
     [
         (["shell"], ("shell.execute",)),
@@ -105,13 +106,13 @@ def test_a_family_stands_for_its_members(names: list[str], expanded: tuple[str, 
     assert expand(names) == expanded
 
 
-@pytest.mark.parametrize("name", ["", "everything", "shell.", "shell.other", "file", "two.parts", ".a.b", "a..b"])
+@each_case("name", ["", "everything", "shell.", "shell.other", "file", "two.parts", ".a.b", "a..b"])
 def test_an_unknown_permission_is_refused(name: str) -> None:
     with pytest.raises(Fault, match="no such permission"):
         expand([name])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("security", "named"),
     [
         ({}, None),
@@ -130,9 +131,7 @@ def test_a_tool_names_its_permissions_and_what_cannot_be_read_names_none(
     assert named_permissions(json.dumps(security).encode()) == named
 
 
-@pytest.mark.parametrize(
-    ("name", "risk"), [("memory", Risk.MODERATE), ("network", Risk.DANGEROUS), ("x", Risk.DANGEROUS)]
-)
+@each_case(("name", "risk"), [("memory", Risk.MODERATE), ("network", Risk.DANGEROUS), ("x", Risk.DANGEROUS)])
 def test_a_family_is_as_risky_as_its_worst_member(name: str, risk: Risk) -> None:
     assert risk_of(name) is risk
 
@@ -152,7 +151,7 @@ def test_a_custom_permission_counts_as_dangerous() -> None:
     assert len(STANDARD) == 11
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("policy", "configured", "other"),
     [
         ("interactive", "approved", "deferred"),
@@ -191,7 +190,7 @@ def test_an_untrusted_server_cannot_make_anything_safe(declared: Security | None
     assert effective_risk(declared, hinted, Trust.SANDBOXED) >= Risk.MODERATE
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("declared", "hinted", "trust", "risk"),
     [
         (None, Hints(), Trust.STANDARD, Risk.MODERATE),
@@ -213,7 +212,7 @@ def test_a_declaration_that_cannot_be_read_declares_the_worst() -> None:
     assert effective_risk(declared, hinted, Trust.STANDARD) is Risk.DANGEROUS
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given_", "claimed", "left"),
     [
         (Trust.STANDARD, "trusted", Trust.STANDARD),
@@ -250,7 +249,7 @@ LEVELS = [
 ]
 
 
-@pytest.mark.parametrize("default", ["opt-in", "opt-out"])
+@each_case("default", ["opt-in", "opt-out"])
 def test_precedence_is_what_the_whole_table_says(default: str) -> None:
     for tool_said, server_said in itertools.product(LEVELS, LEVELS):
         tool, server = entries("tool_grant", tool_said), entries("server_grant", server_said)
@@ -277,7 +276,7 @@ def test_what_was_decided_is_good_until_the_first_entry_expires() -> None:
     assert (found.permission, found.until) == ("allow", soon)
 
 
-@pytest.mark.parametrize(("kind", "tool"), [("tool_grant", None), ("server_grant", "t")])
+@each_case(("kind", "tool"), [("tool_grant", None), ("server_grant", "t")])
 def test_a_grant_that_does_not_know_what_it_is_for_cannot_be_made(kind: str, tool: str | None) -> None:
     with pytest.raises(ValueError):
         Entry(kind, "a", "s", "allow", tool)  # type: ignore[arg-type]

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mgp.errors import BY_CODE, Recovery, as_fault, read_recovery, translated
 from interlock.protocols.mgp.recovery import (
     FIRST_PAUSE_MS,
@@ -50,7 +50,7 @@ def test_the_table_is_the_protocols_and_no_more() -> None:
     assert {code: kind.name for code, kind in BY_CODE.items()} == {code: name for code, name, _, _ in ROWS}
 
 
-@pytest.mark.parametrize(("code", "name", "category", "retryable"), ROWS)
+@each_case(("code", "name", "category", "retryable"), ROWS)
 def test_every_row_is_told_with_its_code_category_and_way_to_recover(
     code: int, name: str, category: str, retryable: bool
 ) -> None:
@@ -86,7 +86,7 @@ def failure(code: int, message: str = "no", **recovery: Any) -> ErrorObject:
     return ErrorObject(code, message, msgspec.Raw(json.dumps({"_mgp": recovery, "own": 1}).encode()))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data", [b"", b"null", b"5", b"{}", b'{"_mgp":5}', b'{"_mgp":{"retryable":"yes"}}', b'{"_mgp":{"max_retries":"x"}}']
 )
 def test_what_cannot_be_read_recovers_nothing(data: bytes) -> None:
@@ -94,8 +94,8 @@ def test_what_cannot_be_read_recovers_nothing(data: bytes) -> None:
     assert recovery is None or not recovery.retryable
 
 
-@pytest.mark.parametrize("error_dialect", [ErrorDialect.OLD_MCP, ErrorDialect.NEW_MCP])
-@pytest.mark.parametrize(("code", "name"), [(code, name) for code, name, _, _ in ROWS])
+@each_case("error_dialect", [ErrorDialect.OLD_MCP, ErrorDialect.NEW_MCP])
+@each_case(("code", "name"), [(code, name) for code, name, _, _ in ROWS])
 def test_a_client_that_speaks_plain_mcp_gets_a_number_of_its_revision(
     code: int, name: str, error_dialect: ErrorDialect
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_code_that_is_not_mgps_is_left_alone() -> None:
     assert as_fault(error) is None
 
 
-@pytest.mark.parametrize(("code", "name", "category"), [row[:3] for row in ROWS])
+@each_case(("code", "name", "category"), [row[:3] for row in ROWS])
 def test_what_a_server_holds_against_the_hub_is_not_told_as_the_clients_own(
     code: int, name: str, category: str
 ) -> None:

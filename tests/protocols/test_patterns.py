@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.patterns import (
     CAPABILITY_PATHS,
     CHANNELS,
@@ -22,7 +23,7 @@ from interlock.protocols.patterns import (
 from processor_work import work_of
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pattern", "subject", "matches"),
     [
         ("github__*", "github__merge", True),
@@ -53,7 +54,7 @@ def test_patterns_mean_what_the_table_says(pattern: str, subject: str, matches: 
     assert compile_pattern(pattern).matches(subject) is matches
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("notation", "pattern", "subject", "matches"),
     [
         (FEATURE_SETS, "memory.*", "memory.a.b", True),
@@ -73,7 +74,7 @@ def test_each_notation_has_its_own_separators(notation: Notation, pattern: str, 
     assert compile_pattern(pattern, notation).matches(subject) is matches
 
 
-@pytest.mark.parametrize("notation", [NAMES, CHANNELS, CAPABILITY_PATHS, FEATURE_SETS])
+@each_case("notation", [NAMES, CHANNELS, CAPABILITY_PATHS, FEATURE_SETS])
 def test_a_star_at_the_end_of_a_denial_matches_at_any_depth(notation: Notation) -> None:
     separator = notation.separators[0]
     deeper = separator.join(["secrets", "a", "b"])
@@ -81,7 +82,7 @@ def test_a_star_at_the_end_of_a_denial_matches_at_any_depth(notation: Notation) 
     assert PatternSet(["**"], deny=[f"*{separator}b"], notation=notation).allows(deeper)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pattern", "subject", "matches"),
     [
         ("memory.*", "memory.a", True),
@@ -101,7 +102,7 @@ def test_a_feature_set_pattern_ends_its_segments_at_dots_and_is_open_at_its_end(
     assert compile_pattern(pattern, FEATURE_SETS).matches(subject) is matches
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "subject", "matches"),
     [("a.*", "a.b", True), ("a.*", "a.b.c", False), ("*", "a", True), ("*", "a.b", False), ("*.b", "a.b", True)],
 )
@@ -109,7 +110,7 @@ def test_a_star_in_a_capability_path_is_one_segment(path: str, subject: str, mat
     assert compile_capability_path(path).matches(subject) is matches
 
 
-@pytest.mark.parametrize("path", ["a.**", "**", "a*", "a.b*.c", ""])
+@each_case("path", ["a.**", "**", "a*", "a.b*.c", ""])
 def test_a_capability_path_has_no_other_wildcard(path: str) -> None:
     with pytest.raises(PatternError):
         compile_capability_path(path)
@@ -135,19 +136,19 @@ def test_a_wildcard_never_vouches_for_a_path_that_climbs() -> None:
     assert PatternSet(["/project/**"]).allows("/project/a..b/...")
 
 
-@pytest.mark.parametrize("climbing", ["..", "%2e%2e", ".%2E", "x/..", "x%2f..", "..%5Cx", "x\\..", "a:.."])
+@each_case("climbing", ["..", "%2e%2e", ".%2E", "x/..", "x%2f..", "..%5Cx", "x\\..", "a:.."])
 def test_climbing_is_seen_in_every_spelling(climbing: str) -> None:
     assert not PatternSet(["/project/**"]).allows(f"/project/{climbing}/etc")
     assert not PatternSet(["/project/**"]).allows(f"/project/{climbing}")
 
 
-@pytest.mark.parametrize("pattern", ["", "x" * (LONGEST_PATTERN + 1)])
+@each_case("pattern", ["", "x" * (LONGEST_PATTERN + 1)])
 def test_a_pattern_that_cannot_be_used_says_so_when_it_is_made(pattern: str) -> None:
     with pytest.raises(PatternError):
         Pattern(pattern)
 
 
-@pytest.mark.parametrize("pattern", ["*a" * 400 + "b", "**/" * 300 + "x", "**a" * 300 + "b", "*" * 1000 + "b"])
+@each_case("pattern", ["*a" * 400 + "b", "**/" * 300 + "x", "**a" * 300 + "b", "*" * 1000 + "b"])
 def test_no_pattern_takes_long_on_any_subject(pattern: str) -> None:
     compiled = compile_pattern(pattern)
     assert not compiled.matches("a/" * 32_000)

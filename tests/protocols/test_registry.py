@@ -6,8 +6,8 @@ from typing import Any
 
 import jsonschema_rs
 import msgspec
-import pytest
 
+from cases import each_case
 from interlock.protocols.registry.about import ABOUT, about
 from interlock.protocols.registry.catalog import catalog, tool_schema
 from interlock.protocols.registry.errors import ERROR_TYPES, error_body, error_data, registry_fault
@@ -43,7 +43,7 @@ TREE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "error_type", "code", "retry"),
     [
         ("PARSE_ERROR", "ParseError", -32700, False),
@@ -63,7 +63,7 @@ def test_the_ten_rows_have_their_codes(name: str, error_type: str, code: int, re
     assert (body.error_type, body.code, body.retry, body.trace_id) == (error_type, code, retry, "req-12345")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "retry"),
     [
         ("UPSTREAM_ERROR", False),
@@ -84,7 +84,7 @@ def test_what_tells_more_than_its_row_goes_by_itself(name: str, retry: bool) -> 
     assert error_body(Fault(name, "no"), "t").retry is retry
 
 
-@pytest.mark.parametrize("name", TABLE)
+@each_case("name", TABLE)
 def test_every_error_of_the_house_has_a_registry_code_and_type(name: str) -> None:
     fault = Fault(name, "something", hint="do this")
     body = msgspec.to_builtins(error_body(fault, "t"))
@@ -138,7 +138,7 @@ def test_one_tools_schema_comes_with_examples_and_metadata() -> None:
     assert schema["metadata"]["author"] is None
 
 
-@pytest.mark.parametrize("said", [None, 7, {"tags": "x"}, {"category": 1}, []])
+@each_case("said", [None, 7, {"tags": "x"}, {"category": 1}, []])
 def test_what_a_tool_says_about_itself_badly_is_as_if_unsaid(said: object) -> None:
     assert about({"name": "x", "_meta": {ABOUT: said}}) == about({"name": "x"})
 

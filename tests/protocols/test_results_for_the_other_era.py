@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
+from cases import each_case
 from interlock.protocols.mcp.results import complete
 
 INFO = b'{"name":"s","version":"1"}'
@@ -14,7 +14,7 @@ def members(result: bytes) -> dict[str, object]:
     return msgspec.json.decode(complete(result, server_info=INFO), type=dict[str, object])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "result",
     [
         b"{}",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.meta import with_trace
 from interlock.protocols.traces import new_trace_id, read_traceparent
@@ -34,7 +34,7 @@ def test_what_came_without_a_trace_goes_on_with_one_and_all_else_it_had(meta: di
     assert sent == meta
 
 
-@pytest.mark.parametrize("raw", [b"", b"{}", b"{ }", b"{\n}", b'{"traceparent":null}', b'{"tracep\\u0061rent":null}'])
+@each_case("raw", [b"", b"{}", b"{ }", b"{\n}", b'{"traceparent":null}', b'{"tracep\\u0061rent":null}'])
 def test_an_empty_meta_and_a_trace_of_null_are_no_obstacle(raw: bytes) -> None:
     trace = new_trace_id()
     pairs = json.loads(with_trace(raw, trace), object_pairs_hook=list)
@@ -48,7 +48,7 @@ def test_all_but_the_progress_token_goes_on(meta: dict[str, object], token: obje
     assert read(json.dumps(said).encode()) == (token, {"first": 1, **meta})
 
 
-@pytest.mark.parametrize("key", [b"progressToken", b"progressTok\\u0065n"])
+@each_case("key", [b"progressToken", b"progressTok\\u0065n"])
 def test_a_progress_token_stays_behind_however_it_is_spelled_and_how_often(key: bytes) -> None:
     assert read(b'{"%b":7,"a":{"progressToken":1},"progressToken":8}' % key) == (
         8,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from cases import each_case
 
 TESTS = Path(__file__).parents[1]
 GATEWAY, ATTACKS, PROPOSALS = "rooms/test_gateway.py", "rooms/test_attacks.py", "rooms/test_proposals.py"
@@ -99,7 +99,7 @@ CHECKLIST: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("item", CHECKLIST)
+@each_case("item", CHECKLIST)
 def test_the_item_has_its_test(item: str) -> None:
     file, name = CHECKLIST[item]
     assert re.search(rf"^(?:async )?def {name}\(", (TESTS / file).read_text(), re.MULTILINE), item

@@ -11,7 +11,7 @@ import pytest
 
 from hub.running_hub import until
 from interlock.config.settings import Topic
-from interlock.hub.stored_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead
+from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import decode, encode
 from interlock.protocols.mcpx.routing import Mode

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
+from cases import each_case
 from hub.running_hub import until
 from interlock.config.settings import Rate, Topic
 from interlock.protocols.mcpx.envelopes import Envelope
@@ -222,7 +223,7 @@ async def test_a_change_of_mode_that_is_refused_changes_nothing(tmp_path: Path) 
             assert boss.ended is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "wanted"),
     [
         ("http://127.0.0.1:8080", "ws://127.0.0.1:8080/ws?topic=a%2Fb"),
@@ -235,7 +236,7 @@ def test_the_address_of_a_topic_follows_from_that_of_the_hub(url: str, wanted: s
     assert room_url(url, "a/b") == wanted
 
 
-@pytest.mark.parametrize("url", ["hub.example", "127.0.0.1:8080", "ftp://hub.example", "https://", "http://[::1"])
+@each_case("url", ["hub.example", "127.0.0.1:8080", "ftp://hub.example", "https://", "http://[::1"])
 def test_another_address_is_refused_at_once(url: str) -> None:
     with pytest.raises(RoomError, match="no address of a hub"):
         Participant(url, "build")

@@ -39,7 +39,7 @@ async def rooms(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runni
         yield rooms
 
 
-class Agentic(RawClient):
+class AgentClient(RawClient):
     """An agent that only knows tools."""
 
     async def use(self, tool: str, room: str = "build", **arguments: Any) -> tuple[dict[str, Any], list[str]]:
@@ -56,9 +56,9 @@ class Agentic(RawClient):
         return [tool["name"] for tool in (await self.modern("tools/list"))["result"]["tools"]]
 
 
-async def agent(rooms: RunningRooms, name: str | None, path: str = "/mcp") -> Agentic:
+async def agent(rooms: RunningRooms, name: str | None, path: str = "/mcp") -> AgentClient:
     key = None if name is None else await rooms.key(name)
-    return Agentic(f"http://127.0.0.1:{rooms.port}{path}", key)
+    return AgentClient(f"http://127.0.0.1:{rooms.port}{path}", key)
 
 
 async def test_the_tools_are_listed_only_for_those_who_may_join_a_room(rooms: RunningRooms) -> None:

@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from cases import each_case
 from interlock.server import Context, Message, ParkingLimits, Prompt, Resource, Server, Text, Tool, ToolResult
 from interlock.signatures import DefinitionError, satisfies
 
@@ -220,7 +221,7 @@ async def test_a_text_that_is_no_json_of_its_type_is_refused_by_name(text: str) 
     assert refusal.value.code == -32602
 
 
-@pytest.mark.parametrize("uri", ["q://{?a}", "q://{a*}", "q://{a", "q://{a}{b}"])
+@each_case("uri", ["q://{?a}", "q://{a*}", "q://{a", "q://{a}{b}"])
 def test_a_template_that_is_not_understood_is_refused_where_it_stands(uri: str) -> None:
     server = Server("test")
     with pytest.raises(DefinitionError, match=r"test_functions_as_written\.py:\d+ .*read: .*q://"):
@@ -336,11 +337,11 @@ async def test_a_prompts_message_is_one_piece_of_content(caplog: pytest.LogCaptu
     assert "one piece of content" in caplog.text
 
 
-class Unheard(BaseException):
+class LibraryExit(BaseException):
     """The exception by which some libraries end their own work."""
 
 
-@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, Unheard])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, LibraryExit])
 @pytest.mark.parametrize("waits", ["in a thread", "on the loop", "at once"])
 @pytest.mark.parametrize("what", ["tools/call", "resources/read", "prompts/get", "completion/complete"])
 async def test_whatever_a_function_raises_its_caller_is_answered_and_the_server_lives_on(

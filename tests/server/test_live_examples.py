@@ -116,3 +116,53 @@ def test_the_compliance_server_redacts_secrets() -> None:
             "modifiedResponse": "The API key is [REDACTED]...",
             "metadata": {"redactions": [{"type": "api_key"}]},
         }
+
+
+def test_the_scoped_server_acts_where_its_host_allows_and_asks_for_more(tmp_path: Path) -> None:
+    path = str(tmp_path / "notes")
+
+    def append(host: Streams) -> int:
+        scope = {"label": path, "payload": {"path": path}}
+        return host.start(
+            "tools/call", {"name": "append", "scope": scope, "arguments": {"path": path, "text": "hello"}}
+        )
+
+    with example("scoped_server.py", "files.edit") as (host, manifest):
+        assert manifest["featureSets"]["files.edit"] | {"description": ""} == {
+            "description": "", "uses": ["tools"], "scoped": True, "_meta": {"dev.interlock/scopeLabel": "{path}"},
+        }  # fmt: skip
+        calling = append(host)
+        asked = host.read()
+        payload = {"path": f"{path}.journal", "mode": "append"}
+        wanted = {"featureSet": "files.edit", "scope": {"label": f"{path}.journal", "payload": payload}}
+        assert (asked["method"], asked["params"]) == ("scope/elevate", wanted)
+        host.write({"id": asked["id"], "result": {"approved": True, "payload": {**payload, "volume": "v1"}}})
+        answer = host.read()
+        assert answer["id"] == calling
+        assert "'volume': 'v1'" in answer["result"]["content"][0]["text"]
+        assert Path(f"{path}.journal").read_text() == "hello\n"
+        append(host)
+        host.write({"id": host.read()["id"], "result": {"approved": False, "reason": "denied"}})
+        assert "no journal: denied" in host.read()["result"]["content"][0]["text"]
+
+        host.start("tools/call", {"name": "build_index", "arguments": {}})
+        said = [host.read(), host.read()]
+        (changed,) = (each["params"] for each in said if each.get("method") == "featureSets/changed")
+        assert changed["added"]["files.search"]["uses"] == ["tools"]
+        host.start("tools/call", {"name": "drop_index", "arguments": {}})
+        said = [host.read(), host.read()]
+        assert {"removed": ["files.search"]} in [each.get("params") for each in said]
+
+        assert host.call("tools/call", name="announce", arguments={})["structuredContent"] == {"result": []}, "off"
+        both = {"enabled": ["files.index"], "disabled": ["files.edit", "nothing.*"]}
+        host.tell("featureSets/update", both)
+        calling = host.start("tools/call", {"name": "announce", "arguments": {}})
+        push = host.read()
+        assert (push["method"], push["params"]["eventId"]) == ("push/event", "index-1")
+        host.write({"id": push["id"], "result": {"accepted": False, "reason": "quiet hours"}})
+        assert host.read()["result"]["structuredContent"] == {"result": [False]}
+        append(host)
+        refused = host.read()["error"]["data"]
+        assert (refused["name"], refused["featureSet"]) == ("FEATURE_SET_DISABLED", "files.edit"), "off at once"
+        host.tell("featureSets/update", {"enabled": ["files.index"], "disabled": ["files.*"]})
+        assert host.call("tools/call", name="announce", arguments={})["structuredContent"] == {"result": []}

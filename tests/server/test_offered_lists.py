@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peer import Peer, Refusal
 
+from cases import each_case
 from interlock.server import Completion, Message, NotFound, Prompt, Resource, Server, Text, Tool
 from interlock.server.definitions.uri_template import parse
 from interlock.signatures import DefinitionError
@@ -228,9 +229,7 @@ async def test_an_address_with_nothing_there_is_not_found_in_the_words_of_each_e
     assert legacy.value.code == -32002
 
 
-@pytest.mark.parametrize(
-    "uri", ["notes", "a b://c", "1note://x", "note://a b", "note://a\nb", "note://<x>", "//x/y", "{name} x"]
-)
+@each_case("uri", ["notes", "a b://c", "1note://x", "note://a b", "note://a\nb", "note://<x>", "//x/y", "{name} x"])
 def test_what_is_no_address_is_refused_when_it_is_written(uri: str) -> None:
     async def read(name: str = "") -> str:
         return name
@@ -239,9 +238,7 @@ def test_what_is_no_address_is_refused_when_it_is_written(uri: str) -> None:
         Resource(uri, read)
 
 
-@pytest.mark.parametrize(
-    "uri", ["urn:isbn:1", "note://x?q=1#f", "file:///a%20b", "{name}://about", "ui://x/{name}", "n:ü"]
-)
+@each_case("uri", ["urn:isbn:1", "note://x?q=1#f", "file:///a%20b", "{name}://about", "ui://x/{name}", "n:ü"])
 def test_addresses_of_every_scheme_are_taken(uri: str) -> None:
     async def read(name: str = "") -> str:
         return name

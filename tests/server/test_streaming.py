@@ -21,7 +21,7 @@ STREAMING = {"mgp": {"version": "0.2.0", "extensions": ["streaming"]}}
 WORDS = ("Quantum computing is", " a paradigm", " that uses qubits")
 
 
-class Story:
+class StoryServer:
     """A server with a story, told in three ways, that a test can stop in the middle."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ async def noted(pending: Any, count: int) -> list[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize("modern", [True, False])
 @pytest.mark.parametrize("name", ["tell", "tell_in_thread"])
 async def test_each_item_is_a_chunk_and_the_result_repeats_the_whole_text(name: str, modern: bool) -> None:
-    peer = await Story().peer(modern=modern)
+    peer = await StoryServer().peer(modern=modern)
     id_, pending = peer.start("tools/call", name=name, arguments={}, _mgp={"stream": True})
     answer = await pending.answer
     assert pending.notes == [
@@ -104,7 +104,7 @@ async def test_each_item_is_a_chunk_and_the_result_repeats_the_whole_text(name: 
     ],
 )
 async def test_without_agreement_or_wish_there_are_no_chunks(capabilities: object, params: dict[str, Any]) -> None:
-    peer = await Story().peer(capabilities=capabilities)
+    peer = await StoryServer().peer(capabilities=capabilities)
     _, pending = peer.start("tools/call", name="tell", arguments={}, **params)
     answer = await pending.answer
     assert (pending.notes, "_mgp" in answer) == ([], False)
@@ -115,7 +115,7 @@ async def test_without_agreement_or_wish_there_are_no_chunks(capabilities: objec
 
 
 async def test_other_items_are_content_of_their_own_and_progress_needs_no_token() -> None:
-    peer = await Story().peer()
+    peer = await StoryServer().peer()
     id_, pending = peer.start("tools/call", name="draw", arguments={}, _mgp={"stream": True})
     answer = await pending.answer
     (method, progress), *chunks = pending.notes
@@ -133,7 +133,7 @@ async def test_other_items_are_content_of_their_own_and_progress_needs_no_token(
 
 @pytest.mark.parametrize("modern", [True, False])
 async def test_a_cancelled_stream_gives_its_content_so_far_and_its_call_an_error(modern: bool) -> None:
-    story = Story()
+    story = StoryServer()
     peer = await story.peer(modern=modern)
     id_, pending = peer.start("tools/call", name="tell_and_wait", arguments={}, _mgp={"stream": True})
     await noted(pending, 1)
@@ -149,7 +149,7 @@ async def test_a_cancelled_stream_gives_its_content_so_far_and_its_call_an_error
 
 
 async def test_t71_a_call_that_does_not_stream_is_cancelled_too_and_a_stranger_cancels_nothing() -> None:
-    story = Story()
+    story = StoryServer()
     peer, other = await story.peer(modern=False), await story.peer(modern=False)
     id_, pending = peer.start("tools/call", name="wait", arguments={})
     other_id, others = other.start("tools/call", name="wait", arguments={})
@@ -167,7 +167,7 @@ async def test_t71_a_call_that_does_not_stream_is_cancelled_too_and_a_stranger_c
 
 
 async def test_a_generator_in_a_thread_waits_for_its_reader_and_ends_when_it_is_cancelled() -> None:
-    story = Story()
+    story = StoryServer()
     peer = await story.peer()
     id_, pending = peer.start("tools/call", name="count", arguments={}, _mgp={"stream": True})
     await noted(pending, 1)

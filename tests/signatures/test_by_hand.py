@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from cases import each_case
 from interlock.signatures import (
     ArgumentsError,
     DefinitionError,
@@ -95,7 +96,7 @@ def test_the_documents_bad_call_is_told_as_the_document_tells_it() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "schema",
     [
         ANALYZER,
@@ -129,7 +130,7 @@ def test_arguments_that_the_schema_leaves_open_are_passed_on() -> None:
     assert Signature.from_json_schema(schema).decode({"a": 1.0, "b": "x"}) == {"a": 1, "b": "x"}
 
 
-@pytest.mark.parametrize("schema", [{"type": "string"}, {"properties": []}, [], {"properties": {"a": 5}}, None])
+@each_case("schema", [{"type": "string"}, {"properties": []}, [], {"properties": {"a": 5}}, None])
 def test_a_schema_of_no_object_is_refused(schema: Any) -> None:
     with pytest.raises(DefinitionError):
         Signature.from_json_schema(schema)
@@ -162,7 +163,7 @@ def test_a_secret_is_marked_and_never_quoted() -> None:
     assert "hunter2" not in repr(signature.check({"token": "hunter2"}))
 
 
-@pytest.mark.parametrize("names", [("a", "a"), ("",)])
+@each_case("names", [("a", "a"), ("",)])
 def test_inputs_need_names_of_their_own(names: tuple[str, ...]) -> None:
     with pytest.raises(DefinitionError):
         Signature(inputs=tuple(InputField(name=name) for name in names))
@@ -185,7 +186,7 @@ def test_results_that_are_no_object_are_wrapped_for_old_revisions_only() -> None
     assert signature.encode([1], wrap=False) == [1]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "schema",
     [
         ANALYZER,
@@ -211,7 +212,7 @@ def test_examples_are_made_that_really_validate(schema: Any) -> None:
         jsonschema_rs.validate(schema, value, validate_formats=True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "schema",
     [False, {"minLength": 10**12, "type": "string"}, {"minItems": 10**9}, {"type": "string", "enum": [1]}],
     ids=range(4),

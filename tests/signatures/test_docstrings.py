@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.signatures.docstrings import Docstring
 
 GOOGLE = """Find a flight.
@@ -63,7 +63,7 @@ SPHINX = """Find a flight.
     """
 
 
-@pytest.mark.parametrize("text", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+@each_case("text", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_every_style_says_the_same(text: str) -> None:
     assert Docstring.parse(text) == Docstring(
         "Find a flight.\n\nSearches all airlines,\nalso the small ones.",
@@ -72,7 +72,7 @@ def test_every_style_says_the_same(text: str) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "One line.", "Note: this is prose.", "Args: are discussed here.\nAnd here."])
+@each_case("text", ["", "One line.", "Note: this is prose.", "Args: are discussed here.\nAnd here."])
 def test_prose_stays_prose(text: str) -> None:
     assert Docstring.parse(text) == Docstring(text)
 
@@ -82,7 +82,7 @@ def test_no_text_is_too_odd_to_read(text: str) -> None:
     assert isinstance(Docstring.parse(text).text, str)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("said", "kept"),
     [
         ("int: how many", "how many"),

@@ -16,6 +16,7 @@ import msgspec
 import pydantic
 import pytest
 
+from cases import each_case
 from interlock.signatures import ArgumentsError, DefinitionError, InputField, Signature, SignatureError, satisfies
 
 
@@ -109,7 +110,7 @@ async def streamed(a: int) -> AsyncIterator[int]:
     yield a
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("function", "kind", "result"),
     [
         (plain, "function", {"type": "integer"}),
@@ -265,7 +266,7 @@ def no_length(a: Annotated[list[int], InputField(min_length=3, max_length=2)]) -
 def method(self, a: int) -> None: ...  # type: ignore[no-untyped-def]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("function", "says"),
     [
         (wrong_default, "parameter 'a': its default does not fit: Type mismatch: expected integer, got 'five'"),
@@ -289,13 +290,13 @@ def test_a_function_that_cannot_be_a_tool_is_refused_with_file_line_and_paramete
         Signature.from_function(function)
 
 
-@pytest.mark.parametrize("thing", [None, 5, "name", object()])
+@each_case("thing", [None, 5, "name", object()])
 def test_what_is_no_function_is_refused(thing: Any) -> None:
     with pytest.raises(DefinitionError, match="made from a function"):
         Signature.from_function(thing)
 
 
-@pytest.mark.parametrize("arguments", [b"{", b"[]", b"\xff", "nope", [], None, 5, b"[" * 100_000, {1: 2}])
+@each_case("arguments", [b"{", b"[]", b"\xff", "nope", [], None, 5, b"[" * 100_000, {1: 2}])
 def test_arguments_that_are_no_object_are_told(arguments: Any) -> None:
     with pytest.raises(ArgumentsError) as caught:
         Signature.from_function(plain).decode(arguments)
@@ -369,7 +370,7 @@ class Trip(msgspec.Struct):
     start: Place = msgspec.field(default_factory=lambda: Place(0))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "given", "plain"),
     [
         (Place, {"x": 1}, {"x": 1.0, "y": 0.5}),

@@ -31,6 +31,7 @@ import msgspec
 import pydantic
 import pytest
 
+from cases import each_case
 from interlock.signatures import (
     DefinitionError,
     InputField,
@@ -374,7 +375,7 @@ def signature_of(annotation: Any, returns: Any = None) -> Signature:
     return Signature.from_function(tool)
 
 
-@pytest.mark.parametrize(("annotation", "schema", "wire", "python"), ROWS, ids=lambda value: str(value)[:40])
+@each_case(("annotation", "schema", "wire", "python"), ROWS, ids=lambda value: str(value)[:40])
 def test_a_type_has_its_schema_and_its_value(annotation: Any, schema: dict[str, Any], wire: Any, python: Any) -> None:
     signature = signature_of(annotation)
     whole = signature.input_schema()
@@ -385,7 +386,7 @@ def test_a_type_has_its_schema_and_its_value(annotation: Any, schema: dict[str, 
     assert type(value) is type(python)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("annotation", "python", "wire"),
     [
         (Point, Point(1, 2), {"x": 1, "y": 2, "tags": []}),
@@ -466,9 +467,7 @@ def test_two_classes_of_one_name_stay_apart() -> None:
     assert set(schema["$defs"]) == {"Thing", "Thing2"}
 
 
-@pytest.mark.parametrize(
-    "annotation", [complex, typing.Callable[[], int], type, dict[tuple[int, int], int], Literal[b"x"], object()]
-)
+@each_case("annotation", [complex, typing.Callable[[], int], type, dict[tuple[int, int], int], Literal[b"x"], object()])
 def test_a_type_that_json_cannot_carry_is_refused_by_name_of_the_parameter(annotation: Any) -> None:
     with pytest.raises(DefinitionError, match=r"test_mapping\.py:\d+ .*parameter 'value'"):
         signature_of(annotation)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.signatures.patterns import example, in_words
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pattern", "words"),
     [
         ("^[A-Z]{1,5}$", ("use uppercase letters", "1 to 5 characters")),
@@ -30,7 +30,7 @@ def test_a_pattern_is_said_in_words_or_not_at_all(pattern: str, words: tuple[str
     assert in_words(pattern) == words
 
 
-@pytest.mark.parametrize(
+@each_case(
     "pattern",
     [
         "^[A-Z]{1,5}$",
@@ -45,7 +45,7 @@ def test_a_pattern_is_said_in_words_or_not_at_all(pattern: str, words: tuple[str
         "needle",
     ],
 )
-@pytest.mark.parametrize("variant", range(3))
+@each_case("variant", range(3))
 def test_a_text_is_made_that_fits(pattern: str, variant: int) -> None:
     text = example(pattern, variant=variant)
     assert text is not None

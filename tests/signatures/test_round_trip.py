@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock import Server
 from interlock.signatures import (
     ArgumentsError,
@@ -98,7 +99,7 @@ def functions(draw: st.DrawFn) -> Any:
     return scope["tool"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=example_count(40, 150), deadline=None)
 @given(functions())
 def test_an_example_of_any_signature_validates_decodes_and_calls(function: Any) -> None:
     signature = Signature.from_function(function)
@@ -112,7 +113,7 @@ def test_an_example_of_any_signature_validates_decodes_and_calls(function: Any) 
         assert function(**values) == values
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=example_count(40, 150), deadline=None)
 @given(functions())
 def test_a_schema_read_back_is_the_same_schema(function: Any) -> None:
     schema = Signature.from_function(function).input_schema()
@@ -139,7 +140,7 @@ def echoes(draw: st.DrawFn) -> tuple[Any, type]:
     return scope["tool"], kind
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=example_count(30, 100), deadline=None)
 @given(echoes())
 def test_any_signature_is_offered_and_invoked_and_gives_back_what_it_was_given(drawn: tuple[Any, type]) -> None:
     function, kind = drawn
@@ -217,7 +218,7 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=example_count(60, 300), deadline=None)
 @given(SCHEMAS, JSON)
 def test_no_schema_and_no_value_raises_anything_but_a_signature_error(schema: Any, value: Any) -> None:
     try:
@@ -230,7 +231,7 @@ def test_no_schema_and_no_value_raises_anything_but_a_signature_error(schema: An
         return
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=example_count(50, 200), deadline=None)
 @given(functions(), JSON | st.binary(max_size=20) | st.dictionaries(NAMES, JSON))
 def test_no_arguments_raise_anything_but_a_signature_error(function: Any, arguments: Any) -> None:
     signature = Signature.from_function(function)

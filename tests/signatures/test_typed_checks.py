@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pydantic
-import pytest
 from msgspec import Meta
 
+from cases import each_case
 from interlock.server import Server
 
 
@@ -112,7 +112,7 @@ def text(count: int) -> str:
     return base64.b64encode(b"a" * count).decode()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "good", "bad"),
     [
         ("bounded", ["5", 5, "0.001", "9.999"], ["50", "-1", "0", "10", 10, "1e2"]),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from interlock.signatures import DefinitionError, Validator
 from processor_work import work_of
 
@@ -45,7 +46,7 @@ def test_a_failed_pattern_is_told_with_what_was_expected_what_came_and_how_to_me
     assert problem.suggestions == ("use uppercase letters", "1 to 5 characters")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "value", "field", "reason", "suggestions"),
     [
         ({"type": "integer"}, "90", "a", "Type mismatch: expected integer, got '90'", ("send 90 without quotes",)),
@@ -143,7 +144,7 @@ def test_a_secret_is_never_quoted() -> None:
 HIDDEN = "a\x1b8m\n\u202e\U000e0041"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "value"),
     [
         ({"additionalProperties": False}, {HIDDEN: 1}),
@@ -161,14 +162,14 @@ def test_nothing_hidden_reaches_the_reader_of_a_problem(schema: dict[str, Any], 
             assert text.isprintable()
 
 
-@pytest.mark.parametrize("value", [{1}, b"x", object(), {1: 2}, "\ud800", {"ticker_symbol": {1}}, 1j])
+@each_case("value", [{1}, b"x", object(), {1: 2}, "\ud800", {"ticker_symbol": {1}}, 1j])
 def test_what_is_no_json_value_does_not_fit(value: Any) -> None:
     validator = Validator(ANALYZER)
     assert not validator.is_valid(value)
     assert validator.check(value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "says"),
     [
         ({"$ref": "http://127.0.0.1:1/other.json"}, "nothing is fetched"),
@@ -188,7 +189,7 @@ def test_a_schema_that_cannot_be_used_is_refused_with_the_reason(schema: Any, sa
         Validator(schema)
 
 
-@pytest.mark.parametrize("dialect", ["draft-04", "draft-06", "draft-07", "draft/2019-09", "draft/2020-12"])
+@each_case("dialect", ["draft-04", "draft-06", "draft-07", "draft/2019-09", "draft/2020-12"])
 def test_the_declared_dialect_is_used(dialect: str) -> None:
     scheme = "https" if "/" in dialect else "http"
     schema: dict[str, Any] = {"$schema": f"{scheme}://json-schema.org/{dialect}/schema", "items": [{"type": "integer"}]}
@@ -218,9 +219,7 @@ def chained(length: int) -> dict[str, Any]:
     return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{length}": {}}}
 
 
-@pytest.mark.parametrize(
-    "schema", [doubling(30), nested(100), nested(100_000), chained(2000), {"enum": [[]] * 30_000}], ids=range(5)
-)
+@each_case("schema", [doubling(30), nested(100), nested(100_000), chained(2000), {"enum": [[]] * 30_000}], ids=range(5))
 def test_a_schema_bomb_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
         Validator(schema)
@@ -256,7 +255,7 @@ def deep(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "value"),
     [
         (TREE, deep(40)),
@@ -275,7 +274,7 @@ def test_no_value_makes_a_check_run_long(schema: dict[str, Any], value: Any) -> 
     assert work_of(lambda: validator.check(value)) < 7_000_000
 
 
-@pytest.mark.parametrize(
+@each_case(
     "schema",
     [
         {"properties": {"tree": {"$ref": "#/$defs/node"}, "other": {}}, "$defs": TREE["$defs"]},

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cases import each_case
 from interlock.store import Collection, Conflict, Store, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
 from interlock.store.connect import connect
 from interlock.store.database import transaction
@@ -338,7 +339,7 @@ def test_a_collection_names_fields_that_exist() -> None:
         Collection("things", Thing, key="id", columns=("colour",))
 
 
-@pytest.mark.parametrize("key", ["", "k" * 513, "\0"])
+@each_case("key", ["", "k" * 513, "\0"])
 def test_a_key_that_is_empty_too_long_or_has_a_nul_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match="characters"):
         THINGS.key_of(Thing(key))

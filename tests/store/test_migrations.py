@@ -3,64 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import forking
 from interlock.store import Store, StoreError
 from interlock.store.connect import connect
-from interlock.store.database import Database
-from interlock.store.schema import Step, bring_up, schema_number, steps
+from interlock.store.schema import bring_up, schema_number, steps
 from interlock.store.sqlite import Sqlite, statements
 from interlock.store.store import _back_up_before
 
+from .migrating import NEXT, NOW
 from .things import THINGS, Thing
 
-NOW = len(steps())
-NEXT = Step(
-    NOW + 1,
-    "notes",
-    """
-    CREATE TABLE notes (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL);
-    INSERT INTO notes (id, body) SELECT key, body FROM documents WHERE collection = 'things';
-    DROP INDEX documents_revision;
-    CREATE INDEX documents_revision ON documents (revision, collection);
-    """,
-)
-
-KILLED = """
-import sys
-from pathlib import Path
-from interlock.store.connect import connect
-from interlock.store.schema import bring_up, steps
-from interlock.store.store import _back_up_before
-from store.test_migrations import NEXT, Fatal
-
-where, backups, step = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-database = connect(where)
-bring_up(Fatal(database, step), lambda number: _back_up_before(database, where, number, backups), (*steps(), NEXT))
-print("done")
-"""
-
-
-class Fatal:
-    """A database under whose n-th operation the process is killed."""
-
-    def __init__(self, database: Database, step: int) -> None:
-        self._database = database
-        self._left = step
-
-    def __getattr__(self, name: str) -> object:
-        found = getattr(self._database, name)
-        if callable(found):
-            self._left -= 1
-            if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return found
+HERE = Path(__file__).parent
 
 
 @pytest.mark.slow
@@ -73,13 +31,12 @@ async def test_a_migration_that_is_killed_at_any_step_is_completed_by_the_next_s
         change.put(THINGS, Thing("a"))
     await store.close()
     backups = tmp_path / "backups"
-    tests = Path(__file__).parent.parent
     finished = False
     kills = 0
     while not finished:
         kills += 1
-        command = [sys.executable, "-c", KILLED, where, str(backups), str(kills)]
-        path = f"{tests}:{tests.parent / 'src'}"
+        command = forking.command(str(HERE / "migrating.py"), where, str(backups), str(kills))
+        path = f"{HERE.parent}:{HERE.parents[1] / 'src'}"
         child = await asyncio.to_thread(
             subprocess.run, command, env={"PYTHONPATH": path}, capture_output=True, text=True, timeout=120
         )

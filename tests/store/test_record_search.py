@@ -69,7 +69,7 @@ def test_a_trace_is_looked_for_on_either_side_of_a_row_alone(where: str) -> None
     database.close()
 
 
-class Planned(Sqlite):
+class ExplainingSqlite(Sqlite):
     """Says how SQLite reads each search."""
 
     plans: list[str]
@@ -91,7 +91,7 @@ class Planned(Sqlite):
     ],
 )
 def test_sqlite_compares_a_search_within_the_index_and_sorts_nothing(tmp_path: Path, search: Search) -> None:
-    database = Planned(tmp_path / "store.db")
+    database = ExplainingSqlite(tmp_path / "store.db")
     database.plans = []
     bring_up(database, lambda _: None)
     for before in (None, row(1)):

@@ -36,10 +36,19 @@ OWN_SECRET = ("/.well-known/", "/oauth/", "/hooks/")
 SMALL = Hub(limits=Limits(message_bytes=1024 * 1024))
 
 
-@pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
-    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=SMALL) as running:
+@pytest.fixture(scope="module")
+async def shared_hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningHub]:
+    home = tmp_path_factory.mktemp("faces")
+    async with running_hub(home, {"busy": child("busy_server.py")}, hub=SMALL) as running:
         yield running
+
+
+@pytest.fixture
+async def hub(shared_hub: RunningHub) -> RunningHub:
+    """The hub of all these tests, with no call counted yet."""
+    await executed(shared_hub)
+    shared_hub.hub_app.counts.calls.clear()
+    return shared_hub
 
 
 async def test_t3_no_route_lets_a_bad_credential_in_or_takes_it_for_none(tmp_path: Path) -> None:

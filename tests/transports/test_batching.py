@@ -12,10 +12,11 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.transports.batching import BATCH_SIZE, LARGE, START_BATCHING_AFTER, STOP_BATCHING_AFTER, Batching
 
 
-class Wire(asyncio.Transport):
+class RecordingTransport(asyncio.Transport):
     """Notes what was written on it, in a log that all wires share."""
 
     def __init__(self, name: str, log: list[tuple[str, str, bytes]]) -> None:
@@ -37,7 +38,7 @@ class Echo:
     """Answers what it takes in, on its own wire."""
 
     def __init__(self, name: str, batching: Batching, log: list[tuple[str, str, bytes]]) -> None:
-        self.transport: asyncio.Transport = Wire(name, log)
+        self.transport: asyncio.Transport = RecordingTransport(name, log)
         self.name, self.batching, self.log = name, batching, log
 
     def give_up(self) -> None:
@@ -113,7 +114,7 @@ def test_a_connection_that_fails_is_ended_and_the_others_are_answered() -> None:
             batching.received(a, b"break")
             batching.received(b, b"2")
             await asyncio.sleep(0)
-        assert cast(Wire, a.transport).aborted
+        assert cast(RecordingTransport, a.transport).aborted
         assert ("wrote", "b", b"2") in log
         assert isinstance(failures[0]["exception"], ValueError)
 
@@ -141,7 +142,7 @@ Piece = tuple[str, bytes]
 PIECES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([b"x", b"yy", b"z" * LARGE])), max_size=60)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=example_count(40, 80), deadline=None)
 @given(st.lists(st.tuples(PIECES, st.booleans()), max_size=8))
 def test_every_wire_gets_what_came_on_it_in_its_order(turns: list[tuple[list[Piece], bool]]) -> None:
     async def scenario() -> list[tuple[str, str, bytes]]:

@@ -55,7 +55,7 @@ class RecordingListener:
     def on_log(self, stream: str, text: str) -> None: ...
 
 
-class Bench:
+class HeldServer:
     """A server whose tool can be held, and a link to it."""
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -94,7 +94,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_an_answer_never_comes_before_send_has_returned() -> None:
-    bench = Bench()
+    bench = HeldServer()
     handle, sink = bench.send("quick")
     assert not sink.ended.done()
     assert bench.link.pending == 1
@@ -105,7 +105,7 @@ async def test_an_answer_never_comes_before_send_has_returned() -> None:
 
 
 async def test_a_cancelled_request_stops_the_work_and_the_sink_hears_nothing() -> None:
-    bench = Bench()
+    bench = HeldServer()
     handle, sink = bench.send("slow", steps=1)
     await bench.started.wait()
     bench.link.cancel(handle, "enough")
@@ -119,7 +119,7 @@ async def test_a_cancelled_request_stops_the_work_and_the_sink_hears_nothing() -
 
 
 async def test_a_deadline_ends_the_request_and_the_work() -> None:
-    bench = Bench()
+    bench = HeldServer()
     _, sink = bench.send("slow", seconds=60)
     await bench.started.wait()
     assert not sink.ended.done()
@@ -131,7 +131,7 @@ async def test_a_deadline_ends_the_request_and_the_work() -> None:
 
 
 async def test_progress_moves_the_deadline_on_but_not_for_ever() -> None:
-    bench = Bench()
+    bench = HeldServer()
     latest = asyncio.get_running_loop().time() + 12 * SECONDS_A_STEP
     _, sink = bench.send("slow", seconds=4 * SECONDS_A_STEP, steps=100, wants_progress=True, max_deadline=latest)
     for step in range(1, 12):
@@ -145,7 +145,7 @@ async def test_progress_moves_the_deadline_on_but_not_for_ever() -> None:
 
 
 async def test_closing_tells_every_sink_first_and_then_the_listener_once() -> None:
-    bench = Bench()
+    bench = HeldServer()
     _, sink = bench.send("slow")
     await asyncio.sleep(0)
     await bench.link.close()
@@ -159,7 +159,7 @@ async def test_closing_tells_every_sink_first_and_then_the_listener_once() -> No
 
 
 async def test_too_many_requests_at_once_are_refused() -> None:
-    bench = Bench(Limits(pending=2))
+    bench = HeldServer(Limits(pending=2))
     bench.send("slow")
     bench.send("slow")
     with pytest.raises(Fault) as full:
@@ -168,7 +168,7 @@ async def test_too_many_requests_at_once_are_refused() -> None:
 
 
 async def test_requests_that_may_not_be_served_are_refused_in_the_words_of_their_era() -> None:
-    bench = Bench()
+    bench = HeldServer()
     deadline = asyncio.get_running_loop().time() + 5
     for method, params, code in (
         ("tools/list", b"{}", -32600),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from cases import each_case
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
@@ -159,7 +160,7 @@ class Registry(RuleBasedStateMachine):
 TestRegistry = Registry.TestCase
 
 
-@pytest.mark.parametrize(("state", "event"), list(itertools.product(SessionState, SessionEvent)))
+@each_case(("state", "event"), list(itertools.product(SessionState, SessionEvent)))
 def test_every_event_in_every_state_does_what_the_table_says(state: SessionState, event: SessionEvent) -> None:
     after = TRANSITIONS[state].get(event)
     if after is None:
@@ -212,7 +213,7 @@ def test_a_place_is_found_at_once_though_all_sessions_were_used_since() -> None:
     assert len(registry) == 10_000
 
 
-@pytest.mark.parametrize("text", ["", "x", "n1.w0", "n1.w00.x", "n1.w-1.x", "N1.w0.x", "n.w0.x", "1.w0.x", "n1.w٣.x"])
+@each_case("text", ["", "x", "n1.w0", "n1.w00.x", "n1.w-1.x", "N1.w0.x", "n.w0.x", "1.w0.x", "n1.w٣.x"])
 def test_a_text_that_names_no_worker_is_no_id(text: str) -> None:
     assert read_id(text) is None
 

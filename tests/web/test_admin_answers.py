@@ -56,7 +56,7 @@ async def hub_in(folder: Path) -> AsyncIterator[RunningHub]:
         yield running
 
 
-class Held(Admin):
+class CheckedAdmin(Admin):
     """A client that holds every answer to the document."""
 
     document: dict[str, Any]
@@ -104,7 +104,7 @@ async def asked(hub: RunningHub) -> str:
 
 
 async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> None:
-    admin = Held(hub, await hub.new_key("ada", "person"))
+    admin = CheckedAdmin(hub, await hub.new_key("ada", "person"))
     admin.document = await Admin(hub, admin.key).good("GET", "/openapi.json")
     rate = {"per_minute": 5, "per_hour": 9}
     wish = {"agent": "ci", "permissions": ["invoke:busy__*"], "expires_at": "2099-01-01T00:00:00Z", "rate": rate}

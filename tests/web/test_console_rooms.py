@@ -91,6 +91,7 @@ async def test_a_proposal_is_fulfilled_or_rejected_on_the_page_of_its_room(visit
     await use(coder, "propose_in_room", method="tools/call", params=LOOK, to=["server:s"])
     proposals = await shown(visitor, "Fulfil", "/console/rooms/build/proposals")
     assert "coder proposes" in proposals
+    assert "Who carries it out?" not in proposals, "the proposal says it"
     assert "the hub fulfils it in your name" in proposals, "the exact rule stands there before it is made"
     answer = await visitor.press("/console/rooms/build", "once")
     assert (answer.status, answer.headers["location"]) == (303, "/console/rooms/build")
@@ -98,7 +99,7 @@ async def test_a_proposal_is_fulfilled_or_rejected_on_the_page_of_its_room(visit
     await shown(visitor, "No proposal is open", "/console/rooms/build/proposals")
 
     await use(coder, "propose_in_room", method="tools/call", params=LOOK)
-    await shown(visitor, "Fulfil", "/console/rooms/build/proposals")
+    assert "Who carries it out?" in await shown(visitor, "Fulfil", "/console/rooms/build/proposals")
     refused = await visitor.press("/console/rooms/build", "once")
     assert refused.status == 400, "the proposal names nobody who carries it out"
     assert (await visitor.press("/console/rooms/build", "no", reason="not today")).status == 303

@@ -23,7 +23,7 @@ from .test_console_approvals import HOSTILE
 pytestmark = pytest.mark.anyio
 
 
-class Place(NamedTuple):
+class ConsoleHub(NamedTuple):
     """A hub with its file, and a person in its console."""
 
     hub: RunningHub
@@ -42,15 +42,15 @@ class Place(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[Place]:
+async def place(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[ConsoleHub]:
     folder = tmp_path_factory.mktemp("servers")
     file = folder / "interlock.toml"
     file.write_text("# mine\n[hub]\nmode = 'observe'\n")
     async with running_hub(folder, {}, file=file) as hub:
-        yield Place(hub, file, await Visitor(hub).log_in())
+        yield ConsoleHub(hub, file, await Visitor(hub).log_in())
 
 
-async def test_a_server_is_added_logged_in_to_and_its_tools_are_switched(place: Place) -> None:
+async def test_a_server_is_added_logged_in_to_and_its_tools_are_switched(place: ConsoleHub) -> None:
     async with ProtectedServer() as protected:
         added = await place.post("/console/servers", server="docs", where=protected.url, values="X-Team = blue\n")
         assert (added.status, added.headers["location"]) == (303, "/console/servers/docs?done=added")
@@ -86,7 +86,7 @@ async def test_a_server_is_added_logged_in_to_and_its_tools_are_switched(place: 
     assert {"servers.add", "logins.begin", "tools.disable", "tools.enable", "logins.remove", "servers.remove"} <= done
 
 
-async def test_a_command_is_split_into_words_and_runs_without_a_shell(place: Place) -> None:
+async def test_a_command_is_split_into_words_and_runs_without_a_shell(place: ConsoleHub) -> None:
     where = f"{sys.executable} -c 'import sys; sys.exit(3)' '; rm -rf x'"
     assert (await place.post("/console/servers", server="gone", where=where, values="A=b=c")).status == 303
     assert place.servers()["gone"] == {
@@ -113,7 +113,7 @@ async def test_a_command_is_split_into_words_and_runs_without_a_shell(place: Pla
         ({"server": "x", "where": ""}, "a URL or a command"),
     ],
 )
-async def test_t45_a_bad_server_changes_nothing(place: Place, fields: dict[str, str], problem: str) -> None:
+async def test_t45_a_bad_server_changes_nothing(place: ConsoleHub, fields: dict[str, str], problem: str) -> None:
     before = place.file.read_bytes()
     answer = await place.post("/console/servers", **fields)
     assert answer.status == 400, answer.text
@@ -122,14 +122,14 @@ async def test_t45_a_bad_server_changes_nothing(place: Place, fields: dict[str, 
     assert place.file.read_bytes() == before
 
 
-async def test_t14_only_the_hubs_own_user_adds_servers_switches_tools_and_logs_in(place: Place) -> None:
+async def test_t14_only_the_hubs_own_user_adds_servers_switches_tools_and_logs_in(place: ConsoleHub) -> None:
     ada = await Visitor(place.hub).log_in_with(
         await place.hub.new_key("ada", "person", permissions=("admin_read", "admin_write"))
     )
     page = (await ada.get("/console/servers")).text
     assert "Add a server" not in page
     before = place.file.read_bytes()
-    other = Place(place.hub, place.file, ada)
+    other = ConsoleHub(place.hub, place.file, ada)
     for path, fields in (
         ("/console/servers", {"server": "evil", "where": "sh -c id"}),
         ("/console/servers/x/tools", {"command": "disable", "tool": "t"}),
@@ -141,7 +141,7 @@ async def test_t14_only_the_hubs_own_user_adds_servers_switches_tools_and_logs_i
     assert place.file.read_bytes() == before
 
 
-async def test_t54_the_texts_of_a_hostile_server_are_shown_as_text_on_every_page(place: Place) -> None:
+async def test_t54_the_texts_of_a_hostile_server_are_shown_as_text_on_every_page(place: ConsoleHub) -> None:
     hostile = Server(HOSTILE, HOSTILE, instructions=HOSTILE)
 
     def tool(word: str) -> str:
@@ -171,7 +171,7 @@ def _is_harmless(page: str) -> None:
     assert not {"\x1b", "\u202e", "\u2066"} & set(page)
 
 
-async def test_t54_a_login_page_that_is_no_web_address_is_not_linked(place: Place) -> None:
+async def test_t54_a_login_page_that_is_no_web_address_is_not_linked(place: ConsoleHub) -> None:
     async with ProtectedServer() as protected:
         protected.metadata = {"authorization_endpoint": "javascript:alert(1)//"}
         await place.post("/console/servers", server="liar", where=protected.url)

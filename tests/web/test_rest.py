@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from hub.running_hub import SOURCE, RawClient, RunningHub, child, running_hub, until
 from interlock.config.settings import Agent, Approvals, Hub, Limits, Profile, Rate, Server, Timeouts
 from interlock.config.value_types import Era
@@ -222,7 +223,7 @@ async def test_a_server_of_either_era_is_called(tmp_path: Path, era: Era) -> Non
         assert status == 409, error
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "status"),
     [
         ("RATE_LIMITED", 429),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from cases import each_case
 from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Progressed, Refused, Stray, Withdrawn
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
@@ -16,7 +17,7 @@ from interlock.wire.messages import encode_notification, encode_request, encode_
 FOREVER = float("inf")
 
 
-class Talk(RuleBasedStateMachine):
+class ConversationMachine(RuleBasedStateMachine):
     """Our requests by id, theirs by id: two sets that the conversation must agree with."""
 
     ours = Bundle("ours")
@@ -105,10 +106,10 @@ class Talk(RuleBasedStateMachine):
         assert set(self.conversation.owed) == self.owed
 
 
-TestTalk = Talk.TestCase
+TestTalk = ConversationMachine.TestCase
 
 
-@pytest.mark.parametrize("line", [b"rubbish", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"2.0","id":null,"method":"x"}'])
+@each_case("line", [b"rubbish", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"2.0","id":null,"method":"x"}'])
 def test_a_bad_message_is_refused_and_changes_nothing(line: bytes) -> None:
     conversation: Conversation[str, None] = Conversation()
     conversation.waiting[conversation.reserve()] = "w", FOREVER
@@ -116,8 +117,8 @@ def test_a_bad_message_is_refused_and_changes_nothing(line: bytes) -> None:
     assert len(conversation.waiting) == 1
 
 
-@pytest.mark.parametrize("method", ["notifications/progress", "notifications/cancelled"])
-@pytest.mark.parametrize("params", [b"{}", b'{"progressToken":{}}', b'{"requestId":[]}'])
+@each_case("method", ["notifications/progress", "notifications/cancelled"])
+@each_case("params", [b"{}", b'{"progressToken":{}}', b'{"requestId":[]}'])
 def test_unreadable_talk_about_other_messages_is_stray(method: str, params: bytes) -> None:
     assert isinstance(Conversation[str, None]().receive(encode_notification(method, params)), Stray)
 

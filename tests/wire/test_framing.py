@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.wire.ndjson import LineReader, Oversize
 from interlock.wire.sse import KEEP_ALIVE, EventReader, EventTooLarge, SseEvent, encode_event
 
@@ -82,7 +83,7 @@ def test_events_do_not_depend_on_how_the_bytes_were_cut(
     assert got == [SseEvent(payload, id=id_) for payload, id_ in events]
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@each_case("end", [b"\n", b"\r\n", b"\r"])
 def test_every_line_end_of_the_standard_is_understood(end: bytes) -> None:
     stream = end.join(
         [b"event: endpoint", b"data: /a", b"data:b", b"id: 7", b"retry: 250", b"", b":x", b"data: 2", b"", b""]
@@ -97,7 +98,7 @@ def test_a_byte_order_mark_at_the_start_is_passed_over() -> None:
     assert EventReader(100).feed(b"\xef\xbb\xbfdata: a\n\n") == [SseEvent(b"a")]
 
 
-@pytest.mark.parametrize("stream", [b"data: " + b"x" * 200, b"data: xxxxxxxxxx\n" * 20])
+@each_case("stream", [b"data: " + b"x" * 200, b"data: xxxxxxxxxx\n" * 20])
 def test_an_event_over_the_limit_ends_the_stream(stream: bytes) -> None:
     reader = EventReader(100)
     with pytest.raises(EventTooLarge):

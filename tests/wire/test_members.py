@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.wire.members import BadObject, MemberReader
 from interlock.wire.nesting import nested_deeper
 
@@ -26,7 +27,7 @@ def problem(data: bytes) -> str:
     return caught.value.problem
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "expected"),
     [
         (b"", "not_json"),
@@ -90,7 +91,7 @@ def test_nesting_is_what_walking_the_value_finds(value: object, levels: int) -> 
     assert nested_deeper(json.dumps(value).encode(), levels) == (depth(value) > levels)
 
 
-@pytest.mark.parametrize("levels", [8, 64, 1000])
+@each_case("levels", [8, 64, 1000])
 def test_the_deepest_nesting_that_can_be_configured_is_measured(levels: int) -> None:
     assert not nested_deeper(b"[" * levels + b"]" * levels, levels)
     assert nested_deeper(b"[" * (levels + 1) + b"]" * (levels + 1), levels)

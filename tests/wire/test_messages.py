@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (
@@ -68,7 +69,7 @@ def test_payload_bytes_are_not_touched() -> None:
     assert message == Request(1, "m", raw)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "name", "id_"),
     [
         (b"", "PARSE_ERROR", None),
@@ -97,7 +98,7 @@ def test_what_is_no_message_is_refused_with_the_id_it_had(data: bytes, name: str
     assert (caught.value.name, caught.value.id) == (name, id_)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [
         b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}',
@@ -130,7 +131,7 @@ def test_bottomless_nesting_is_refused() -> None:
         decode(b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * 200_000 + b"]" * 200_000 + b"}")
 
 
-@pytest.mark.parametrize(("depth", "fine"), [(64, True), (65, False)])
+@each_case(("depth", "fine"), [(64, True), (65, False)])
 def test_nesting_is_counted_exactly_at_the_limit(depth: int, fine: bool) -> None:
     payload = b"[" * depth + b'"[[[["' + b"]" * depth
     if fine:
@@ -146,7 +147,7 @@ def test_members_are_bounded_but_commas_in_text_do_not_count() -> None:
         check_shape(json.dumps(list(range(10_002))).encode(), Limits())
 
 
-@pytest.mark.parametrize("payload", [b'{"a":1,"a":2}', b'{"x":[{"a":1,"\\u0061":2}]}'])
+@each_case("payload", [b'{"a":1,"a":2}', b'{"x":[{"a":1,"\\u0061":2}]}'])
 def test_duplicate_names_are_found_at_any_depth(payload: bytes) -> None:
     with pytest.raises(Fault, match="stands twice"):
         strict(payload)
@@ -169,7 +170,7 @@ def test_a_batch_keeps_good_and_bad_apart() -> None:
     assert note == Notification("n")
 
 
-@pytest.mark.parametrize("data", [b"[]", b"{}", b"[" + b"1," * 64 + b"1]"])
+@each_case("data", [b"[]", b"{}", b"[" + b"1," * 64 + b"1]"])
 def test_a_batch_has_one_to_sixty_four_messages(data: bytes) -> None:
     with pytest.raises(BadMessage):
         decode_batch(data)

@@ -13,6 +13,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -111,7 +112,11 @@ def become(plan: Plan, processors: list[int], *, bounded: bool) -> int:
         prepare(network)
     elif _prepared != network:
         raise OSError("the process was prepared for another server")
-    process = _popen(plan, processors, bounded=bounded)
+    try:
+        process = _popen(plan, processors, bounded=bounded)
+    except Exception:
+        _check_hosts(plan.hosts)
+        raise
     server = process.pid
     # The supervisor must not keep the pipes open that the hub reads to the end.
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -125,6 +130,16 @@ def become(plan: Plan, processors: list[int], *, bounded: bool) -> int:
         if signal.SIGTERM in os.read(reading, 64):
             os.killpg(server, signal.SIGTERM)
         _reap_orphans(server)
+
+
+def _check_hosts(hosts: tuple[str, ...]) -> None:
+    """Sandlock says only that it failed. Raises OSError for a host that cannot be found."""
+    for host in hosts:
+        name, _, port = host.rpartition(":")
+        try:
+            socket.getaddrinfo(name.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        except OSError as cause:
+            raise OSError(f"the host {name} of `hosts` cannot be found: {cause.strerror}") from None
 
 
 def _replace(plan: Plan) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from interlock.config.model_settings import Inference as Settings
-from interlock.hub.stored_documents import StoredInference
+from interlock.hub.conversation_documents import StoredInference
 from interlock.protocols.mcpl.budgets import Budget, Ledger, fits, fits_from
 from interlock.protocols.mcpl.inference import Usage
 from interlock.wire.errors import Fault

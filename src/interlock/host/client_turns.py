@@ -15,8 +15,8 @@ from interlock.host.hooks import Response
 from interlock.host.server_hooks import ServerHooks
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.conversation_documents import inference_id
 from interlock.hub.handlers.client_hooks import ClientAnswer, ClientPrompt
-from interlock.hub.stored_documents import inference_id
 from interlock.protocols.mcpl.between import private_id
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.inference import ModelInfo

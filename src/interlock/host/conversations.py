@@ -17,10 +17,7 @@ from interlock.config.model_settings import Host as Settings
 from interlock.host.models.model import Message
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
-from interlock.hub.live.checkpoints import STATE_TREES
-from interlock.hub.store_faults import fault_of
-from interlock.hub.stored_documents import (
+from interlock.hub.conversation_documents import (
     CONVERSATIONS,
     INFERENCES,
     TURNS,
@@ -30,6 +27,9 @@ from interlock.hub.stored_documents import (
     day_of,
     turn_id,
 )
+from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
+from interlock.hub.live.checkpoints import STATE_TREES
+from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.injections import Prefix
 from interlock.store import Conflict, StoreError
 from interlock.store.documents import AnyCollection

@@ -42,7 +42,7 @@ from interlock.hub.admin.conversations import (
 from interlock.hub.admin.rollback import RollbackDone, RollbackPlan
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
-from interlock.hub.stored_documents import StoredConversation
+from interlock.hub.conversation_documents import StoredConversation
 from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.injections import Sourced
 from interlock.wire.errors import Fault

@@ -31,9 +31,9 @@ from interlock.host.prices import cost_of
 from interlock.host.routing import route
 from interlock.host.sampling import SamplingBridge
 from interlock.hub.app import HubApp
+from interlock.hub.conversation_documents import INFERENCES, StoredInference, day_of, inference_id
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.store_faults import fault_of
-from interlock.hub.stored_documents import INFERENCES, StoredInference, day_of, inference_id
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.content import Text, blocks
 from interlock.protocols.mcpl.inference import (
@@ -156,8 +156,9 @@ class ServerInference:
         if own is not None:
             return own, ModelSettings(), f"the host of {own.agent}"
         if settings.sampling == "off":
-            hint = "an operator can name a model in [host.inference]: `default`, or a route"
-            raise Fault("QUOTA_EXCEEDED", f"no model is routed to {feature_set}", hint=hint)
+            # The server passes the message on, and seldom the hint.
+            message = f"no model is routed to {feature_set}: name one in [host.inference], as `default` or a route"
+            raise Fault("QUOTA_EXCEEDED", message)
         client = self._sampling.model(server, agents)
         if client is None:
             message = f"no model is routed to {feature_set}, and no connected client offers its own"

@@ -16,6 +16,8 @@ from interlock.host.models.model import ToolUse
 from interlock.host.states import KeptTree, States
 from interlock.hub.admin.rollback import LastingCall, RollbackDone, RollbackPlan, RollbackStep
 from interlock.hub.app import HubApp
+from interlock.hub.catalog.target import Target
+from interlock.hub.catalog.views import View
 from interlock.hub.live.checkpoints import Place
 from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
@@ -135,16 +137,26 @@ class Rollbacks:
 
     async def _lasting(self, conversation: Conversation, first: int, steps: list[_Step]) -> list[LastingCall]:
         """The tool calls of these turns that no step takes back."""
-        covered = {step.place[0] for step in steps if not step.why_not}
+        covered = {step.place for step in steps if not step.why_not}
         turns = await self._conversations.turns(conversation.stored, first=first)
         parts = [(turn.stored.index, part) for turn in turns for message in turn.messages for part in message.parts]
         calls = [LastingCall(index, part.name) for index, part in parts if isinstance(part, ToolUse)]
-        return [call for call in calls if call.tool.partition("__")[0] not in covered][:MOST_CALLS]
+        return [call for call in calls if self._place(call.tool) not in covered][:MOST_CALLS]
+
+    def _place(self, name: str) -> Place | None:
+        """The server and the feature set of a tool; None for one that has no feature set, or is not offered now."""
+        tool = self._hub_app.catalog.tool(View(), name)
+        if tool is None:
+            return None
+        feature = self._hub_app.live.scope_gate().feature_of(Target("tool", tool.server, tool.name, tool))
+        return None if feature is None else (tool.server, feature)
 
     def _first(self, conversation: Conversation, before: int | None) -> int:
         turns = conversation.stored.turns
         if turns == 0 or (before is not None and before >= turns):
-            raise Fault("INVALID_PARAMS", f"the conversation has {turns} turns", hint="the first turn is 0")
+            raise Fault(
+                "INVALID_PARAMS", f"the turns of the conversation are 0 to {turns - 1}" if turns else "it has no turns"
+            )
         return turns - 1 if before is None else before
 
 

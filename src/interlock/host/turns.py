@@ -32,7 +32,7 @@ from interlock.host.states import States
 from interlock.host.tools import Tools
 from interlock.host.turn import Piece, Turn
 from interlock.hub.app import HubApp
-from interlock.hub.stored_documents import StoredTurn
+from interlock.hub.conversation_documents import StoredTurn
 from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.inference import Usage
 from interlock.protocols.mcpl.injections import arrange

@@ -37,6 +37,7 @@ from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.task_set import TaskSet
 from interlock.protocols.traces import new_trace_id
 from interlock.store import Store, StoreError
 from interlock.transports.requests.call_parking import CallParking
@@ -88,7 +89,7 @@ class HubApp:
         self._applying = asyncio.Lock()
         self._configured = config
         """The configuration without the registered servers."""
-        self._registering: set[asyncio.Task[list[str]]] = set()
+        self._registering = TaskSet()
 
     def _build(self, states: RequestStates) -> None:
         """Build the parts, each from those before it."""
@@ -302,14 +303,12 @@ class HubApp:
 
     def _register(self) -> None:
         """Apply the configuration again, with the registrations as they are now."""
-        task = asyncio.ensure_future(self.apply(self._configured))
-        self._registering.add(task)
-        task.add_done_callback(self._registering.discard)
+        self._registering.begin(self.apply(self._configured))
 
     async def stop(self) -> None:
         """Stop everything, open calls first."""
         await self._registrations.close()
-        await asyncio.gather(*self._registering, return_exceptions=True)
+        await self._registering.settled()
         self._maintenance.stop()
         await self.health_monitor.close()
         await self._listings.stop()

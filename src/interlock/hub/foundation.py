@@ -24,21 +24,15 @@ from interlock.hub.auth.sealed_with import SEALED_WITH
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.catalog.remembered_audiences import FOR_SOME
+from interlock.hub.conversation_documents import CONVERSATIONS, INFERENCES, TURNS
 from interlock.hub.journal import Journal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES
 from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
+from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, ROOM_CAPABILITIES
 from interlock.hub.sealing_key import claim_store
-from interlock.hub.stored_documents import (
-    CONVERSATIONS,
-    HISTORY_HEADS,
-    HISTORY_SEGMENTS,
-    INFERENCES,
-    ROOM_CAPABILITIES,
-    TURNS,
-)
 from interlock.hub.taints import TAINTS
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.creations import CREATIONS

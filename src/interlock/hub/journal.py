@@ -41,7 +41,7 @@ from interlock.hub.auth.grants import Grant
 from interlock.hub.auth.keys import Key
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
-from interlock.hub.stored_documents import StoredInference, StoredTurn
+from interlock.hub.conversation_documents import StoredInference, StoredTurn
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import request_id_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from interlock.hub.stored_documents import ROOM_CAPABILITIES, CapabilityChange, change_id
+from interlock.hub.room_documents import ROOM_CAPABILITIES, CapabilityChange, change_id
 from interlock.store import Mirror, Store
 from interlock.wire.errors import Fault
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from interlock.config.settings import Rooms as RoomSettings
 from interlock.config.settings import Topic as TopicSettings
 from interlock.hub.app import HubApp
-from interlock.hub.stored_documents import HISTORY_HEADS
+from interlock.hub.room_documents import HISTORY_HEADS
 from interlock.store import StoreError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from interlock.hub.approvals.sealed_views import SealedView, ViewSeal
-from interlock.hub.stored_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead, HistorySegment, history_key
+from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead, HistorySegment, history_key
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.routing import Participant, recipients
 from interlock.rooms.member import Member

@@ -12,7 +12,7 @@ from typing import Final
 from interlock.config.settings import Topic
 from interlock.hub.auth.principals import Principal
 from interlock.hub.auth.room_membership import may_join
-from interlock.hub.stored_documents import CapabilityChange
+from interlock.hub.room_documents import CapabilityChange
 from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet
 from interlock.protocols.mcpx.ledger import LedgerBounds
 from interlock.protocols.mcpx.topic import TopicRules

@@ -43,7 +43,7 @@ ANSWER_S: Final = 30.0
 """How long a person who fulfilled a proposal waits for its response. The room gets it in any case."""
 MOST_WORK: Final = 2_048
 MOST_NAMED: Final = 20
-RULE: Final = "whoever may not act proposes"
+RULE: Final = "the proposer may not do this by itself"
 _log = logging.getLogger(__name__)
 
 

@@ -16,7 +16,7 @@ from interlock.hub.admin.rooms import (
 )
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.stored_documents import CapabilityChange, change_id
+from interlock.hub.room_documents import CapabilityChange, change_id
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.patterns import PatternError

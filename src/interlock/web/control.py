@@ -19,6 +19,7 @@ import msgspec
 from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
 from interlock.hub.calls.call import Caller
+from interlock.process.task_set import TaskSet
 from interlock.transports.credentials import header_of
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.peers import peer_uid
@@ -125,7 +126,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._greeted = False
         self._hello_timer: asyncio.TimerHandle | None = None
-        self._working: set[asyncio.Task[None]] = set()
+        self._working = TaskSet()
         self._following: FollowingTask | None = None
         self._stdio: StdioServer | None = None
 
@@ -159,8 +160,7 @@ class _Connection(asyncio.Protocol):
             self._hello_timer.cancel()
         if self._following is not None:
             self._following.close()
-        for task in self._working:
-            task.cancel()
+        self._working.cancel()
 
     def pause_writing(self) -> None:
         if self._following is not None:
@@ -245,9 +245,7 @@ class _Connection(asyncio.Protocol):
         if isinstance(message, BadMessage):
             self._write_fault(message.id, message)
         elif isinstance(message, Request):
-            task = asyncio.ensure_future(self._answer(message))
-            self._working.add(task)
-            task.add_done_callback(self._working.discard)
+            self._working.begin(self._answer(message))
 
     async def _answer(self, request: Request) -> None:
         try:

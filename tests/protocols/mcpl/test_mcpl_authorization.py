@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from interlock.protocols.mcpl.authorization import (
     admit,
     before_inference,
@@ -138,7 +139,7 @@ def test_a_message_without_its_set_names_the_field() -> None:
     assert fault.data["field"] == "featureSet"
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@each_case("version", ["0.4", "0.5"])
 def test_a_set_that_does_not_declare_what_it_does_is_refused(version: str) -> None:
     sets = {"liar": ["tools"], "honest": ["pushEvents"]}
     connection = connect(version, HostPolicy(enabled=("**",)), sets)
@@ -291,7 +292,7 @@ def test_a_server_that_may_not_observe_is_called_without_the_users_text() -> Non
     assert before_inference(connect("0.4", HostPolicy(enabled=("proactive",))), TURN) is None
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@each_case("version", ["0.4", "0.5"])
 def test_the_system_position_needs_a_grant_of_its_own(version: str) -> None:
     hook = ["contextHooks.beforeInference"] if version == "0.4" else [OBSERVE, INJECT_BEFORE_USER]
     result = BeforeInferenceResult("r", (injection("system"), injection("beforeUser")))
@@ -310,7 +311,7 @@ def test_a_response_that_was_under_way_meets_the_grant_of_now() -> None:
     assert not use_injections(decide(connection, HostPolicy()), result).accepted
 
 
-@pytest.mark.parametrize("named", ["proactive", "extraction", "nothing", None])
+@each_case("named", ["proactive", "extraction", "nothing", None])
 def test_a_0_4_response_in_the_name_of_another_set_is_not_used(named: str | None) -> None:
     connection = connect("0.4", HostPolicy(enabled=("retrieval", "proactive")))
     assert not use_injections(connection, BeforeInferenceResult(named, (injection("beforeUser"),))).accepted
@@ -387,7 +388,7 @@ FILES = HostPolicy(enabled=("files.*",), scopes={"files.edit": ScopeRules(("/pro
 TEMPLATE = {"_meta": {"dev.interlock/scopeLabel": "{path}"}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "claimed", "outcome"),
     [
         ("/project/a", "/project/a", "allow"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcpl.capabilities import (
     AFTER_OBSERVE,
@@ -77,13 +78,11 @@ def using(*uses: str, **members: object) -> dict[str, object]:
 # Negotiation
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("place", "home"),
     [("experimental", Home.EXPERIMENTAL), ("extensions", Home.EXTENSIONS)],
 )
-@pytest.mark.parametrize(
-    ("version", "dialect"), [("0.4", Dialect.V0_4), ("0.4.1-draft", Dialect.V0_4), ("0.5", Dialect.V0_5)]
-)
+@each_case(("version", "dialect"), [("0.4", Dialect.V0_4), ("0.4.1-draft", Dialect.V0_4), ("0.5", Dialect.V0_5)])
 def test_an_offer_is_found_in_each_of_its_homes_and_answered_there(
     place: str, home: Home, version: str, dialect: Dialect
 ) -> None:
@@ -101,7 +100,7 @@ def test_a_peer_that_did_not_ask_gets_nothing() -> None:
     assert read_offer(b'{"tools":{},"experimental":{"other":{}},"extensions":{"x/y":{}}}') is None
 
 
-@pytest.mark.parametrize("version", ["0.3", "1.0", "x", "0", "", "9" * 50])
+@each_case("version", ["0.3", "1.0", "x", "0", "", "9" * 50])
 def test_a_version_that_is_not_spoken_here_is_plain_mcp(version: str) -> None:
     assert dialect_of(version) is None
     assert read_offer(raw({"experimental": {"mcpl": {"version": version}}})) is None
@@ -138,7 +137,7 @@ def test_a_request_of_the_stateless_revision_carries_its_offer() -> None:
     assert found[0].paths == {PUSH}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "manifest",
     [
         5,
@@ -154,7 +153,7 @@ def test_an_offer_that_cannot_be_read_is_an_error(manifest: object) -> None:
         read_offer(raw({"experimental": {"mcpl": manifest}}))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("members", "paths"),
     [
         ({"pushEvents": True}, {PUSH}),
@@ -180,7 +179,7 @@ def test_a_manifest_of_0_5_offers_the_leaves_it_names(members: dict[str, object]
     assert offer("0.5", **members).paths == paths
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("members", "paths"),
     [
         ({"pushEvents": True}, {PUSH}),
@@ -206,7 +205,7 @@ def test_chunks_and_waiting_hooks_are_wishes_of_the_server() -> None:
 # Grants
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("entries", "path", "allowed"),
     [
         (["channels.publish"], CHANNELS_PUBLISH, True),
@@ -376,7 +375,7 @@ def test_the_empty_policy_grants_nothing() -> None:
     assert result.enabled_sets == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("policy", "reason"),
     [
         (HostPolicy(), "not_selected"),
@@ -389,15 +388,13 @@ def test_a_set_that_is_off_says_why(policy: HostPolicy, reason: str) -> None:
     assert result.states["a"].reason == reason
 
 
-@pytest.mark.parametrize(
-    "uses", [[], ["nothing"], ["pushEvents", "nothing"], ["channels.register"], ["channels.observe.x"]]
-)
+@each_case("uses", [[], ["nothing"], ["pushEvents", "nothing"], ["channels.register"], ["channels.observe.x"]])
 def test_a_set_whose_uses_are_empty_or_unknown_is_never_enabled(uses: list[str]) -> None:
     result = effective(offer("0.4", {"a": using(*uses)}, pushEvents=True), HostPolicy(enabled=("**",), granted=("*",)))
     assert result.states["a"].reason == "invalid_uses"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "said"),
     [
         ("a b", using("tools")),
@@ -414,7 +411,7 @@ def test_a_declaration_that_is_wrong_disables_its_own_set_alone(name: str, said:
     assert result.enabled_sets == ("sound",)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "policy",
     [
         {"granted": ("channels.**",)},
@@ -437,7 +434,7 @@ def channel_grant(policy: HostPolicy, **sets: object) -> Grant:
     return effective(offer("0.4", dict(sets), channels=True), policy).grant
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("channel", "allowed"),
     [
         ("discord:acme/general", True),

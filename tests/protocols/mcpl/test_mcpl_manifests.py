@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from interlock.protocols.mcpl.manifests import canonical, digest, sorted_set
 from interlock.wire.errors import Fault
 
@@ -49,7 +50,7 @@ def test_the_empty_object_has_the_digest_everybody_knows() -> None:
     assert digest({}) == "sha256:RBNvo1WzZ4oRRq0W9-hknpT7T8If536DEMBg9hyq_4o"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("manifest", "expected"),
     [
         ({"a": {"revision": 1}, "revision": "gone"}, b'{"a":{"revision":1}}'),
@@ -82,7 +83,7 @@ def test_the_canonical_form_sorts_sets_and_members_and_nothing_else(manifest: ob
     assert canonical(manifest) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "manifest",
     [
         with_sets(**{"a/b": declared()}),
@@ -105,7 +106,7 @@ def test_an_identifier_outside_its_characters_has_no_digest(manifest: object) ->
         digest(manifest)
 
 
-@pytest.mark.parametrize("manifest", [[], None, "x", {"a": "x" * 70_000}, {"a": 10**400}])
+@each_case("manifest", [[], None, "x", {"a": "x" * 70_000}, {"a": 10**400}])
 def test_a_manifest_that_cannot_be_hashed_is_refused(manifest: object) -> None:
     with pytest.raises(Fault):
         digest(manifest)

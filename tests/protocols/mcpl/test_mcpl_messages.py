@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cases import each_case
 from interlock.protocols.mcpl.capabilities import Dialect
 from interlock.protocols.mcpl.channels import Channel, hub_channel_id, split_hub_channel_id
 from interlock.protocols.mcpl.checkpoints import StateReport, read_state
@@ -45,7 +46,7 @@ def raw(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-@pytest.mark.parametrize("example", of("message", "result"), ids=lambda e: f"{e['section']}-{e['method']}-{e['kind']}")
+@each_case("example", of("message", "result"), ids=lambda e: f"{e['section']}-{e['method']}-{e['kind']}")
 def test_every_message_of_the_specification_reads_and_writes_back_the_same(example: dict[str, Any]) -> None:
     sender = METHODS[example["method"]].sender
     notification = example.get("notification", METHODS[example["method"]].kind == "notification")
@@ -73,7 +74,7 @@ def _plain(again: dict[str, Any], original: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-@pytest.mark.parametrize("example", of("capabilities"), ids=lambda e: e["section"])
+@each_case("example", of("capabilities"), ids=lambda e: e["section"])
 def test_every_advertisement_of_the_specification_is_an_offer_of_0_4(example: dict[str, Any]) -> None:
     found = read_offer(raw(example["value"]))
     assert found is not None
@@ -81,7 +82,7 @@ def test_every_advertisement_of_the_specification_is_an_offer_of_0_4(example: di
     assert not [declared for declared in found[0].feature_sets.values() if declared.problem]
 
 
-@pytest.mark.parametrize("example", of("feature sets"), ids=lambda e: e["section"])
+@each_case("example", of("feature sets"), ids=lambda e: e["section"])
 def test_every_feature_set_of_the_specification_is_sound(example: dict[str, Any]) -> None:
     declared = read_feature_sets(example["value"], Dialect.V0_4)
     assert declared.keys() == example["value"].keys()
@@ -126,7 +127,7 @@ def test_a_plain_peer_of_the_new_revision_sees_no_reserved_number() -> None:
         assert kind.code(ErrorDialect.NEW_MCP) not in (-32023, -32024)
 
 
-@pytest.mark.parametrize("missing", ["featureSet", "eventId", "timestamp", "payload"])
+@each_case("missing", ["featureSet", "eventId", "timestamp", "payload"])
 def test_a_push_without_a_required_member_is_refused_by_its_name(missing: str) -> None:
     with pytest.raises(Fault) as refused:
         decode(PushEvent, raw({name: said for name, said in PUSH.items() if name != missing}))
@@ -141,7 +142,7 @@ def test_a_member_deep_inside_is_named_by_its_path() -> None:
     assert refused.value.data["field"] == "payload.content"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("method", "sender", "params"),
     [
         ("push/event", "server", {**PUSH, "timestamp": "yesterday"}),
@@ -183,7 +184,7 @@ def test_unknown_members_are_ignored_at_every_depth() -> None:
     assert event.payload.content == (Text("a"),)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         b'{"featureSet":"a","featureSet":"b"}',
@@ -201,7 +202,7 @@ def test_an_ambiguous_or_oversized_payload_is_refused_before_it_is_decoded(paylo
         decode(PushEvent, payload)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("block", "reads"),
     [
         ({"type": "resource", "uri": "memory://1"}, True),
@@ -241,7 +242,7 @@ def test_a_plain_string_is_one_text_block() -> None:
     assert blocks("hello") == (Text("hello"),)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("method", "sender", "dialect", "notification", "error"),
     [
         ("featureSets/changed", "server", Dialect.V0_5, True, "METHOD_NOT_FOUND"),

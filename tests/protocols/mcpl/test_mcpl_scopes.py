@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.mcpl.scopes import agreed_label, decide, derive_label, plain
 from interlock.wire.errors import Fault
@@ -14,7 +15,7 @@ FILES = ScopeRules(("/project/**", "/tmp/**"), ("**/.env", "**/secrets/**"))
 DISCORD = ScopeRules(("#general", "#dev-*", "discord:acme/*"), ("#admin-*", "#dev-admin*"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rules", "label", "outcome"),
     [
         (FILES, "/project/src/main.ts", "allow"),
@@ -58,7 +59,7 @@ def test_a_path_has_one_plain_spelling(label: str) -> None:
     assert "//" not in plain(label)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("template", "arguments", "label"),
     [
         ("{path}", {"path": "/project/a"}, "/project/a"),
@@ -77,7 +78,7 @@ def test_a_label_follows_from_the_arguments(template: str, arguments: dict[str, 
         agreed_label(template, arguments, label + "x")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("template", "arguments"),
     [
         ("/project/x", {"path": "/etc/hosts"}),

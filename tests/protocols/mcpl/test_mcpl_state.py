@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mcpl import checkpoints
 from interlock.protocols.mcpl.checkpoints import CheckpointTree, StateReport, read_state, record, roll_back
 from interlock.protocols.mcpl.patches import Operation, PatchLimits, apply_patch
@@ -25,7 +26,7 @@ def patched(document: object, *operations: dict[str, Any], limits: PatchLimits |
     return json.loads(apply_patch(json.dumps(document).encode(), ops(*operations), limits or PatchLimits()))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("document", "operation", "after"),
     [
         ({"notes": []}, {"op": "add", "path": "/notes/-", "value": {"id": 1}}, {"notes": [{"id": 1}]}),
@@ -44,7 +45,7 @@ def test_each_operation_does_what_rfc_6902_says(document: object, operation: dic
     assert patched(document, operation) == after
 
 
-@pytest.mark.parametrize(
+@each_case(
     "operation",
     [
         {"op": "remove", "path": "/x"},
@@ -74,7 +75,7 @@ def test_a_patch_that_does_not_apply_is_refused_without_the_document_in_its_text
     assert len(refused.value.message) < 300
 
 
-@pytest.mark.parametrize(
+@each_case(
     "operation",
     [
         {"op": "jump", "path": "/a"},
@@ -100,7 +101,7 @@ DEEPENING = [
 SHUTTLING = [{"op": "move", "from": f"/{i % 2}", "path": f"/{(i + 1) % 2}"} for i in range(199)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("document", "operations"),
     [
         ({"a": {"v": "x" * 1_000}}, DOUBLING),

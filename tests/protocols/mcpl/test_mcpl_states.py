@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from cases import each_case
+from example_counts import example_count
 from interlock.protocols.mcpl.capabilities import CHANNELS_PUBLISH, MODEL_INFO, PUSH, TOOLS, Dialect
 from interlock.protocols.mcpl.feature_sets import Changed, Receipt, ScopeRules, Update, apply_change
 from interlock.protocols.mcpl.negotiation import Offer, read_manifest
@@ -51,7 +53,7 @@ def told(connection: Connection, policy: HostPolicy) -> Connection:
     return answered(connection, connection.update, YES) if connection.dialect is Dialect.V0_5 else connection
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@each_case("version", ["0.4", "0.5"])
 def test_everything_is_off_until_the_server_was_told(version: str) -> None:
     connection = Connection(offer(version))
     assert not connection.on
@@ -68,7 +70,7 @@ def test_everything_is_off_until_the_server_was_told(version: str) -> None:
     assert connection.active.enabled_sets == ("a", "b", "c.x", "c.y")
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@each_case("version", ["0.4", "0.5"])
 def test_a_reduction_holds_before_it_is_sent(version: str) -> None:
     connection = decide(told(Connection(offer(version)), ALL), HostPolicy(enabled=("b",)))
     assert connection.on
@@ -76,7 +78,7 @@ def test_a_reduction_holds_before_it_is_sent(version: str) -> None:
     assert connection.active.enabled_sets == ("b",)
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@each_case("version", ["0.4", "0.5"])
 def test_an_expansion_waits_for_the_server(version: str) -> None:
     connection = decide(told(Connection(offer(version)), HostPolicy(enabled=("b",))), ALL)
     assert connection.active.enabled_sets == ("b",)
@@ -131,7 +133,7 @@ def test_the_table_knows_every_phase_and_activates_only_by_telling() -> None:
     assert TRANSITIONS[Phase.OFF].keys() == {Event.NOTIFIED, Event.REQUESTED}
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@each_case("version", ["0.4", "0.5"])
 def test_the_update_says_all_of_it_even_when_nothing_is_on(version: str) -> None:
     connection = decide(Connection(offer(version)), HostPolicy(enabled=("a",), scopes={"a": ScopeRules(("x",))}))
     message = connection.message()
@@ -192,7 +194,7 @@ def test_a_change_of_sets_is_bounded() -> None:
 # The whole life against a model
 
 
-class Life(RuleBasedStateMachine):
+class StateMachine(RuleBasedStateMachine):
     """Policies, writes and answers in any order, against what the server was really told."""
 
     version = "0.5"
@@ -238,15 +240,17 @@ class Life(RuleBasedStateMachine):
         assert on == self.accepted
 
 
-class OlderLife(Life):
+class OlderStateMachine(StateMachine):
     """The same for 0.4."""
 
     version = "0.4"
 
 
-TestLife = Life.TestCase
-TestOlderLife = OlderLife.TestCase
-TestLife.settings = TestOlderLife.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+TestLife = StateMachine.TestCase
+TestOlderLife = OlderStateMachine.TestCase
+TestLife.settings = TestOlderLife.settings = settings(
+    max_examples=example_count(20, 40), stateful_step_count=15, deadline=None
+)
 
 
 # The other end

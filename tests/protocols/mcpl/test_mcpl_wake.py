@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mcpl import coalescing
 from interlock.protocols.mcpl.budgets import MOST_KEYS, Budget, Ledger, Spent, fits, fits_from
 from interlock.protocols.mcpl.coalescing import MOST_EVENTS, Timing, Waiting, join, take_due
@@ -46,7 +47,7 @@ def test_without_a_rule_an_event_is_held() -> None:
     assert verdict(WakePolicy(), event()) == ("hold", "no_rule")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rule", "occurrence", "matches"),
     [
         (WAKE, {}, True),
@@ -86,7 +87,7 @@ def test_a_rule_with_a_pattern_that_is_none_is_refused_when_it_is_made() -> None
             WakeRule(Verdict.WAKE, **wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "occurrence",
     [
         {"from_agent": True},
@@ -110,7 +111,7 @@ NIGHT = QuietHours(time(22), time(7))
 WORK = QuietHours(time(9), time(17), frozenset({0, 1, 2, 3, 4}))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("hours", "now", "until"),
     [
         (NIGHT, datetime(2026, 1, 5, 21, 59), None),

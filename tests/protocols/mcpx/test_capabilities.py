@@ -10,6 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
+from example_counts import example_count
 from interlock.protocols.mcpx.capabilities import (
     MOST_CAPABILITIES,
     MOST_CHARACTERS,
@@ -21,7 +23,7 @@ from interlock.protocols.mcpx.kinds import LONGEST_KIND, parse_kind
 from interlock.protocols.patterns import PatternError
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("capability", "kind", "covered"),
     [
         # The specification's pattern matching examples.
@@ -106,17 +108,17 @@ def documented() -> list[tuple[str, str, bool]]:
     return kinds
 
 
-@pytest.mark.parametrize(("capability", "kind", "covered"), documented())
+@each_case(("capability", "kind", "covered"), documented())
 def test_the_documented_examples_are_true(capability: str, kind: str, covered: bool) -> None:
     assert CapabilitySet([capability]).covers(parse_kind(kind).text) is covered
 
 
-@pytest.mark.parametrize("kind", ["system/welcome", "system/presence", "system/error", "system/x"])
+@each_case("kind", ["system/welcome", "system/presence", "system/error", "system/x"])
 def test_no_capability_covers_what_only_the_gateway_sends(kind: str) -> None:
     assert not CapabilitySet(["*", "s*", "**", "*ystem/*"]).covers(kind)
 
 
-@pytest.mark.parametrize("text", ["system/*", "system/presence", ""])
+@each_case("text", ["system/*", "system/presence", ""])
 def test_a_capability_that_could_never_be_used_is_refused_when_it_is_written(text: str) -> None:
     with pytest.raises(PatternError):
         CapabilitySet([text])
@@ -141,7 +143,7 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@each_case("profile", PROFILES)
 def test_the_five_profiles_allow_what_the_specification_says(profile: str) -> None:
     capabilities = CapabilitySet(PROFILES[profile])
     everything = set().union(*ALLOWED.values()) | {"mcp/request:resources/subscribe:file:///a"}
@@ -164,7 +166,7 @@ def test_trust_grows_step_by_step() -> None:
         assert CapabilitySet(texts).covers("mcp/request:tools/call:x") is calls
 
 
-@pytest.mark.parametrize(
+@each_case(
     "texts",
     [
         [f"mcp/request:x{at}" for at in range(MOST_CAPABILITIES + 1)],
@@ -179,7 +181,7 @@ def test_the_capabilities_of_a_participant_are_bounded(texts: list[str]) -> None
         CapabilitySet(texts)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("capability", "unit"),
     [
         ("mcp/request:x:" + "*a" * MOST_WILDCARDS + "b", "a"),
@@ -263,7 +265,7 @@ pieces = st.sampled_from(["mcp/", "a", "b", "/", ":", "*", "*", "**", "**/", "..
 words = st.sampled_from(["mcp/", "a", "b", "/", ":", "..", "list", "system/"])
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=example_count(200, 1000), deadline=None)
 @given(st.lists(pieces, min_size=1, max_size=8).map("".join), st.lists(words, max_size=8).map("".join))
 @example("a:*/list", "a:b/c/list")
 @example("a:*/list", "a:b/list:c")
@@ -274,7 +276,7 @@ def test_matching_agrees_with_the_model(capability: str, kind: str) -> None:
     assert CapabilitySet([capability]).covers(kind) == model(capability, kind)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=example_count(80, 300), deadline=None)
 @given(
     st.lists(st.lists(pieces, min_size=1, max_size=5).map("".join), max_size=5),
     st.lists(words, max_size=6).map("".join),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mcpx.envelopes import Bounds, decode, why_bad_participant
 from interlock.protocols.mcpx.errors import MEANINGS, Reason, Refusal
 
@@ -24,7 +25,7 @@ def refused(data: bytes, bounds: Bounds | None = None) -> Refusal:
     return caught.value
 
 
-@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+@each_case("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_every_example_of_the_specification_is_read_and_kept_byte_for_byte(example: str) -> None:
     data = example.encode()
     said, read = json.loads(example), decode(data)
@@ -44,14 +45,12 @@ def test_a_timestamp_may_be_absent() -> None:
     assert decode(CHAT.encode()).ts is None
 
 
-@pytest.mark.parametrize("ts", ["2025-08-26T14:00:00Z", "2025-08-26T14:00:00.123456+02:00", "2025-12-31T23:59:60Z"])
+@each_case("ts", ["2025-08-26T14:00:00Z", "2025-08-26T14:00:00.123456+02:00", "2025-12-31T23:59:60Z"])
 def test_rfc_3339_timestamps_are_taken(ts: str) -> None:
     assert decode(written(ts=ts)).ts == ts
 
 
-@pytest.mark.parametrize(
-    "ts", ["", "now", "2025-08-26", "2025-13-01T00:00:00Z", "2025-08-26T14:00:00", "٢025-08-26T14:00:00Z"]
-)
+@each_case("ts", ["", "now", "2025-08-26", "2025-13-01T00:00:00Z", "2025-08-26T14:00:00", "٢025-08-26T14:00:00Z"])
 def test_other_timestamps_are_refused(ts: str) -> None:
     assert refused(written(ts=ts)).reason is Reason.INVALID_TIMESTAMP
 
@@ -63,12 +62,12 @@ def test_version_0_is_refused_by_name() -> None:
     assert "mcpx/v0.1" in refusal.fix
 
 
-@pytest.mark.parametrize("protocol", ["mcpx/v0.2", "mcpx/v0", "MCPX/v0.1", "mcpx/v0.1 ", ""])
+@each_case("protocol", ["mcpx/v0.2", "mcpx/v0", "MCPX/v0.1", "mcpx/v0.1 ", ""])
 def test_other_versions_are_refused(protocol: str) -> None:
     assert refused(written(protocol=protocol)).reason is Reason.UNSUPPORTED_PROTOCOL
 
 
-@pytest.mark.parametrize("name", ["protocol", "id", "from", "kind", "payload"])
+@each_case("name", ["protocol", "id", "from", "kind", "payload"])
 def test_a_missing_member_is_named(name: str) -> None:
     said = json.loads(ENVELOPE)
     del said[name]
@@ -77,20 +76,20 @@ def test_a_missing_member_is_named(name: str) -> None:
     assert f"`{name}`" in refusal.fix
 
 
-@pytest.mark.parametrize("name", ["protocol", "id", "ts", "from", "kind", "correlation_id"])
-@pytest.mark.parametrize("value", [None, 1, True, ["x"], {}])
+@each_case("name", ["protocol", "id", "ts", "from", "kind", "correlation_id"])
+@each_case("value", [None, 1, True, ["x"], {}])
 def test_a_member_of_the_wrong_type_is_named(name: str, value: object) -> None:
     refusal = refused(json.dumps({**json.loads(ENVELOPE), name: value}).encode())
     assert refusal.reason is Reason.WRONG_TYPE
     assert f"`{name}`" in refusal.message
 
 
-@pytest.mark.parametrize("to", [None, "coordinator", {}, [1], ["a", None], [["a"]]])
+@each_case("to", [None, "coordinator", {}, [1], ["a", None], [["a"]]])
 def test_recipients_of_the_wrong_type_are_refused(to: object) -> None:
     assert refused(json.dumps({**json.loads(ENVELOPE), "to": to}).encode()).reason is Reason.WRONG_TYPE
 
 
-@pytest.mark.parametrize("payload", [b"null", b"[]", b'"x"', b"1"])
+@each_case("payload", [b"null", b"[]", b'"x"', b"1"])
 def test_a_payload_is_an_object(payload: bytes) -> None:
     assert (
         refused(CHAT.encode().replace(b'{"text": "Hello everyone!", "format": "plain"}', payload)).reason
@@ -98,7 +97,7 @@ def test_a_payload_is_an_object(payload: bytes) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [
         b'{"id": "a", "id": "b", ',
@@ -115,7 +114,7 @@ def test_a_member_that_stands_twice_is_refused(data: bytes) -> None:
     assert refused(twice).reason is Reason.DUPLICATE_MEMBER
 
 
-@pytest.mark.parametrize("name", ["From", "KIND", "Correlation_ID", "paylo\u0061D"])
+@each_case("name", ["From", "KIND", "Correlation_ID", "paylo\u0061D"])
 def test_a_member_in_the_wrong_case_is_refused(name: str) -> None:
     assert refused(written(**{name: "x"})).reason is Reason.WRONG_CASE
 
@@ -124,14 +123,14 @@ def test_members_that_mcpx_does_not_name_are_kept() -> None:
     assert b'"context"' in decode(written(context={"a": 1})).raw
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data", [b"", b"x", b'{"a":1', b'{"a":"\xff"}', b"\xef\xbb\xbf{}", b'{"a":NaN}', b"{}{}", b'{"a":"\\ud800"}']
 )
 def test_bytes_that_are_not_json_are_refused(data: bytes) -> None:
     assert refused(data).reason is Reason.NOT_JSON
 
 
-@pytest.mark.parametrize("data", [b"[]", b"1", b'"x"', b"null"])
+@each_case("data", [b"[]", b"1", b'"x"', b"null"])
 def test_json_that_is_no_object_is_refused(data: bytes) -> None:
     assert refused(data).reason is Reason.NOT_AN_OBJECT
 
@@ -140,13 +139,13 @@ def test_bytes_that_are_not_utf_8_are_refused_inside_of_the_payload() -> None:
     assert refused(CHAT.encode().replace(b"Hello", b"H\xffllo")).reason is Reason.NOT_JSON
 
 
-@pytest.mark.parametrize("name", ["id", "correlation_id"])
-@pytest.mark.parametrize("value", ["", "x" * 129, "a\nb", "a\x00", "a\u2028b"])
+@each_case("name", ["id", "correlation_id"])
+@each_case("value", ["", "x" * 129, "a\nb", "a\x00", "a\u2028b"])
 def test_ids_are_bounded(name: str, value: str) -> None:
     assert refused(written(**{name: value})).reason is Reason.INVALID_ID
 
 
-@pytest.mark.parametrize("value", ["", "x" * 129, "a\nb"])
+@each_case("value", ["", "x" * 129, "a\nb"])
 def test_participant_ids_are_bounded(value: str) -> None:
     assert refused(written(sender=value)).reason is Reason.INVALID_PARTICIPANT
     assert refused(written(to=["bob", value])).reason is Reason.INVALID_PARTICIPANT
@@ -186,7 +185,7 @@ def test_a_refusal_names_the_envelope_it_answers_where_it_can() -> None:
     assert refused(b"x").envelope_id is None
 
 
-@pytest.mark.parametrize("id", ["system:gateway", "server:files", "", "x" * 129, "a\rb"])
+@each_case("id", ["system:gateway", "server:files", "", "x" * 129, "a\rb"])
 def test_no_credential_is_mapped_to_a_reserved_or_unprintable_id(id: str) -> None:
     assert why_bad_participant(id)
     assert why_bad_participant("alice") is None
@@ -196,7 +195,7 @@ def test_every_reason_has_a_meaning() -> None:
     assert set(MEANINGS) == set(Reason)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("start", "repeated", "end"),
     [
         (b'{"payload":{"a":[', b'"{",', b"1]}}"),

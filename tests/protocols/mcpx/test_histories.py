@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import example_count
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.ledger import LedgerBounds
@@ -97,7 +98,7 @@ def steps(drawn: bytes) -> list[tuple[str, str, int, str, int]]:
     ]
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=example_count(200, 1_000), deadline=None)
 @given(st.binary(min_size=60, max_size=120))
 def test_every_history_of_a_topic_agrees_with_the_model(drawn: bytes) -> None:
     bounds = LedgerBounds(lifetime=LIFETIME, open_per_proposer=OPEN_PER_PROPOSER, open=OPEN)

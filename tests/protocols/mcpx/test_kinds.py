@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.kinds import LONGEST_KIND, fulfilling, parse_kind
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "parts"),
     [
         ("mcp/request:tools/call", ("mcp/request", "tools/call", None)),
@@ -35,7 +36,7 @@ def test_kinds_are_split_into_type_method_and_context(text: str, parts: tuple[st
     assert kind.text == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "", ":", "presence", "system", "mcp", "mcp/", "mcp/request", "mcp/request:", "mcp/request::x",
@@ -53,7 +54,7 @@ def test_malformed_kinds_are_refused_with_a_fix(text: str) -> None:
     assert caught.value.fix
 
 
-@pytest.mark.parametrize(("former", "slash"), [("presence", "system/presence"), ("system", "system/error")])
+@each_case(("former", "slash"), [("presence", "system/presence"), ("system", "system/error")])
 def test_the_short_forms_of_the_overview_are_refused_in_favour_of_the_slash_forms(former: str, slash: str) -> None:
     with pytest.raises(Refusal) as caught:
         parse_kind(former)

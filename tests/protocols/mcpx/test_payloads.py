@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from interlock.protocols.mcpx.envelopes import decode
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.payloads import TARGET_MEMBERS, check_payload
@@ -30,7 +31,7 @@ def call(method: str, params: object, **members: object) -> dict[str, object]:
 COMPLETE = [name for name in EXAMPLES if name != "3 Message Envelope"]
 
 
-@pytest.mark.parametrize("name", COMPLETE)
+@each_case("name", COMPLETE)
 def test_every_example_with_a_payload_passes(name: str) -> None:
     check_payload(decode(EXAMPLES[name].encode()))
 
@@ -60,7 +61,7 @@ VALUES: dict[str, tuple[object, str]] = {
 }
 
 
-@pytest.mark.parametrize(("method", "member"), TARGET_MEMBERS.items())
+@each_case(("method", "member"), TARGET_MEMBERS.items())
 def test_context_equals_what_the_method_operates_on(method: str, member: str) -> None:
     value, context = VALUES[member]
     payload = call(method, {member: value})
@@ -84,7 +85,7 @@ def test_a_completion_is_for_a_prompt_or_a_resource() -> None:
     assert refused("mcp/request:completion/complete:n", other).reason is Reason.INVALID_PAYLOAD
 
 
-@pytest.mark.parametrize("method", ["tools/list", "initialize", "sampling/createMessage", "com.example/do"])
+@each_case("method", ["tools/list", "initialize", "sampling/createMessage", "com.example/do"])
 def test_a_context_that_cannot_be_checked_is_refused(method: str) -> None:
     assert check_payload(envelope(f"mcp/request:{method}", payload=call(method, {}))).method == method
     assert refused(f"mcp/request:{method}:x", call(method, {"name": "x"})).reason is Reason.UNCHECKABLE_KIND
@@ -96,7 +97,7 @@ def test_a_kind_of_another_protocol_cannot_be_checked() -> None:
     assert refused("com.example/thing", {}).reason is Reason.UNCHECKABLE_KIND
 
 
-@pytest.mark.parametrize(
+@each_case(
     "params",
     [
         '{"name": "safe", "name": "dangerous"}',
@@ -122,7 +123,7 @@ def test_a_method_that_stands_twice_is_refused() -> None:
     assert caught.value.reason is Reason.DUPLICATE_MEMBER
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         {},
@@ -154,7 +155,7 @@ def test_notifications_travel_as_requests_without_an_id() -> None:
     assert refused("mcp/response:notifications/initialized", answer).reason is Reason.INVALID_PAYLOAD
 
 
-@pytest.mark.parametrize(
+@each_case(
     "payload",
     [
         {"jsonrpc": "2.0", "id": 1},
@@ -223,23 +224,19 @@ def test_chat_has_text_and_perhaps_a_format(payload: object) -> None:
     check_payload(envelope("chat", payload=payload))
 
 
-@pytest.mark.parametrize(
-    "payload", [{"message": "x"}, {"text": 1}, {"text": "x", "format": "html"}, {"text": "x", "format": None}]
-)
+@each_case("payload", [{"message": "x"}, {"text": 1}, {"text": "x", "format": "html"}, {"text": "x", "format": None}])
 def test_other_chat_is_refused(payload: object) -> None:
     assert refused("chat", payload).reason is Reason.INVALID_PAYLOAD
 
 
-@pytest.mark.parametrize("kind", ["mcp/withdraw", "mcp/reject"])
+@each_case("kind", ["mcp/withdraw", "mcp/reject"])
 def test_withdrawals_and_rejections_may_give_a_reason(kind: str) -> None:
     check_payload(envelope(kind, payload={"reason": "busy"}, correlation_id="p"))
     check_payload(envelope(kind, payload={"x": 1}, correlation_id="p"))
     assert refused(kind, {"reason": 5}, correlation_id="p").reason is Reason.INVALID_PAYLOAD
 
 
-@pytest.mark.parametrize(
-    "payload", [{"jsonrpc": "2.0", "id": 1, "result": {}}, {"method": "tools/call"}, {"params": {}}]
-)
+@each_case("payload", [{"jsonrpc": "2.0", "id": 1, "result": {}}, {"method": "tools/call"}, {"params": {}}])
 def test_a_proposal_has_a_method_and_its_params(payload: object) -> None:
     assert refused("mcp/proposal:tools/call", payload).reason is Reason.INVALID_PAYLOAD
 

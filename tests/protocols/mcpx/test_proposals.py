@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.errors import Reason, Refusal
@@ -193,7 +194,7 @@ def test_entries_are_forgotten_when_their_time_has_passed() -> None:
     assert len(recent) == 1
 
 
-@pytest.mark.parametrize(("window", "per_sender", "total"), [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
+@each_case(("window", "per_sender", "total"), [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
 def test_a_memory_without_bounds_is_not_made(window: float, per_sender: int, total: int) -> None:
     with pytest.raises(ValueError):
         Recent(window, per_sender, total)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
+from cases import each_case
 from interlock.protocols.mcpx.envelopes import decode
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.payloads import check_payload
@@ -48,7 +47,7 @@ def test_the_violation_is_the_one_of_the_specification_and_says_the_fix() -> Non
     assert said == json.loads(VIOLATION)
 
 
-@pytest.mark.parametrize("reason", Reason)
+@each_case("reason", Reason)
 def test_every_reason_is_told_with_its_code(reason: Reason) -> None:
     refusal = Refusal(reason, "What is wrong.", "How to fix it.")
     said = json.loads(error("e", "violator", refusal, ()))

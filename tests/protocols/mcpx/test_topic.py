@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from cases import each_case
 from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet
 from interlock.protocols.mcpx.envelopes import decode
 from interlock.protocols.mcpx.errors import Reason, Refusal
@@ -44,7 +45,7 @@ def refused(topic: Topic, data: bytes, sender: str, now: float = 0) -> Refusal:
 STRICT = TopicRules(strict=True)
 
 
-@pytest.mark.parametrize("rules", [TopicRules(), STRICT], ids=["lazy", "strict"])
+@each_case("rules", [TopicRules(), STRICT], ids=["lazy", "strict"])
 def test_the_examples_of_the_specification_make_a_conversation(rules: TopicRules) -> None:
     topic = room(rules)
     assert "target-agent" in topic.accept(decode(REQUEST.encode()), "trusted-agent", 0).recipients
@@ -92,7 +93,7 @@ def test_gateway_takes_a_dropped_context_for_no_way_around_a_limit() -> None:
 # Gateway: System Messages
 
 
-@pytest.mark.parametrize("kind", ["system/welcome", "system/presence", "system/error", "system/anything"])
+@each_case("kind", ["system/welcome", "system/presence", "system/error", "system/anything"])
 def test_gateway_alone_sends_system_messages(kind: str) -> None:
     topic = Topic()
     topic.join(Participant("bob", "o", CapabilitySet(["*"])))
@@ -126,7 +127,7 @@ def test_gateway_sees_a_second_connection_of_one_participant_as_no_newcomer() ->
 # Gateway: identity and message routing
 
 
-@pytest.mark.parametrize("claimed", ["human-user", "system:gateway", "nobody"])
+@each_case("claimed", ["human-user", "system:gateway", "nobody"])
 def test_gateway_never_lets_a_participant_name_itself(claimed: str) -> None:
     assert refused(room(), written(sender=claimed), "user-alice").reason is Reason.FROM_MISMATCH
 
@@ -189,7 +190,7 @@ def test_gateway_refuses_a_proposal_with_a_correlation() -> None:
     assert refused(room(), data, "untrusted-agent").reason is Reason.CORRELATION_FORBIDDEN
 
 
-@pytest.mark.parametrize("kind", ["mcp/response:tools/call", "mcp/withdraw", "mcp/reject"])
+@each_case("kind", ["mcp/response:tools/call", "mcp/withdraw", "mcp/reject"])
 def test_gateway_refuses_what_does_not_say_what_it_refers_to(kind: str) -> None:
     assert refused(room(), written(kind, "trusted-agent"), "trusted-agent").reason is Reason.CORRELATION_MISSING
 
@@ -203,7 +204,7 @@ def test_gateway_bounds_the_participants_of_a_topic() -> None:
     assert caught.value.reason is Reason.TOPIC_FULL
 
 
-@pytest.mark.parametrize("id", ["system:inbox", "server:files"])
+@each_case("id", ["system:inbox", "server:files"])
 def test_gateway_maps_no_token_to_a_reserved_id_and_adds_its_own(id: str) -> None:
     topic = Topic()
     with pytest.raises(Refusal) as caught:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 
 import pytest
-from http_peer import Place, WaitingService, opened
+from http_peer import RunningEndpoint, WaitingService, opened
 
 
 @pytest.fixture
@@ -15,6 +15,6 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Place]:
+async def place() -> AsyncIterator[RunningEndpoint]:
     async with opened(WaitingService()) as place:
         yield place

@@ -27,7 +27,7 @@ MODERN = "2026-07-28"
 PATIENCE_S = 120.0
 
 
-class Someone(msgspec.Struct, frozen=True):
+class NamedCaller(msgspec.Struct, frozen=True):
     """A caller."""
 
     owner: str
@@ -56,7 +56,7 @@ class WaitingService:
             raise Fault("AUTH_REQUIRED", "who are you?")
         if said == "busy":
             raise Fault("RATE_LIMITED", "later", retry_after_ms=2500)
-        return Someone(said)
+        return NamedCaller(said)
 
     def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
         session = Session(Worker("ntest").new_id(), channel, caller, dialect)
@@ -101,7 +101,7 @@ class WaitingService:
         return await asyncio.wait_for(self.asked.get(), PATIENCE_S)
 
 
-class Place(msgspec.Struct):
+class RunningEndpoint(msgspec.Struct):
     """A service and where it listens."""
 
     service: WaitingService
@@ -138,13 +138,13 @@ class Place(msgspec.Struct):
 @contextlib.asynccontextmanager
 async def opened(
     service: WaitingService, bounds: HttpBounds | None = None, limits: Limits = DEFAULT, **more: Any
-) -> AsyncIterator[Place]:
+) -> AsyncIterator[RunningEndpoint]:
     """A service that listens."""
     bounds = bounds or HttpBounds()
     endpoint = McpEndpoint(service, limits, bounds)
     server = await start(endpoint, app, bounds=bounds, limits=limits, **more)
     try:
-        yield Place(service, server, endpoint)
+        yield RunningEndpoint(service, server, endpoint)
     finally:
         await server.stop(0)
 
@@ -230,7 +230,7 @@ class Peer:
 class Client:
     """A client of the handshake era: every message on a connection of its own."""
 
-    def __init__(self, place: Place, owner: str, version: str) -> None:
+    def __init__(self, place: RunningEndpoint, owner: str, version: str) -> None:
         self.place = place
         self.version = version
         self.headers = {"Authorization": f"Bearer {owner}"}

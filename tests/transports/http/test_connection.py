@@ -9,7 +9,7 @@ import sys
 
 import msgspec
 import pytest
-from http_peer import Place, WaitingService, app, call, modern, opened, post
+from http_peer import RunningEndpoint, WaitingService, app, call, modern, opened, post
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,14 +34,14 @@ def get(path: str, host: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
 
 
-async def test_a_connection_serves_one_request_after_the_other(place: Place) -> None:
+async def test_a_connection_serves_one_request_after_the_other(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         for number in range(3):
             peer.send(modern(place.host, id=number))
             assert (await peer.answer()).json["id"] == number
 
 
-async def test_pipelined_requests_of_both_kinds_are_answered_in_order(place: Place) -> None:
+async def test_pipelined_requests_of_both_kinds_are_answered_in_order(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow", id=1) + get("/a", place.host) + modern(place.host, id=2))
         peer.send(get("/b", place.host) + get("/c", place.host) + modern(place.host, "slow", id=3))
@@ -55,7 +55,7 @@ async def test_pipelined_requests_of_both_kinds_are_answered_in_order(place: Pla
         assert (await peer.answer()).json["id"] == 3
 
 
-async def test_a_pipelined_request_is_not_begun_before_the_one_ahead_is_answered(place: Place) -> None:
+async def test_a_pipelined_request_is_not_begun_before_the_one_ahead_is_answered(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "first") + modern(place.host, "second"))
         first = await place.service.next()
@@ -65,7 +65,7 @@ async def test_a_pipelined_request_is_not_begun_before_the_one_ahead_is_answered
         assert (await place.service.next()).preview.name == "second"
 
 
-async def test_a_refusal_comes_after_the_answers_that_are_due(place: Place) -> None:
+async def test_a_refusal_comes_after_the_answers_that_are_due(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow") + b"rubbish\r\n\r\n")
         (await place.service.next()).result(b"{}")
@@ -73,7 +73,9 @@ async def test_a_refusal_comes_after_the_answers_that_are_due(place: Place) -> N
     assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
 
 
-async def test_a_refusal_is_told_in_the_words_of_its_own_address_whatever_comes_behind_it(place: Place) -> None:
+async def test_a_refusal_is_told_in_the_words_of_its_own_address_whatever_comes_behind_it(
+    place: RunningEndpoint,
+) -> None:
     async with place.peer() as peer:
         refused = modern(place.host, Origin="http://evil.example")
         peer.send(modern(place.host, "slow") + refused + get("/elsewhere", place.host))
@@ -84,7 +86,7 @@ async def test_a_refusal_is_told_in_the_words_of_its_own_address_whatever_comes_
     assert answer.json["error"]["data"]["name"] == "ORIGIN_REFUSED"
 
 
-async def test_whoever_sent_more_behind_a_request_that_is_turned_away_can_read_why(place: Place) -> None:
+async def test_whoever_sent_more_behind_a_request_that_is_turned_away_can_read_why(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         turned_away = modern(place.host, Authorization="Bearer nobody")
         more = modern(place.host) * 4_000
@@ -103,14 +105,14 @@ async def test_more_pipelined_requests_than_may_wait_end_the_connection_after_th
         assert (await peer.rest()).count(b"HTTP/1.1 200") == 5
 
 
-async def test_a_thousand_pipelined_requests_that_are_answered_at_once_are_all_answered(place: Place) -> None:
+async def test_a_thousand_pipelined_requests_that_are_answered_at_once_are_all_answered(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         peer.send(b"".join(modern(place.host, id=i) for i in range(1000)))
         for number in range(1000):
             assert (await peer.answer()).json["id"] == number
 
 
-async def test_connection_close_is_honoured(place: Place) -> None:
+async def test_connection_close_is_honoured(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, Connection="close") + modern(place.host))
         everything = await peer.rest()
@@ -118,13 +120,13 @@ async def test_connection_close_is_honoured(place: Place) -> None:
     assert b"connection: close" in everything
 
 
-async def test_http_1_0_is_answered_once_and_closed(place: Place) -> None:
+async def test_http_1_0_is_answered_once_and_closed(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host).replace(b"HTTP/1.1", b"HTTP/1.0"))
         assert (await peer.rest()).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_stream_to_http_1_0_has_no_chunks_and_ends_with_the_connection(place: Place) -> None:
+async def test_a_stream_to_http_1_0_has_no_chunks_and_ends_with_the_connection(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow").replace(b"HTTP/1.1", b"HTTP/1.0"))
         exchange = await place.service.next()
@@ -136,7 +138,7 @@ async def test_a_stream_to_http_1_0_has_no_chunks_and_ends_with_the_connection(p
     assert body.count(b"\n\n") == 2
 
 
-async def test_expect_continue_is_told_to_go_on(place: Place) -> None:
+async def test_expect_continue_is_told_to_go_on(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         head, _, body = modern(place.host, Expect="100-continue").partition(b"\r\n\r\n")
         peer.send(head + b"\r\n\r\n")
@@ -145,7 +147,7 @@ async def test_expect_continue_is_told_to_go_on(place: Place) -> None:
         assert (await peer.answer()).status == 200
 
 
-async def test_expect_continue_behind_another_request_waits_for_its_turn(place: Place) -> None:
+async def test_expect_continue_behind_another_request_waits_for_its_turn(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         head, _, body = modern(place.host, id=2, Expect="100-continue").partition(b"\r\n\r\n")
         peer.send(modern(place.host, "slow") + head + b"\r\n\r\n")
@@ -156,7 +158,7 @@ async def test_expect_continue_behind_another_request_waits_for_its_turn(place: 
         assert (await peer.answer()).json["id"] == 2
 
 
-async def test_an_offer_to_upgrade_is_passed_over_and_the_body_is_read(place: Place) -> None:
+async def test_an_offer_to_upgrade_is_passed_over_and_the_body_is_read(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         offer = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABk"}
         peer.send(modern(place.host, **offer) + modern(place.host, id=2))
@@ -164,7 +166,7 @@ async def test_an_offer_to_upgrade_is_passed_over_and_the_body_is_read(place: Pl
         assert (await peer.answer()).json["id"] == 2
 
 
-async def test_a_chunked_body_is_read(place: Place) -> None:
+async def test_a_chunked_body_is_read(place: RunningEndpoint) -> None:
     head, _, body = modern(place.host).partition(b"\r\n\r\n")
     lines = [line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length")]
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(body[i : i + 7]), body[i : i + 7]) for i in range(0, len(body), 7))
@@ -187,7 +189,7 @@ async def test_a_body_that_grows_over_the_limit_is_refused(path: bytes) -> None:
 
 
 @pytest.mark.parametrize("length", ["Content-Length: 100000", "Transfer-Encoding: chunked"])
-async def test_a_long_body_is_not_read_from_who_is_not_admitted(place: Place, length: str) -> None:
+async def test_a_long_body_is_not_read_from_who_is_not_admitted(place: RunningEndpoint, length: str) -> None:
     async with place.peer() as peer:
         lines = ["POST /mcp HTTP/1.1", f"Host: {place.host}", "Authorization: Bearer nobody", length, "", ""]
         peer.send("\r\n".join(lines).encode())
@@ -212,7 +214,7 @@ async def test_bodies_that_come_in_are_bounded_over_all_connections() -> None:
     assert place.server.listener.bodies.bytes == 0
 
 
-async def test_a_refusal_behind_a_request_to_the_app_leaves_that_one_alone(place: Place) -> None:
+async def test_a_refusal_behind_a_request_to_the_app_leaves_that_one_alone(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow") + get("/a", place.host) + get("//b", place.host))
         (await place.service.next()).result(b"{}")
@@ -220,7 +222,7 @@ async def test_a_refusal_behind_a_request_to_the_app_leaves_that_one_alone(place
     assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"400"]
 
 
-async def test_huge_headers_behind_another_request_are_refused_too(place: Place) -> None:
+async def test_huge_headers_behind_another_request_are_refused_too(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         huge = modern(place.host, X_Padding="a" * 70_000)
         peer.send(modern(place.host) + huge)
@@ -228,7 +230,7 @@ async def test_huge_headers_behind_another_request_are_refused_too(place: Place)
     assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"431"]
 
 
-async def test_everything_else_goes_to_the_app(place: Place) -> None:
+async def test_everything_else_goes_to_the_app(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         peer.send(post(place.host, b"hello", path="/app?x=1"))
         assert (await peer.answer()).body == b"/app hello"
@@ -236,7 +238,7 @@ async def test_everything_else_goes_to_the_app(place: Place) -> None:
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/servers/git/mcp", "/profiles/work/mcp"])
-async def test_the_service_is_told_the_path(place: Place, path: str) -> None:
+async def test_the_service_is_told_the_path(place: RunningEndpoint, path: str) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host).replace(b"/mcp", path.encode(), 1))
         assert (await peer.answer()).status == 200

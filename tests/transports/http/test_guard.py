@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from http_peer import Place, modern
+from http_peer import RunningEndpoint, modern
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.guard import (
     Faces,
@@ -27,21 +28,17 @@ def status(headers: dict[bytes, bytes], version: str = "1.1", faces: Faces = FAC
     return 200 if refusal is None else refusal.status
 
 
-@pytest.mark.parametrize(
-    "host", [b"127.0.0.1:7420", b"localhost:7420", b"LOCALHOST:7420", b"[::1]:7420", b"hub.example"]
-)
+@each_case("host", [b"127.0.0.1:7420", b"localhost:7420", b"LOCALHOST:7420", b"[::1]:7420", b"hub.example"])
 def test_the_names_of_this_server_are_allowed(host: bytes) -> None:
     assert status({b"host": host}) == 200
 
 
-@pytest.mark.parametrize(
-    "host", [b"evil.example", b"127.0.0.1", b"127.0.0.1:80", b"hub.example:7420", b"10.0.0.1:7420"]
-)
+@each_case("host", [b"evil.example", b"127.0.0.1", b"127.0.0.1:80", b"hub.example:7420", b"10.0.0.1:7420"])
 def test_a_page_that_rebinds_its_name_to_this_address_is_refused(host: bytes) -> None:
     assert status({b"host": host}) == 403
 
 
-@pytest.mark.parametrize(
+@each_case(
     "host",
     [b"", b"127.0.0.1:7420/#", b"127.0.0.1:7420/?", b"a@127.0.0.1:7420", b"127.0.0.1:7420, x", b"a b", b"h:999999"],
 )
@@ -53,12 +50,12 @@ def test_a_request_without_host_is_a_bad_request() -> None:
     assert status({}) == 400
 
 
-@pytest.mark.parametrize("origin", [b"http://127.0.0.1:7420", b"http://localhost:7420", b"https://console.example"])
+@each_case("origin", [b"http://127.0.0.1:7420", b"http://localhost:7420", b"https://console.example"])
 def test_pages_of_this_server_and_of_the_operators_choice_may_call(origin: bytes) -> None:
     assert status(HOST | {b"origin": origin}) == 200
 
 
-@pytest.mark.parametrize(
+@each_case(
     "origin",
     [b"null", b"", b"http://evil.example", b"http://evil127.0.0.1:7420", b"http://127.0.0.1:7420.evil", b"file://"],
 )
@@ -66,7 +63,7 @@ def test_other_pages_may_not(origin: bytes) -> None:
     assert status(HOST | {b"origin": origin}) == 403
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("headers", "version", "expected"),
     [
         ({b"content-length": b"1000"}, "1.1", 200),
@@ -87,12 +84,12 @@ def test_a_body_is_plain_and_bounded(headers: dict[bytes, bytes], version: str, 
     assert status(HOST | headers, version) == expected
 
 
-@pytest.mark.parametrize("method", [b"TRACE", b"CONNECT"])
+@each_case("method", [b"TRACE", b"CONNECT"])
 def test_methods_that_only_proxies_and_attackers_need_are_refused(method: bytes) -> None:
     assert status(HOST, method=method) == 405
 
 
-@pytest.mark.parametrize(
+@each_case(
     "target",
     [
         b"http://evil/mcp",
@@ -117,7 +114,7 @@ def test_only_plain_paths_are_served(target: bytes) -> None:
     assert refusal.status == 400
 
 
-@pytest.mark.parametrize("target", [b"/", b"/mcp", b"/mcp?a=/../b", b"/tools/a.b", b"/tools/a%20b", b"/.well-known/x"])
+@each_case("target", [b"/", b"/mcp", b"/mcp?a=/../b", b"/tools/a.b", b"/tools/a%20b", b"/.well-known/x"])
 def test_plain_paths_are_served(target: bytes) -> None:
     assert check_target(target) is None
 
@@ -129,7 +126,7 @@ def test_any_target_is_judged_and_none_that_passes_climbs(target: bytes) -> None
         assert b".." not in target.partition(b"?")[0].split(b"/")
 
 
-@pytest.mark.parametrize("name", [b"authorization", b"content-length", b"content-type", b"mcp-name", b"mcp-param-x"])
+@each_case("name", [b"authorization", b"content-length", b"content-type", b"mcp-name", b"mcp-param-x"])
 def test_what_decides_may_stand_only_once(name: bytes) -> None:
     assert combine(name, b"a", b"a") is None
 
@@ -146,7 +143,7 @@ def test_headers_are_bounded_in_number_and_size() -> None:
     assert check_size({b"a": b"b" * 100}, 0, bounds) is not None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "expected"),
     [
         ("/mcp", True),
@@ -197,7 +194,7 @@ RAW = {
 
 
 @pytest.mark.parametrize("name", RAW)
-async def test_a_bad_request_gets_one_refusal_and_the_connection_closes(place: Place, name: str) -> None:
+async def test_a_bad_request_gets_one_refusal_and_the_connection_closes(place: RunningEndpoint, name: str) -> None:
     raw, expected = RAW[name]
     async with place.peer() as peer:
         peer.send(raw.replace(b"HOST", place.host.encode()))
@@ -207,14 +204,14 @@ async def test_a_bad_request_gets_one_refusal_and_the_connection_closes(place: P
     assert place.service.served == 0
 
 
-async def test_nothing_sent_behind_a_refusal_is_heard(place: Place) -> None:
+async def test_nothing_sent_behind_a_refusal_is_heard(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         peer.send(b"GET /mcp/../x HTTP/1.1\r\nHost: %b\r\n\r\n" % place.host.encode() + modern(place.host))
         assert (await peer.rest()).count(b"HTTP/1.1 ") == 1
     assert place.service.paths == []
 
 
-async def test_a_refusal_is_a_json_rpc_error_without_id(place: Place) -> None:
+async def test_a_refusal_is_a_json_rpc_error_without_id(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         peer.send(b"GET /mcp HTTP/1.1\r\nHost: evil.example\r\n\r\n")
         answer = await peer.answer()

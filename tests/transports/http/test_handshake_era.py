@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from http_peer import Client, Peer, Place, WaitingService, call, opened, post, request
+from http_peer import Client, Peer, RunningEndpoint, WaitingService, call, opened, post, request
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.sessions.registry import SessionLimits
@@ -30,7 +30,7 @@ async def data(peer: Peer) -> dict[str, object]:
         assert event, "the stream is over"
 
 
-async def test_initialize_opens_a_session(place: Place) -> None:
+async def test_initialize_opens_a_session(place: RunningEndpoint) -> None:
     client = await place.handshake()
     session = place.service.sessions[0]
     assert client.headers["Mcp-Session-Id"] == session.id
@@ -43,14 +43,14 @@ async def test_initialize_opens_a_session(place: Place) -> None:
     ("asked", "agreed"),
     [("2025-03-26", "2025-03-26"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")],
 )
-async def test_the_revision_is_agreed(place: Place, asked: str, agreed: str) -> None:
+async def test_the_revision_is_agreed(place: RunningEndpoint, asked: str, agreed: str) -> None:
     client = Client(place, "anyone", asked)
     params = {"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     answer = await client.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
     assert answer.json["result"]["protocolVersion"] == agreed
 
 
-async def test_an_initialize_that_cannot_be_read_opens_nothing(place: Place) -> None:
+async def test_an_initialize_that_cannot_be_read_opens_nothing(place: RunningEndpoint) -> None:
     client = Client(place, "anyone", "x")
     answer = await client.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}})
     assert (answer.status, answer.json["error"]["code"]) == (400, -32602)
@@ -58,36 +58,36 @@ async def test_an_initialize_that_cannot_be_read_opens_nothing(place: Place) -> 
     assert len(place.endpoint.sessions) == 0
 
 
-async def test_requests_of_a_session_are_served(place: Place) -> None:
+async def test_requests_of_a_session_are_served(place: RunningEndpoint) -> None:
     client = await place.handshake()
     answer = await client.post(call("echo", id="x"))
     assert (answer.status, answer.json["id"], answer.json["result"]) == (200, "x", {"said": "echo"})
 
 
-async def test_ping_is_answered_here(place: Place) -> None:
+async def test_ping_is_answered_here(place: RunningEndpoint) -> None:
     client = await place.handshake()
     assert (await client.post({"jsonrpc": "2.0", "id": 1, "method": "ping"})).json["result"] == {}
     assert place.service.asked.empty()
 
 
-async def test_a_served_request_that_fails_is_answered_200(place: Place) -> None:
+async def test_a_served_request_that_fails_is_answered_200(place: RunningEndpoint) -> None:
     client = await place.handshake()
     answer = await client.post(call("unknown"))
     assert (answer.status, answer.json["error"]["code"]) == (200, -32601)
 
 
-async def test_a_request_without_session_is_a_bad_request(place: Place) -> None:
+async def test_a_request_without_session_is_a_bad_request(place: RunningEndpoint) -> None:
     client = Client(place, "anyone", "2025-11-25")
     assert (await client.post(call("echo"))).status == 400
 
 
-async def test_a_version_that_is_not_spoken_is_a_bad_request(place: Place) -> None:
+async def test_a_version_that_is_not_spoken_is_a_bad_request(place: RunningEndpoint) -> None:
     client = await place.handshake()
     client.headers["MCP-Protocol-Version"] = "1999-01-01"
     assert (await client.post(call("echo"))).status == 400
 
 
-async def test_another_owners_session_is_as_unknown_as_none(place: Place) -> None:
+async def test_another_owners_session_is_as_unknown_as_none(place: RunningEndpoint) -> None:
     alice, mallory = await place.handshake(owner="alice"), await place.handshake(owner="mallory")
     stolen = {**mallory.headers, "Mcp-Session-Id": alice.headers["Mcp-Session-Id"]}
     guessed = {**mallory.headers, "Mcp-Session-Id": "a" * 32}
@@ -105,7 +105,7 @@ async def test_another_owners_session_is_as_unknown_as_none(place: Place) -> Non
     assert (await alice.post(call("echo"))).status == 200
 
 
-async def test_delete_ends_the_session_and_what_is_open_in_it(place: Place) -> None:
+async def test_delete_ends_the_session_and_what_is_open_in_it(place: RunningEndpoint) -> None:
     client = await place.handshake()
     listening = await client.listen()
     await listening.answer()
@@ -125,7 +125,7 @@ async def test_delete_ends_the_session_and_what_is_open_in_it(place: Place) -> N
     assert (await client.post(call("echo"))).status == 404
 
 
-async def test_an_id_in_use_cannot_be_used_again(place: Place) -> None:
+async def test_an_id_in_use_cannot_be_used_again(place: RunningEndpoint) -> None:
     client = await place.handshake()
     first = await client.open(call("slow", id=1))
     exchange = await place.service.next()
@@ -136,7 +136,7 @@ async def test_an_id_in_use_cannot_be_used_again(place: Place) -> None:
     assert (await client.post(call("echo", id=1))).status == 200
 
 
-async def test_two_sessions_may_use_the_same_id(place: Place) -> None:
+async def test_two_sessions_may_use_the_same_id(place: RunningEndpoint) -> None:
     one, two = await place.handshake(), await place.handshake()
     first, second = await one.open(call("slow", id=1)), await two.open(call("slow", id=1))
     exchanges = [await place.service.next(), await place.service.next()]
@@ -147,7 +147,7 @@ async def test_two_sessions_may_use_the_same_id(place: Place) -> None:
     assert (await second.answer()).json["result"] == 2
 
 
-async def test_cancelling_withdraws_the_request(place: Place) -> None:
+async def test_cancelling_withdraws_the_request(place: RunningEndpoint) -> None:
     client = await place.handshake()
     waiting = await client.open(call("slow", id=1))
     exchange = await place.service.next()
@@ -162,7 +162,7 @@ async def test_cancelling_withdraws_the_request(place: Place) -> None:
     assert (answer.status, answer.body) == (202, b"")
 
 
-async def test_cancelling_ends_the_stream(place: Place) -> None:
+async def test_cancelling_ends_the_stream(place: RunningEndpoint) -> None:
     client = await place.handshake()
     waiting = await client.open(call("slow", id=1))
     (await place.service.next()).notify("notifications/message", b"{}")
@@ -173,7 +173,9 @@ async def test_cancelling_ends_the_stream(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("version", "primed"), [("2025-11-25", True), ("2025-06-18", False), ("2025-03-26", False)])
-async def test_a_stream_is_primed_where_clients_understand_it(place: Place, version: str, primed: bool) -> None:
+async def test_a_stream_is_primed_where_clients_understand_it(
+    place: RunningEndpoint, version: str, primed: bool
+) -> None:
     client = await place.handshake(version)
     peer = await client.open(call("slow"))
     exchange = await place.service.next()
@@ -192,7 +194,7 @@ async def test_a_stream_is_primed_where_clients_understand_it(place: Place, vers
     assert await peer.event() == {}
 
 
-async def test_a_stream_that_was_cut_is_resumed_where_it_was(place: Place) -> None:
+async def test_a_stream_that_was_cut_is_resumed_where_it_was(place: RunningEndpoint) -> None:
     client = await place.handshake()
     peer = await client.open(call("slow", id=1))
     exchange = await place.service.next()
@@ -217,7 +219,7 @@ async def test_a_stream_that_was_cut_is_resumed_where_it_was(place: Place) -> No
     assert cancels == [], "a cut connection cancels nothing in this era"
 
 
-async def test_an_answer_given_while_the_client_was_away_is_replayed(place: Place) -> None:
+async def test_an_answer_given_while_the_client_was_away_is_replayed(place: RunningEndpoint) -> None:
     client = await place.handshake()
     peer = await client.open(call("slow", id=1))
     exchange = await place.service.next()
@@ -234,7 +236,7 @@ async def test_an_answer_given_while_the_client_was_away_is_replayed(place: Plac
         assert await back.event() == {}
 
 
-async def test_an_event_id_of_another_session_replays_nothing(place: Place) -> None:
+async def test_an_event_id_of_another_session_replays_nothing(place: RunningEndpoint) -> None:
     alice, mallory = await place.handshake(owner="alice"), await place.handshake(owner="mallory")
     peer = await alice.open(call("slow"))
     exchange = await place.service.next()
@@ -245,7 +247,7 @@ async def test_an_event_id_of_another_session_replays_nothing(place: Place) -> N
     assert (await stolen.answer()).status == 405, "as for a stream that is over"
 
 
-async def test_a_client_that_comes_back_to_a_stream_that_is_over_is_told_to_stop(place: Place) -> None:
+async def test_a_client_that_comes_back_to_a_stream_that_is_over_is_told_to_stop(place: RunningEndpoint) -> None:
     client = await place.handshake()
     peer = await client.open(call("slow"))
     exchange = await place.service.next()
@@ -270,7 +272,7 @@ async def test_a_client_that_comes_back_to_a_stream_that_is_over_is_told_to_stop
 
 
 @pytest.mark.parametrize("last", ["", "x", ".", "x.1", "x.99999999999999999999", "a.-1", "\xe9.1"])
-async def test_an_event_id_that_is_none_opens_the_standalone_stream(place: Place, last: str) -> None:
+async def test_an_event_id_that_is_none_opens_the_standalone_stream(place: RunningEndpoint, last: str) -> None:
     client = await place.handshake()
     peer = await place.connect()
     raw = request("GET", place.host, client.headers)
@@ -280,7 +282,7 @@ async def test_an_event_id_that_is_none_opens_the_standalone_stream(place: Place
     assert (await data(peer))["method"] == "notifications/message"
 
 
-async def test_the_standalone_stream_carries_what_belongs_to_no_request(place: Place) -> None:
+async def test_the_standalone_stream_carries_what_belongs_to_no_request(place: RunningEndpoint) -> None:
     client = await place.handshake()
     session = place.service.sessions[0]
     session.notify("notifications/message", b'{"n":1}')
@@ -306,7 +308,7 @@ async def test_replay_keeps_no_more_than_it_may() -> None:
         assert [(await data(peer))["params"] for _ in range(3)] == [{"n": 7}, {"n": 8}, {"n": 9}]
 
 
-async def test_the_client_is_asked_on_the_requests_own_stream(place: Place) -> None:
+async def test_the_client_is_asked_on_the_requests_own_stream(place: RunningEndpoint) -> None:
     client = await place.handshake(roots={})
     peer = await client.open(call("slow", id=1))
     exchange = await place.service.next()
@@ -321,7 +323,7 @@ async def test_the_client_is_asked_on_the_requests_own_stream(place: Place) -> N
     assert (await data(peer))["id"] == 1
 
 
-async def test_a_client_may_refuse_what_it_is_asked(place: Place) -> None:
+async def test_a_client_may_refuse_what_it_is_asked(place: RunningEndpoint) -> None:
     client = await place.handshake(sampling={})
     peer = await client.open(call("slow", id=1))
     sampling = (await place.service.next()).ask("sampling/createMessage", b"{}")
@@ -335,7 +337,7 @@ async def test_a_client_may_refuse_what_it_is_asked(place: Place) -> None:
     assert refused.value.data == {"why": "x"}
 
 
-async def test_a_client_is_not_asked_what_it_did_not_say_it_answers(place: Place) -> None:
+async def test_a_client_is_not_asked_what_it_did_not_say_it_answers(place: RunningEndpoint) -> None:
     client = await place.handshake(elicitation={})
     peer = await client.open(call("slow", id=1))
     exchange = await place.service.next()
@@ -347,7 +349,7 @@ async def test_a_client_is_not_asked_what_it_did_not_say_it_answers(place: Place
     assert not (await peer.answer()).streams
 
 
-async def test_a_client_that_went_before_it_heard_of_a_stream_cannot_be_asked(place: Place) -> None:
+async def test_a_client_that_went_before_it_heard_of_a_stream_cannot_be_asked(place: RunningEndpoint) -> None:
     client = await place.handshake(roots={})
     async with place.peer() as peer:
         peer.send(post(place.host, call("slow"), client.headers))
@@ -360,7 +362,7 @@ async def test_a_client_that_went_before_it_heard_of_a_stream_cannot_be_asked(pl
     assert not exchange.open
 
 
-async def test_another_owner_cannot_answer_for_the_client(place: Place) -> None:
+async def test_another_owner_cannot_answer_for_the_client(place: RunningEndpoint) -> None:
     alice, mallory = await place.handshake(owner="alice", roots={}), await place.handshake(owner="mallory", roots={})
     peer = await alice.open(call("slow", id=1))
     roots = (await place.service.next()).ask("roots/list", b"{}")
@@ -370,7 +372,7 @@ async def test_another_owner_cannot_answer_for_the_client(place: Place) -> None:
     assert not roots.done()
 
 
-async def test_what_was_asked_is_withdrawn_with_the_request(place: Place) -> None:
+async def test_what_was_asked_is_withdrawn_with_the_request(place: RunningEndpoint) -> None:
     client = await place.handshake(roots={})
     peer = await client.open(call("slow", id=1))
     exchange = await place.service.next()
@@ -385,7 +387,7 @@ async def test_what_was_asked_is_withdrawn_with_the_request(place: Place) -> Non
     assert (await data(peer))["id"] == 1
 
 
-async def test_a_session_can_ask_on_the_standalone_stream(place: Place) -> None:
+async def test_a_session_can_ask_on_the_standalone_stream(place: RunningEndpoint) -> None:
     client = await place.handshake(roots={})
     session = place.service.sessions[0]
     with pytest.raises(Fault, match="no stream"):
@@ -398,7 +400,7 @@ async def test_a_session_can_ask_on_the_standalone_stream(place: Place) -> None:
     assert await asyncio.wait_for(roots, 120) == b'{"roots":[]}'
 
 
-async def test_a_batch_is_answered_with_an_array(place: Place) -> None:
+async def test_a_batch_is_answered_with_an_array(place: RunningEndpoint) -> None:
     client = await place.handshake("2025-03-26")
     note = {"jsonrpc": "2.0", "method": "notifications/other"}
     initialize = {"jsonrpc": "2.0", "id": 4, "method": "initialize", "params": {}}
@@ -411,7 +413,7 @@ async def test_a_batch_is_answered_with_an_array(place: Place) -> None:
     assert place.service.heard[-1].method == "notifications/other"
 
 
-async def test_a_batch_becomes_a_stream_at_the_first_notification(place: Place) -> None:
+async def test_a_batch_becomes_a_stream_at_the_first_notification(place: RunningEndpoint) -> None:
     client = await place.handshake("2025-03-26")
     peer = await client.open([call("echo", id=1), call("slow", id=2)])
     exchange = await place.service.next()
@@ -424,14 +426,14 @@ async def test_a_batch_becomes_a_stream_at_the_first_notification(place: Place) 
     assert await peer.event() == {}
 
 
-async def test_a_batch_of_notifications_is_accepted(place: Place) -> None:
+async def test_a_batch_of_notifications_is_accepted(place: RunningEndpoint) -> None:
     client = await place.handshake("2025-03-26")
     answer = await client.post([{"jsonrpc": "2.0", "method": "notifications/other"}])
     assert (answer.status, answer.body) == (202, b"")
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
-async def test_other_revisions_have_no_batches(place: Place, version: str) -> None:
+async def test_other_revisions_have_no_batches(place: RunningEndpoint, version: str) -> None:
     client = await place.handshake(version)
     assert (await client.post([call("echo")])).status == 400
 
@@ -443,7 +445,7 @@ async def test_a_batch_has_at_least_one_message_and_not_too_many(count: int) -> 
         assert (await client.post([call("echo", id=i) for i in range(count)])).status in (400, 413)
 
 
-async def test_a_listener_must_welcome_streams(place: Place) -> None:
+async def test_a_listener_must_welcome_streams(place: RunningEndpoint) -> None:
     client = await place.handshake()
     async with place.peer() as peer:
         peer.send(request("GET", place.host, client.headers | {"Accept": "application/json"}))
@@ -476,7 +478,7 @@ async def test_a_session_with_an_open_call_keeps_its_place() -> None:
             assert (await peer.answer()).status == 200
 
 
-async def test_the_open_calls_of_an_ended_session_are_cancelled_and_answered(place: Place) -> None:
+async def test_the_open_calls_of_an_ended_session_are_cancelled_and_answered(place: RunningEndpoint) -> None:
     client = await place.handshake()
     waiting = await client.open(call("slow", id=7))
     exchange = await place.service.next()
@@ -504,7 +506,7 @@ async def test_a_session_that_nobody_uses_ends() -> None:
         assert (await waiting.answer()).status == 200
 
 
-async def test_a_service_that_refuses_a_session_leaves_none(place: Place) -> None:
+async def test_a_service_that_refuses_a_session_leaves_none(place: RunningEndpoint) -> None:
     def refuse(*_: object) -> Any:
         raise Fault("ACCESS_DENIED", "not you")
 
@@ -516,7 +518,7 @@ async def test_a_service_that_refuses_a_session_leaves_none(place: Place) -> Non
     assert len(place.endpoint.sessions) == 0
 
 
-async def test_an_unreadable_cancellation_is_a_bad_request(place: Place) -> None:
+async def test_an_unreadable_cancellation_is_a_bad_request(place: RunningEndpoint) -> None:
     client = await place.handshake()
     answer = await client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {}})
     assert answer.status == 400

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import httptools
-import pytest
 from http_peer import modern
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.template import Template
 from interlock.transports.http.turn import Head
@@ -100,13 +100,13 @@ def test_a_head_that_differs_in_its_length_alone_is_read_as_by_the_parser(place:
     assert reader.body == body
 
 
-@pytest.mark.parametrize("digits", [b"", b"-1", b"+1", b"1 ", b" 1", b"0x1", b"1e3", b"1234567890", b"1, 1", b"\xb2"])
+@each_case("digits", [b"", b"-1", b"+1", b"1 ", b" 1", b"0x1", b"1e3", b"1234567890", b"1, 1", b"\xb2"])
 def test_a_length_that_is_not_plainly_a_number_is_left_to_the_parser(digits: bytes) -> None:
     assert cut_length(b"POST /mcp HTTP/1.1\r\nContent-Length: %b\r\nHost: h" % digits) is None
     assert cut_length(b"POST /mcp HTTP/1.1\r\nHost: h\r\ncontent-length: %b" % digits) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("old", "new"),
     [
         (b"Mcp-Name: echo", b"Mcp-Name: ec\nho"),
@@ -132,7 +132,7 @@ def test_anything_else_is_left_to_the_parser(old: bytes, new: bytes) -> None:
     assert template(FIRST).match(FIRST.replace(old, new)) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [
         b"\r\n" + FIRST,

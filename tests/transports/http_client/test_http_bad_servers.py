@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from web_peer import LinkPeer, RecordingListener, until
 
+from cases import each_case
 from interlock.protocols.mcp.revisions import R2026_07_28
 from interlock.transports.http.channel import PIECE, keep_alive_seconds
 from interlock.transports.http.client import HttpLink
@@ -269,7 +270,7 @@ async def test_nothing_is_left_behind(at) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before[1] + 3
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value"),
     [
         ("X-A", "a\r\nX-B: c"),
@@ -316,7 +317,7 @@ def test_no_tool_name_or_parameter_makes_more_than_one_header_line(name: str, va
     assert head.count(b"\r\n") == head.count(b"\n") == heads.request(1, "tools/call", b"{}", "x").count(b"\n") + 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("said", "seconds"),
     [(b"timeout=5", 4.0), (b"max=3, timeout=30", 29.0), (b"timeout=100000", 4.0), (b"timeout=0", 0.0), (b"x", 4.0)],
 )
@@ -327,14 +328,14 @@ def test_a_connection_is_kept_for_as_long_as_the_server_says_and_no_longer_than_
     assert keep_alive_seconds(b"timeout=9999") == 60.0
 
 
-@pytest.mark.parametrize("session", ["", "a b", "a\r\nb", "ä", "x" * 2000])
+@each_case("session", ["", "a b", "a\r\nb", "ä", "x" * 2000])
 def test_a_session_id_must_be_visible_ascii(session: str) -> None:
     heads = Heads(Origin("http", "h", 80), "/", {})
     with pytest.raises(Fault):
         heads.session_id = session
 
 
-@pytest.mark.parametrize(
+@each_case(
     "url",
     [
         "ftp://x/",

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from web_peer import LinkPeer, RecordingListener, Web
+from web_peer import LinkPeer, RecordingListener, WebPeer
 
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.pool import default_context
@@ -49,7 +49,7 @@ async def test_only_a_server_whose_certificate_is_trusted_gets_a_request(certifi
     async def script(visit) -> None:
         await visit.result({"n": 1})
 
-    web = Web(script)
+    web = WebPeer(script)
     own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     own.load_cert_chain(certificate)
     server = await asyncio.start_server(web.serve, "127.0.0.1", 0, ssl=own)

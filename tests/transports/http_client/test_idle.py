@@ -18,7 +18,7 @@ from interlock.wire.errors import Fault
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 
 
-class Place:
+class IdleServer:
     """A server that answers what is asked of `/`, and nothing else."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Place:
             writer.close()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Place]:
+    async def running(self) -> AsyncIterator[IdleServer]:
         server = await asyncio.start_server(self._meet, "127.0.0.1", 0)
         self.origin = Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
         try:
@@ -73,14 +73,14 @@ def ask(pool: Pool, path: str = "/") -> Asked:
     return asked
 
 
-async def settled(place: Place, count: int) -> None:
+async def settled(place: IdleServer, count: int) -> None:
     async with asyncio.timeout(120):
         while place.open != count:
             await asyncio.sleep(0.01)
 
 
 async def test_servers_of_one_origin_take_each_others_idle_connections() -> None:
-    async with Place().running() as place:
+    async with IdleServer().running() as place:
         pools = [Pool(place.origin) for _ in range(20)]
         for pool in pools * 3:
             assert await ask(pool).came == b"{}"
@@ -91,7 +91,7 @@ async def test_servers_of_one_origin_take_each_others_idle_connections() -> None
 
 
 async def test_a_server_whose_connections_are_all_busy_takes_none_of_its_neighbour() -> None:
-    async with Place().running() as place:
+    async with IdleServer().running() as place:
         slow, quick = Pool(place.origin, size=3), Pool(place.origin, size=3)
         assert await ask(quick).came == b"{}"
         waiting = [ask(slow, "/never") for _ in range(10)]
@@ -109,7 +109,7 @@ async def test_a_server_whose_connections_are_all_busy_takes_none_of_its_neighbo
 
 
 async def test_what_is_idle_outlives_one_of_its_users_and_not_the_last() -> None:
-    async with Place().running() as place:
+    async with IdleServer().running() as place:
         first, second = Pool(place.origin), Pool(place.origin)
         assert await ask(first).came == b"{}"
         await first.close()
@@ -125,7 +125,7 @@ async def test_what_is_idle_outlives_one_of_its_users_and_not_the_last() -> None
 
 async def test_a_closed_pool_sends_nothing_on_what_its_neighbours_left() -> None:
 
-    async with Place().running() as place:
+    async with IdleServer().running() as place:
         first, second = Pool(place.origin), Pool(place.origin)
         assert await ask(second).came == b"{}"
         await first.close()
@@ -138,7 +138,7 @@ async def test_only_those_who_connect_in_the_same_way_share() -> None:
     async def guard(origin: Origin) -> str:
         return "127.0.0.1"
 
-    async with Place().running() as place:
+    async with IdleServer().running() as place:
         pools = [
             Pool(place.origin),
             Pool(place.origin, guard=guard),
@@ -153,7 +153,7 @@ async def test_only_those_who_connect_in_the_same_way_share() -> None:
 
 async def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "MOST_IDLE", 2)
-    async with Place().running() as place:
+    async with IdleServer().running() as place:
         pool = Pool(place.origin)
         await asyncio.gather(*(ask(pool).came for _ in range(6)))
         await settled(place, 2)

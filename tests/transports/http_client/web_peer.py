@@ -29,7 +29,7 @@ async def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it did not happen")
 
 
-class Visit:
+class ReceivedRequest:
     """One request as it came, and the way back."""
 
     def __init__(self, head: bytes, body: bytes, connection: int, streams: Streams) -> None:
@@ -88,15 +88,15 @@ class Visit:
             await self._reader.read()
 
 
-Script = Callable[[Visit], Awaitable[None]]
+Script = Callable[[ReceivedRequest], Awaitable[None]]
 
 
-class Web:
+class WebPeer:
     """The server."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
-        self.visits: list[Visit] = []
+        self.visits: list[ReceivedRequest] = []
         self.connections = 0
         self.open = 0
         self.url = ""
@@ -108,9 +108,9 @@ class Web:
         try:
             while not writer.is_closing():
                 head = (await reader.readuntil(b"\r\n\r\n")).removesuffix(b"\r\n\r\n")
-                visit = Visit(head, b"", number, (reader, writer))
+                visit = ReceivedRequest(head, b"", number, (reader, writer))
                 length = int(visit.headers.get("content-length", "0"))
-                visit = Visit(head, await reader.readexactly(length), number, (reader, writer))
+                visit = ReceivedRequest(head, await reader.readexactly(length), number, (reader, writer))
                 self.visits.append(visit)
                 await self.script(visit)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -150,7 +150,7 @@ class RecordingListener:
 class LinkPeer:
     """A link to such a server."""
 
-    def __init__(self, web: Web, link: HttpLink, listener: RecordingListener) -> None:
+    def __init__(self, web: WebPeer, link: HttpLink, listener: RecordingListener) -> None:
         self.web = web
         self.link = link
         self.listener = listener
@@ -186,7 +186,7 @@ Open = Callable[..., Awaitable[LinkPeer]]
 
 @asynccontextmanager
 async def opened(script: Script, **options: object) -> AsyncIterator[LinkPeer]:
-    web = Web(script)
+    web = WebPeer(script)
     server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
     web.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
     listener = RecordingListener()

@@ -13,7 +13,7 @@ from interlock.transports.exchange import Exchange
 from interlock.wire.limits import Limits
 
 
-class Watched:
+class WatchedServer:
     """A server whose slow tool can be seen starting and stopping."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Watched:
 
 
 async def test_both_eras_are_served_on_one_stream() -> None:
-    async with on_socket(Watched().server) as (peer, _):
+    async with on_socket(WatchedServer().server) as (peer, _):
         modern = await peer.call("tools/call", name="add", arguments={"a": 1, "b": 2})
         assert modern["result"]["structuredContent"] == 3
         opened = await peer.initialize()
@@ -90,7 +90,7 @@ BAD_LINES: list[tuple[bytes, int, object]] = [
 
 @pytest.mark.parametrize(("line", "code", "id"), BAD_LINES, ids=[str(number) for number in range(len(BAD_LINES))])
 async def test_a_bad_line_gets_its_error_and_the_stream_lives_on(line: bytes, code: int, id: object) -> None:
-    async with on_socket(Watched().server, Limits(message_bytes=200_000)) as (peer, _):
+    async with on_socket(WatchedServer().server, Limits(message_bytes=200_000)) as (peer, _):
         peer.write(line)
         answer = await peer.read()
         assert (answer["error"]["code"], answer.get("id")) == (code, id)
@@ -98,7 +98,7 @@ async def test_a_bad_line_gets_its_error_and_the_stream_lives_on(line: bytes, co
 
 
 async def test_a_line_that_is_too_long_is_refused_with_its_id_and_the_stream_lives_on() -> None:
-    async with on_socket(Watched().server, Limits(message_bytes=2000)) as (peer, _):
+    async with on_socket(WatchedServer().server, Limits(message_bytes=2000)) as (peer, _):
         await peer.initialize()
         for line in (
             b'{"jsonrpc":"2.0","id":"a","method":"ping","params":{"x":"%b"}}',
@@ -119,12 +119,12 @@ async def test_a_line_that_is_too_long_is_refused_with_its_id_and_the_stream_liv
     ],
 )
 async def test_wrong_request_metadata_is_refused(meta: dict[str, Any], code: int) -> None:
-    async with on_socket(Watched().server) as (peer, _):
+    async with on_socket(WatchedServer().server) as (peer, _):
         assert (await peer.call("tools/list", _meta=meta))["error"]["code"] == code
 
 
 async def test_blank_lines_notifications_and_stray_answers_get_no_answer() -> None:
-    async with on_socket(Watched().server) as (peer, _):
+    async with on_socket(WatchedServer().server) as (peer, _):
         for line in (
             b"",
             b"  ",
@@ -141,7 +141,7 @@ async def test_blank_lines_notifications_and_stray_answers_get_no_answer() -> No
 
 
 async def test_an_id_in_use_is_refused_and_the_first_request_still_answered() -> None:
-    watched = Watched()
+    watched = WatchedServer()
     async with on_socket(watched.server) as (peer, _):
         request = {"jsonrpc": "2.0", "id": "same", "method": "tools/call", "params": {"name": "wait", "_meta": META}}
         peer.write(request)
@@ -153,7 +153,7 @@ async def test_an_id_in_use_is_refused_and_the_first_request_still_answered() ->
 
 
 async def test_a_second_initialize_is_refused() -> None:
-    async with on_socket(Watched().server) as (peer, _):
+    async with on_socket(WatchedServer().server) as (peer, _):
         await peer.initialize()
         again = await peer.call(
             "initialize", modern=False, protocolVersion="2025-11-25", capabilities={}, clientInfo={}
@@ -162,7 +162,7 @@ async def test_a_second_initialize_is_refused() -> None:
 
 
 async def test_batches_are_answered_together_in_the_one_revision_that_has_them() -> None:
-    async with on_socket(Watched().server) as (peer, _):
+    async with on_socket(WatchedServer().server) as (peer, _):
         await peer.initialize("2025-03-26")
         call = {"name": "add", "arguments": {"a": 1, "b": 1}}
         peer.write(
@@ -185,7 +185,7 @@ async def test_batches_are_answered_together_in_the_one_revision_that_has_them()
 
 
 async def test_a_cancelled_member_of_a_batch_does_not_hold_up_the_others() -> None:
-    watched = Watched()
+    watched = WatchedServer()
     async with on_socket(watched.server) as (peer, _):
         await peer.initialize("2025-03-26")
         peer.write(
@@ -200,7 +200,7 @@ async def test_a_cancelled_member_of_a_batch_does_not_hold_up_the_others() -> No
 
 
 async def test_a_cancelled_call_is_stopped_and_never_answered() -> None:
-    watched = Watched()
+    watched = WatchedServer()
     async with on_socket(watched.server) as (peer, _):
         number = peer.send("tools/call", name="wait")
         await asyncio.wait_for(watched.started.wait(), 120)
@@ -210,7 +210,7 @@ async def test_a_cancelled_call_is_stopped_and_never_answered() -> None:
 
 
 async def test_the_end_of_the_stream_cancels_what_is_under_way() -> None:
-    watched = Watched()
+    watched = WatchedServer()
     async with on_socket(watched.server) as (peer, protocol):
         await peer.initialize()
         peer.send("tools/call", modern=False, name="wait")
@@ -223,7 +223,7 @@ async def test_the_end_of_the_stream_cancels_what_is_under_way() -> None:
 
 
 async def test_a_session_is_asked_with_ids_of_the_servers_own() -> None:
-    async with on_socket(Watched().server) as (peer, _):
+    async with on_socket(WatchedServer().server) as (peer, _):
         await peer.initialize(sampling={})
         number = peer.send("tools/call", modern=False, name="ask")
         question = await peer.read()
@@ -237,7 +237,7 @@ async def test_a_session_is_asked_with_ids_of_the_servers_own() -> None:
 
 
 async def test_a_client_that_refuses_a_question_fails_the_call_with_its_own_code() -> None:
-    async with on_socket(Watched().server) as (peer, _):
+    async with on_socket(WatchedServer().server) as (peer, _):
         await peer.initialize(sampling={})
         peer.send("tools/call", modern=False, name="ask")
         question = await peer.read()
@@ -248,7 +248,7 @@ async def test_a_client_that_refuses_a_question_fails_the_call_with_its_own_code
 
 
 async def test_cancelling_a_call_withdraws_its_question() -> None:
-    watched = Watched()
+    watched = WatchedServer()
     async with on_socket(watched.server) as (peer, _):
         await peer.initialize(sampling={})
         number = peer.send("tools/call", modern=False, name="ask")
@@ -260,7 +260,7 @@ async def test_cancelling_a_call_withdraws_its_question() -> None:
 
 
 async def test_a_client_that_does_not_read_is_not_read_from() -> None:
-    async with on_socket(Watched().server) as (peer, protocol):
+    async with on_socket(WatchedServer().server) as (peer, protocol):
         asked = 400
         for _ in range(asked):
             peer.send("tools/call", name="big", arguments={"size": 64 * 1024})
@@ -274,7 +274,7 @@ async def test_a_client_that_does_not_read_is_not_read_from() -> None:
 
 
 async def test_notifications_are_dropped_for_a_client_that_does_not_read_but_answers_never() -> None:
-    async with on_socket(Watched().server) as (peer, _):
+    async with on_socket(WatchedServer().server) as (peer, _):
         first = peer.send("tools/call", name="big", arguments={"size": 4 * 1024 * 1024})
         # Full by now, or as good as: what this one says is far more than may be held.
         second = peer.send("tools/call", name="babble", arguments={"count": 20_000}, _meta={"progressToken": "p"})
@@ -318,7 +318,7 @@ async def test_answers_of_one_turn_leave_in_one_write() -> None:
             pass
 
     ticking = loop.call_soon(next_turn)
-    async with on_socket(Watched().server) as (_, protocol):
+    async with on_socket(WatchedServer().server) as (_, protocol):
         protocol.write_to(Counting())
         pings = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
         protocol.data_received(b"".join(pings % number for number in range(50)))
@@ -329,7 +329,7 @@ async def test_answers_of_one_turn_leave_in_one_write() -> None:
 
 
 async def test_too_many_open_requests_are_refused_with_their_id() -> None:
-    async with on_socket(Watched().server, Limits(pending=2)) as (peer, _):
+    async with on_socket(WatchedServer().server, Limits(pending=2)) as (peer, _):
         for _ in range(3):
             last = peer.send("tools/call", name="wait")
         answer = await peer.read()
@@ -356,7 +356,7 @@ async def test_a_service_that_breaks_its_promises_harms_only_its_own_answer() ->
 
 
 async def test_a_message_in_many_pieces_is_one_message() -> None:
-    async with on_socket(Watched().server) as (peer, _):
+    async with on_socket(WatchedServer().server) as (peer, _):
         line = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
         for byte in line:
             peer.writer.write(bytes([byte]))

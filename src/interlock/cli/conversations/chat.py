@@ -48,6 +48,8 @@ def chat(message: str | None, conversation: str | None, model: str | None, agent
     with HubLink.open() as link:
         talk = _Talk(link, {"conversation": conversation, "model": model, "agent": agent}, as_json)
         if message is not None:
+            if not message.strip():
+                raise WrongUsage("the message is empty", 'write one: interlock chat "…", or pipe it in')
             talk.say(message)
         elif not is_attended():
             text = sys.stdin.read().strip()
@@ -186,7 +188,9 @@ def delete(done: Json, id: str) -> None:
     Example:
       interlock conversations delete conv_5a1f…
     """
-    say(f"Deleted {plain(id)}." if done["deleted"] else f"There is no conversation {plain(id)}.")
+    if not done["deleted"]:
+        raise Failure(f"there is no conversation {plain(id)}", "`interlock conversations` lists them")
+    say(f"Deleted {plain(id)}.")
 
 
 def _conversation(row: dict[str, Any]) -> tuple[str, ...]:

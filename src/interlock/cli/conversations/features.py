@@ -94,7 +94,7 @@ def events(found: Json, **given: Any) -> None:
     """
     say_rows(found["events"], _event, "There are no events.")
     for server, count in sorted(found["refused"].items()):
-        say(f"{bold(plain(server))}: {count} messages were refused; `interlock audit` has the reasons")
+        say(f"{bold(plain(server))}: {counted(count, 'message')} refused; `interlock audit` has the reasons")
 
 
 @click.command()

@@ -39,7 +39,8 @@ def rollback(conversation: str, turn: int | None, go_on: bool, yes: bool, as_jso
         if not any(step["possible"] for step in plan["steps"]):
             if as_json:
                 show_json(plan)
-            raise Failure("nothing can be taken back")
+            none = "" if plan["steps"] else "a tool can be taken back if it left a checkpoint with the conversation"
+            raise Failure("nothing can be taken back", none)
         if not yes:
             if not is_attended():
                 raise Failure("this needs an answer", "run it with --yes")
@@ -56,6 +57,9 @@ def rollback(conversation: str, turn: int | None, go_on: bool, yes: bool, as_jso
 
 
 def _show_plan(plan: Json) -> None:
+    if not plan["steps"] and not plan["lasting"]:
+        say(f"From turn {plan['first']} on, the conversation called no tools.")
+        return
     say(bold(f"From turn {plan['first']} on, newest first:"))
     for step in plan["steps"]:
         if step["possible"]:

@@ -114,7 +114,8 @@ def _containment(loaded: Loaded) -> Iterator[Check]:
     found = reports()
     serving = [report.backend for report in found if not report.missing]
     if serving:
-        yield Check("containment", "ok", f"{' and '.join(serving)} (Landlock version {landlock_abi()})")
+        spare = f"; {serving[1]} serves too" if len(serving) > 1 else ""
+        yield Check("containment", "ok", f"by {serving[0]}{spare} (Landlock version {landlock_abi()})")
     needed = any(server.isolation == "sandbox" for server in loaded.config.servers.values())
     for report in found:
         if report.missing:

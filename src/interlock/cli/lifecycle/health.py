@@ -45,7 +45,7 @@ def _show(found: Json, server: str | None) -> None:
             say(one_line(json.dumps(row["details"]), 2000))
     well = sum(row["health"] in ("healthy", "idle") for row in found["servers"])
     count = len(found["servers"])
-    say(f"{well} of {counted(count, 'server')} {'is' if well == 1 else 'are'} healthy." if count else "No servers yet.")
+    say(f"{well} of {counted(count, 'server')} healthy." if count else "No servers yet.")
 
 
 def _cells(row: Json) -> tuple[str, ...]:

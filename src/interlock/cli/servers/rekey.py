@@ -111,10 +111,11 @@ def _show(done: Rekeyed, as_json: bool) -> None:
     if as_json:
         show_json(msgspec.to_builtins(done))
         return
-    values = counted(done.sealed, "value"), counted(done.secrets, "secret")
-    say(f"Sealed {' and '.join(values)} with the new key.")
     if done.saved:
-        say(f"  backup of the data before: {plain(done.saved)}")
+        say(f"The hub goes on without the lost key.\n  backup of the data before: {plain(done.saved)}")
+    else:
+        values = counted(done.sealed, "value"), counted(done.secrets, "secret")
+        say(f"Sealed {' and '.join(values)} with the new key.")
     if done.lost_values:
         say(f"  {counted(done.lost_values, 'value')} deleted: conversations, open approval requests, room histories")
     for server, principal in done.lost_logins:

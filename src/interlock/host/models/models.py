@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 
 from interlock.config.model_settings import Model as Settings
 from interlock.host.models.model import Model
+from interlock.process.task_set import TaskSet
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 
@@ -18,7 +18,7 @@ class Models:
         self._settings = settings
         self._resolver = resolver
         self._made: dict[str, tuple[Settings, Model]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = TaskSet()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,9 +51,7 @@ class Models:
         made, self._made = self._made, {}
         for _, model in made.values():
             await model.close()
-        for task in self._closing:
-            task.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._closing.close()
 
     def _retire(self, model: Model) -> None:
         """Close a model whose settings have changed, after the answers that it still gives."""
@@ -62,9 +60,7 @@ class Models:
             await model.drain()
             await model.close()
 
-        task = asyncio.ensure_future(retire())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._closing.begin(retire())
 
 
 def _make(settings: Settings, resolver: Resolver) -> Model:

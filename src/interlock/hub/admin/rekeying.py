@@ -32,11 +32,11 @@ from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.principals import Principal
 from interlock.hub.auth.sealed_with import ID, SEALED_WITH, SealedWith, check_of, hash_secret, sealed_with
+from interlock.hub.conversation_documents import CONVERSATIONS
 from interlock.hub.foundation import COLLECTIONS, store_of
 from interlock.hub.journal import Journal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.sealing_key import SEALED, SealedElsewhere, check_stored, opens
-from interlock.hub.stored_documents import CONVERSATIONS
 from interlock.hub.upstreams.login_records import LOGINS
 from interlock.judge.secrets import redact
 from interlock.protocols.traces import new_trace_id

@@ -6,7 +6,7 @@ A denial wins: the configuration's first, then a person's. An undecided permissi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
@@ -21,6 +21,7 @@ from interlock.hub.auth.access import utc_now
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mgp.permissions import LONGEST_NAME, Grant, Policy, expand_all
 from interlock.protocols.mgp.security import Trust
 from interlock.store import Mirror, Store
@@ -71,7 +72,7 @@ class Permissions:
         self._offers: dict[str, Offer] = {}
         """The offers before tools were withheld."""
         self._recorded: dict[tuple[str, str], tuple[Grant, str]] = {}
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks = TaskSet()
         self._expiry: asyncio.TimerHandle | None = None
 
     async def start(self, store: Store) -> None:
@@ -87,7 +88,7 @@ class Permissions:
     async def close(self) -> None:
         if self._expiry is not None:
             self._expiry.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.settled()
 
     # Status
 
@@ -276,13 +277,13 @@ class Permissions:
         if question.kind != "permission" or self._entries is None:
             return
         if decision.state in (DecisionState.APPROVED, DecisionState.DENIED):
-            self._start_task(self._take_answer(decision))
+            self._tasks.begin(self._take_answer(decision))
         elif (
             decision.state is DecisionState.EXPIRED
             and not decision.answer
             and question.name in self._wanted(question.server)
         ):
-            self._start_task(self._settle(question.server, [question.name]))
+            self._tasks.begin(self._settle(question.server, [question.name]))
 
     async def _take_answer(self, decision: Decision) -> None:
         question = decision.question
@@ -300,7 +301,7 @@ class Permissions:
 
     async def caught_up(self) -> None:
         """Wait until every answer so far is processed."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.settled()
 
     # Consequences
 
@@ -337,7 +338,7 @@ class Permissions:
         if self._note(entry.server, status):
             self._changed(entry.server)
             if status.grant == "deferred" and entry.permission in self._wanted(entry.server):
-                self._start_task(self._settle(entry.server, [entry.permission]))
+                self._tasks.begin(self._settle(entry.server, [entry.permission]))
 
     def _note(self, server: str, status: PermissionStatus, *, decision: Entry | None = None) -> bool:
         """Log a status that differs from the last one. Returns whether it did.
@@ -368,8 +369,3 @@ class Permissions:
 
     def _place(self, server: str) -> str:
         return place_of(self._config().servers.get(server))
-
-    def _start_task(self, work: Coroutine[None, None, object]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -28,6 +28,7 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.ledger import Ledger
 from interlock.hub.tasks.reach import Reach
+from interlock.hub.tasks.status_texts import StatusTexts
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.transports.requests.call_parking import CallParking
@@ -68,6 +69,7 @@ class CallParts:
             self._max_task_ms,
             Reach(catalog, authentication.access),
             foundation.bus,
+            StatusTexts(self.gate_chain),
         )
         self.task_handler = TaskHandler(self.tracker, upstreams, self.gate_chain, self.recording, self.background)
         self.retries = Retries(parking)

@@ -73,9 +73,7 @@ class LiveParts:
         """Load everything that an earlier run left. `list_changed` hears that some agents' lists may have changed."""
         foundation = self._foundation
         store = foundation.store
-        elevations = Elevations(
-            inbox, lambda: foundation.config.hub.approvals.hold_s, lambda: foundation.config.servers
-        )
+        elevations = Elevations(inbox, self.scope_hold_s, lambda: foundation.config.servers)
         self.connections.decide_scopes_with(elevations)
         await self.features.start(store, self._on_features)
         await self.deliveries.start(store, self)
@@ -83,6 +81,14 @@ class LiveParts:
         self.intake.start(store)
         self.webhook.start()
         self._list_changed = list_changed
+
+    def scope_hold_s(self, server: str) -> float:
+        """How long a server's request for a scope waits for a person. One within a call is answered before the call's
+        limit, so that the server can end the call itself."""
+        config = self._foundation.config
+        settings = config.servers.get(server)
+        limit = None if settings is None else settings.timeout_s or settings.timeouts.tool_s
+        return min(config.hub.approvals.hold_s, (limit or config.hub.timeouts.tool_s) / 2)
 
     async def close(self) -> None:
         """End everything under way. Waiting events stay in the store."""

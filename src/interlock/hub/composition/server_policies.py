@@ -5,7 +5,6 @@ A change holds from the next call on: plans are dropped, lists are rebuilt, and 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from interlock.client.connection import Connection
@@ -26,6 +25,7 @@ from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.permission_exchange import PermissionExchange
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Trust, lower_trust
 
@@ -61,7 +61,7 @@ class ServerPolicies:
         self.risk = RiskPolicy(lambda: config().hub.mode, self.trust_of, self.permissions.needs)
         self._exchange = PermissionExchange(self.permissions, inbox, lambda: config().hub.approvals.hold_s, log)
         self._agreed: dict[str, Agreement | None] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def trust_of(self, server: str) -> Trust:
         """The configured trust level of a server, or a lower one that it claims itself."""
@@ -84,9 +84,7 @@ class ServerPolicies:
 
     async def close(self) -> None:
         await self.permissions.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def _changed(self, server: str) -> None:
         self._plan_generation.advance()
@@ -95,9 +93,7 @@ class ServerPolicies:
             self._show(offer)
         upstream = self._upstreams.get(server)
         if upstream is not None:
-            task = asyncio.ensure_future(self._notify(upstream))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._notify(upstream))
 
     async def _notify(self, upstream: Upstream) -> None:
         if upstream.refused or self.permissions.refusal(upstream.id) is not None:

@@ -20,6 +20,7 @@ from interlock.hub.live.client_channels import ClientChannels
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts, SelectionKeeper
 from interlock.hub.live.client_inference import ClientInferences
+from interlock.hub.live.client_rollbacks import ROLLBACK, ClientRollbacks
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
@@ -65,7 +66,7 @@ class HostMethods:
             "context/beforeInference": inferences.before,
             "context/afterInference": inferences.after,
             "inference/lifecycle": inferences.lifecycle,
-            "state/rollback": channels.roll_back,
+            ROLLBACK: ClientRollbacks(hosts, journal).roll_back,
             "channels/list": channels.listed,
             "channels/open": channels.open,
             "channels/close": channels.close,

@@ -5,13 +5,13 @@ A client with its own process of the server is subscribed there too, as its call
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.handlers.own_resources import OWN
 from interlock.hub.sessions.session import Origin
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.task_set import TaskSet
 
 
 class ResourceSubscriptions:
@@ -20,7 +20,7 @@ class ResourceSubscriptions:
     def __init__(self, change_notifier: ChangeNotifier, upstreams: Upstreams) -> None:
         self._change_notifier = change_notifier
         self._upstreams = upstreams
-        self._dropping: set[asyncio.Task[None]] = set()
+        self._dropping = TaskSet()
 
     async def add(self, server: str, uri: str, client: object, notify: Callable[[], None], origin: Origin) -> None:
         """Subscribe `client` to a resource. Raises the server's refusal."""
@@ -47,6 +47,4 @@ class ResourceSubscriptions:
         """Unsubscribe `client`. The last one to leave also ends the subscription at the server."""
         removed, upstream = self._change_notifier.unsubscribe(server, uri, client), self._upstreams.get(server)
         if removed is not None and upstream is not None:
-            task = asyncio.ensure_future(upstream.unsubscribe(removed.connection_key))
-            self._dropping.add(task)
-            task.add_done_callback(self._dropping.discard)
+            self._dropping.begin(upstream.unsubscribe(removed.connection_key))

@@ -1,4 +1,4 @@
-"""Channels and rollbacks for clients that are hosts: each request goes to the one server that it names.
+"""Channels for clients that are hosts: each request goes to the one server that it names.
 
 A channel's id is `server/channel` for a client, at a server's own address the server's own. The rights are the
 client's, so a channel that it may not have is unknown to it.
@@ -16,18 +16,15 @@ from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl import channels
-from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
+from interlock.protocols.mcpl.authorization import check_outgoing
 from interlock.protocols.mcpl.between import private_id
 from interlock.protocols.mcpl.capabilities import CHANNELS_LIFECYCLE, CHANNELS_REGISTER
-from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
 from interlock.protocols.mcpl.decoding import Value, decode
-from interlock.protocols.mcpl.errors import unknown_channel, unknown_feature_set
+from interlock.protocols.mcpl.errors import unknown_channel
 from interlock.protocols.mcpl.grants import THINKING
 from interlock.protocols.mcpl.states import Connection
 from interlock.wire.errors import Fault
 
-ROLLBACK: Final = "state/rollback"
-ROLLBACK_S: Final = 60.0
 SERVER: Final = "dev.interlock/server"
 """Member of the metadata of `channels/open`: the server that shall open the channel."""
 
@@ -101,15 +98,6 @@ class ClientChannels:
         answer = await live.connection.request("channels/acknowledge", own, timeout=channel_requests.ANSWER_S)
         return decode(channels.AcknowledgeResult, answer, "result")
 
-    async def roll_back(self, host: ClientHost, params: bytes) -> RollbackResult:
-        """Take a client's state at a server back. Refused beforehand where others share the connection."""
-        said = decode(Rollback, params)
-        for live in self._hosts.connections(host):
-            for feature in live.state.offer.feature_sets:
-                if host.name(live.server, feature) == said.feature_set:
-                    return await self._roll_back(host, live, feature, said.checkpoint)
-        raise unknown_feature_set(said.feature_set)
-
     async def register(self, host: ClientHost, update: bytes) -> None:
         """Tell a client of the channels that it may have after its `featureSets/update`."""
         await self._hosts.settled(host)
@@ -121,27 +109,6 @@ class ClientChannels:
             await self._hosts.requests.ask(host.key, "channels/register", None, said)
         except Fault:
             return  # It does not listen now. `channels/list` has them.
-
-    async def _roll_back(self, host: ClientHost, live: LiveConnection, feature: str, checkpoint: str) -> RollbackResult:
-        rights = self._hosts.rights(host, live)
-        check_outgoing(rights, ROLLBACK)
-        check_tool_call(rights, feature, scoped=False, rollback=True)
-        if live.agent is None:
-            reason = 'agents share the connection to this server; the operator can set share = "principal"'
-            return RollbackResult(checkpoint, False, reason)
-        record, agent = (live.server, feature, checkpoint), host.principal.id
-        self._journal.live_rollback(*record, "asked", agent=agent)
-        await self._journal.flushed()  # A rollback that was sent is in the log, whatever happens then.
-        try:
-            own = msgspec.json.encode(Rollback(feature, checkpoint))
-            answer = await live.connection.request(ROLLBACK, own, timeout=ROLLBACK_S, idempotent=False)
-            result = decode(RollbackResult, answer, "result")
-        except Fault as fault:
-            self._journal.live_rollback(*record, "failed", f"{fault.name}: {fault.message}"[:500], agent=agent)
-            raise
-        outcome = "done" if result.success else "failed"
-        self._journal.live_rollback(*record, outcome, result.reason or "", agent=agent)
-        return result
 
     def _all(self, host: ClientHost) -> list[channels.Channel]:
         found = []

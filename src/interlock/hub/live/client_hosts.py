@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -17,6 +17,7 @@ from interlock.hub.auth.access import Access
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.live.client_host import ClientHost, Declared
+from interlock.hub.live.client_streams import ClientStreams, Notify
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.connections import UPDATE, LiveConnections
 from interlock.hub.live.features import Features
@@ -25,7 +26,7 @@ from interlock.protocols.mcp import dialect as mcp_dialect
 from interlock.protocols.mcpl import between, states
 from interlock.protocols.mcpl.capabilities import Dialect
 from interlock.protocols.mcpl.feature_sets import FeatureSet, Receipt, Update
-from interlock.protocols.mcpl.live import DELIVERY, LiveFilter
+from interlock.protocols.mcpl.live import LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED, Offer, answer, read_offer
@@ -37,11 +38,7 @@ from interlock.wire.errors import Fault
 
 MAX_HOSTS: Final = 1_024
 """Clients of the stateless era that are remembered. Those without a stream are forgotten first."""
-MAX_STREAMS: Final = 8
-"""Streams of one client for messages of servers."""
 SETTLE_S: Final = 2.0
-
-Notify = Callable[[str, bytes], None]
 
 
 class SelectionKeeper(Protocol):
@@ -69,8 +66,8 @@ class ClientHosts:
         self._connections = connections
         self._access = access
         self._hosts: OrderedDict[HostKey, ClientHost] = OrderedDict()
-        self._streams: dict[str, dict[object, tuple[LiveFilter, Notify]]] = {}
-        self.requests = HostRequests(self)
+        self._streams = ClientStreams()
+        self.requests = HostRequests(self._streams)
         self._tasks = BackgroundTasks()
         self._refreshing = False
         self._listener: HostListener | None = None
@@ -198,7 +195,7 @@ class ClientHosts:
     def reachable(self, host: ClientHost, method: str, feature: str | None = None) -> bool:
         """Whether a client listens for a message of servers, as far as the hub can tell."""
         if isinstance(host.key, str):
-            return any(wanted.wants(method, feature) for wanted, _ in self._streams.get(host.key, {}).values())
+            return self._streams.listens(host.key, method, feature)
         return not host.key.over and host.key.channel.open_streams > 0
 
     def allows(self, host: ClientHost, live: LiveConnection, path: str, feature: str) -> bool:
@@ -233,32 +230,20 @@ class ClientHosts:
                 return None
             host.declared = self._declared(host)
             self._remember(host)
-        elif len(self._streams.get(str(known.key), {})) >= MAX_STREAMS:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_STREAMS} streams for messages of servers are open")
+        else:
+            self._streams.check_quota(str(known.key))
         return wanted
 
     def open_stream(self, stream: object, caller: Caller, wanted: LiveFilter, notify: Notify) -> None:
         """Send servers' messages on a stream that was acknowledged."""
-        self._streams.setdefault(_key(caller), {})[stream] = (wanted, notify)
+        self._streams.open(_key(caller), stream, wanted, notify)
         host = self._hosts.get(_key(caller))
         if host is not None:
             self.on_active(host)
 
     def close_stream(self, stream: object, caller: Caller) -> None:
         """A stream is over."""
-        mine = self._streams.get(_key(caller), {})
-        mine.pop(stream, None)
-        if not mine:
-            self._streams.pop(_key(caller), None)
-
-    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> bool:
-        """Send a message on a stream of a client; with an id it is a request. False if no stream takes it."""
-        for wanted, notify in self._streams.get(owner, {}).values():
-            if wanted.wants(method, feature):
-                named = {} if id is None else {"id": id}
-                notify(DELIVERY, msgspec.json.encode({"method": method, "params": msgspec.Raw(params), **named}))
-                return True
-        return False
+        self._streams.close(_key(caller), stream)
 
     def _read(self, key: Session | str, dialect: mcp_dialect.Dialect, caller: SessionCaller) -> ClientHost | None:
         if not dialect.capabilities.live or caller.principal.kind not in ("agent", "service"):

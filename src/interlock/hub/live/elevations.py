@@ -24,7 +24,9 @@ MAX_APPROVED: Final = 1_000
 class Elevations:
     """Answers servers that ask for a scope."""
 
-    def __init__(self, inbox: Inbox, hold_s: Callable[[], float], settings: Callable[[], Mapping[str, Server]]) -> None:
+    def __init__(
+        self, inbox: Inbox, hold_s: Callable[[str], float], settings: Callable[[], Mapping[str, Server]]
+    ) -> None:
         self._inbox = inbox
         self._hold_s = hold_s
         self._settings = settings
@@ -67,9 +69,10 @@ class Elevations:
         view = await full_view({"featureSet": feature, "label": label, "payload": msgspec.json.decode(payload)})
         if not view:
             return ElevateResult(False, reason="the payload is too large to be shown to a person")
-        decision = await self._inbox.ask(question, self._hold_s() + 1.0, view)
+        hold_s = self._hold_s(live.server)
+        decision = await self._inbox.ask(question, hold_s + 1.0, view)
         if decision.state is DecisionState.OPEN:
-            decision = await self._inbox.settled(decision.id, self._hold_s())
+            decision = await self._inbox.settled(decision.id, hold_s)
         if decision.state in (DecisionState.APPROVED, DecisionState.USED):
             return ElevateResult(True)
         if decision.state is DecisionState.OPEN:

@@ -32,6 +32,7 @@ from interlock.protocols.mcpl.authorization import (
     use_injections,
     use_rewrite,
     wants_after_inference,
+    wants_before_inference,
     wants_lifecycle,
 )
 from interlock.protocols.mcpl.capabilities import AFTER_REWRITE
@@ -146,7 +147,7 @@ class InferenceHooks:
         within_s = BEFORE_S if within_s is None else within_s
         asked = [
             (party, params)
-            for party in self._parties(inference)
+            for party in self._parties(inference, wants_before_inference)
             if (params := before_inference(party.state, inference.params(party.live.server))) is not None
         ]
         contributions = (self._contribution(party, inference, params, within_s) for party, params in asked)
@@ -194,7 +195,7 @@ class InferenceHooks:
 
     def tell(self, inference: HookedInference, phase: Phase, usage: Usage | None) -> None:
         """Tell of an inference, without its content (0.5)."""
-        hearing = [party for party in self._parties(inference) if wants_lifecycle(party.state)]
+        hearing = self._parties(inference, wants_lifecycle)
         if not hearing:
             return
         around = inference.around
@@ -245,7 +246,7 @@ class InferenceHooks:
     # After an inference.
 
     def _after_parties(self, inference: HookedInference) -> list[Party]:
-        return [party for party in self._parties(inference) if wants_after_inference(party.state)]
+        return self._parties(inference, wants_after_inference)
 
     async def _rewritten(self, party: Party, inference: HookedInference, answer: Answer) -> Answer:
         """The answer after one blocking hook."""
@@ -294,14 +295,16 @@ class InferenceHooks:
 
     # Both.
 
-    def _parties(self, inference: HookedInference) -> list[Party]:
-        """The servers that the feature sets of this inference let in, in the order of their names."""
-        principal = inference.principal
-        return [
-            Party(found, inference.rights(found))
-            for found in self._connections.of_agent(principal.id)
-            if found.state.on and self._access.reaches(principal, found.server)
-        ]
+    def _parties(self, inference: HookedInference, wants: Callable[[Connection], bool]) -> list[Party]:
+        """The servers that take this part in the inference by its feature sets, in the order of their names."""
+        principal, parties = inference.principal, list[Party]()
+        for found in self._connections.of_agent(principal.id):
+            # Most take no part with anybody, which the connection knows. The rights of the inference only narrow it.
+            if wants(found.state) and self._access.reaches(principal, found.server):
+                party = Party(found, inference.rights(found))
+                if wants(party.state):
+                    parties.append(party)
+        return parties
 
     async def _ask(
         self, party: Party, inference: HookedInference, method: str, params: bytes, within_s: float

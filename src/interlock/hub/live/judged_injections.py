@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.judge.masking import Masker
-from interlock.judge.results import judge_result, made_visible
+from interlock.judge.results import is_plain_name, judge_result, made_visible
 from interlock.protocols.mcpl.content import Blocks, Text, blocks
 from interlock.protocols.mcpl.injections import Sourced
 
@@ -38,9 +38,12 @@ def judged(injections: Iterable[Sourced], maskers: Mapping[str, Masker] | None =
     findings: list[tuple[str, str, str]] = []
     for sourced in injections:
         injection = sourced.injection
-        content = msgspec.to_builtins(blocks(injection.content))
-        metadata = _bounded(injection.metadata)
-        said = [*(_words(block) for block in content), injection.namespace, metadata]
+        given = blocks(injection.content)
+        content = msgspec.to_builtins(given)
+        metadata = _bounded(injection.metadata) if injection.metadata else {}
+        said: list[object] = [*(_words(block) for block in content), metadata]
+        if not is_plain_name(injection.namespace):
+            said.append(injection.namespace)
         found = judge_result(said)[:MOST_FINDINGS]
         refused = bool(found) and injection.position == "system"
         outcome = "refused" if refused else "flagged"
@@ -50,7 +53,8 @@ def judged(injections: Iterable[Sourced], maskers: Mapping[str, Masker] | None =
         masker = (maskers or {}).get(sourced.server)
         shown = content if masker is None else [_masked(block, masker) for block in content]
         metadata = made_visible(metadata if masker is None else _masked_whole(metadata, masker))
-        visible = msgspec.convert([_visible(block) for block in shown], Blocks)
+        seen = [_visible(block) for block in shown]
+        visible = given if seen == content else msgspec.convert(seen, Blocks)
         if found:
             visible = (WARNING, *visible)
         namespace = made_visible(injection.namespace)

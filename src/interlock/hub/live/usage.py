@@ -11,11 +11,11 @@ from typing import Literal
 
 import msgspec
 
+from interlock.hub.conversation_documents import INFERENCES
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import LIVE_SEEN, LIVE_WAKES, Pending, Seen, day_of, now, tokens_of
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.wakes import Wakes
-from interlock.hub.stored_documents import INFERENCES
 from interlock.store import Store
 
 

@@ -120,7 +120,8 @@ class TaskHandler:
         token = None
         meta = exchange.preview.meta
         if not dialect.modern and meta is not None and meta.progress_token is not None:
-            token = self._tracker.expect(Expected(id_, call.target.server, meta.progress_token, exchange.session))
+            expected = Expected(id_, call.target.server, meta.progress_token, exchange.session, call.target.name)
+            token = self._tracker.expect(expected)
             fields = members(bytes(call.members["_meta"]))
             call.members["_meta"] = msgspec.Raw(msgspec.json.encode({**fields, PROGRESS_TOKEN: token}))
         task = TaskExchange(call, connection, self._tracker, self._recording, self._background, id=id_, token=token)
@@ -204,7 +205,8 @@ class TaskHandler:
             exchange.result(COMPLETE)
             return
         state = self._tracker.observe(task, read_state(answer, False))
-        exchange.result(msgspec.json.encode(state.to_wire(False)))
+        shown = msgspec.json.encode(state.to_wire(False))
+        exchange.result(self._tracker.texts.checked(caller, task.server, task.tool, shown))
 
     async def _update(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
         fields = members(self._forwarded_params(exchange, task))
@@ -226,7 +228,10 @@ class TaskHandler:
                 raise Fault("INVALID_PARAMS", "unknown cursor", hint="list again without `cursor`")
             start = places[last] + 1
         page = tasks[start : start + PAGE]
-        listed: dict[str, object] = {"tasks": [self._tracker.live(task).state.to_wire(False) for task in page]}
+        shown = [(task, msgspec.json.encode(self._tracker.live(task).state.to_wire(False))) for task in page]
+        checked = self._tracker.texts.checked
+        states = [msgspec.Raw(checked(caller, task.server, task.tool, state)) for task, state in shown]
+        listed: dict[str, object] = {"tasks": states}
         if start + PAGE < len(tasks):
             listed["nextCursor"] = page[-1].id
         exchange.result(msgspec.json.encode(listed))
@@ -298,7 +303,7 @@ class TaskHandler:
             fields[QUESTIONS] = msgspec.Raw(exposed_questions(task.server, bytes(fields[QUESTIONS])))
         raw = fields.get("result")
         if raw is None or not task.modern:
-            deliver(msgspec.json.encode(fields))
+            deliver(self._tracker.texts.checked(caller, task.server, task.tool, msgspec.json.encode(fields)))
             return
 
         def put(result: bytes) -> None:

@@ -73,6 +73,7 @@ class Expected(msgspec.Struct):
     token: Id
     """The owner's progress token."""
     session: Session | None
+    tool: str
     progress: float = float("-inf")
     """The progress last sent to the owner."""
 

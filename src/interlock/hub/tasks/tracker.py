@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -27,8 +27,10 @@ from interlock.hub.tasks.ledger import Ledger, StoredTask
 from interlock.hub.tasks.live import Expected, LiveTask, Notify, outcome_in, renamed
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.server_queries import ServerQueries
+from interlock.hub.tasks.status_texts import StatusTexts
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mcp.tasks import STATUS_CHANGED, Status, TaskState, read_state, with_related
@@ -54,8 +56,10 @@ class Tracker:
         max_ttl_ms: Callable[[], int],
         reach: Reach,
         bus: Bus,
+        texts: StatusTexts,
     ) -> None:
         self.ledger = ledger
+        self.texts = texts
         self._bus = bus
         self._notifying = SubscriberTask(bus.subscribe(EventFilter.of(TaskChanged)), self._send)
         self.queries = ServerQueries(self, ledger, upstreams)
@@ -67,7 +71,7 @@ class Tracker:
         self.reach = reach
         self._tokens: dict[str, Expected] = {}
         """The hub's progress tokens, each with its task."""
-        self._work: set[asyncio.Task[None]] = set()
+        self._work = TaskSet()
 
     # Starting
 
@@ -177,7 +181,7 @@ class Tracker:
         )
         if state.over:
             self._end(task, live, outcome or _OUTCOMES[state.status], "as a task")
-            self._later(self._put(task.with_state(state)))
+            self._work.begin(self._put(task.with_state(state)))
         return state
 
     def ended_with(self, task: StoredTask, outcome: Outcome) -> None:
@@ -187,7 +191,7 @@ class Tracker:
             status: Status = "failed" if outcome.tool == "error" else "completed"
             live.state = msgspec.structs.replace(live.state, status=status)
             self._end(task, live, outcome, "as a task")
-            self._later(self._put(task.with_state(live.state)))
+            self._work.begin(self._put(task.with_state(live.state)))
 
     def delivered(self, task: StoredTask) -> None:
         """The owner has the outcome, so the task no longer counts for its server."""
@@ -200,7 +204,7 @@ class Tracker:
             self._end(task, live, UNKNOWN, "the server no longer knows the task")
             self.let_go(task, live)
             self.queries.leave(task, live)
-            self._later(self._put(msgspec.structs.replace(task, lost=True)))
+            self._work.begin(self._put(msgspec.structs.replace(task, lost=True)))
 
     def _end(self, task: StoredTask, live: LiveTask, outcome: Outcome, reason: str) -> None:
         """Record the outcome: with the ticket of the call, or as an event if an earlier run recorded it as unknown."""
@@ -293,7 +297,7 @@ class Tracker:
         while live.unsent:
             method, params = live.unsent.popleft()
             if live.session is not None and self.reach(live.session.caller, task) is not None:
-                live.session.notify(method, params)
+                live.session.notify(method, self.texts.checked(live.session.caller, task.server, task.tool, params))
             for follower in list(live.followers.values()):
                 follower(method, params)
 
@@ -333,6 +337,7 @@ class Tracker:
         progress = how_far(params)
         if session is not None and progress is not None and progress > expected.progress:
             expected.progress = progress
+            params = self.texts.checked(session.caller, server, expected.tool, params)
             session.notify(PROGRESS, with_related(with_token(params, expected.token), expected.id))
 
     # Maintenance
@@ -374,12 +379,7 @@ class Tracker:
             task = self.ledger.at_id(id_)
             if task is not None and live.ticket is not None:
                 self._end(task, live, UNKNOWN, "the hub ended while the task ran")
-        await asyncio.gather(*self._work, return_exceptions=True)
-
-    def _later(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        await self._work.settled()
 
 
 _OUTCOMES: Final = {"completed": SUCCEEDED, "failed": TOOL_FAILED, "cancelled": CANCELLED}

@@ -18,6 +18,7 @@ import msgspec
 
 from interlock.config.settings import Embeddings
 from interlock.discovery import model_files
+from interlock.process.task_set import TaskSet
 from interlock.store import Collection, Store
 from interlock.store.errors import StoreError
 from interlock.transports.resolving import Resolver
@@ -81,7 +82,7 @@ class EmbeddingCache:
         self._made_from: tuple[Embeddings, Path | None] | None = None
         self._engine: Engine | None = None
         self._queries: OrderedDict[str, Vector | None] = OrderedDict()
-        self._requests: set[asyncio.Task[None]] = set()
+        self._requests = TaskSet()
         self._stored: set[str] | None = None
         self._used: set[str] = set()
         self._paused_until = 0.0
@@ -102,9 +103,7 @@ class EmbeddingCache:
         missing = [text for text in wanted if text not in self._queries]
         if missing:
             # An engine that is still starting continues after the search, so the next one finds the vectors.
-            request = asyncio.ensure_future(self._ask_query(missing))
-            self._requests.add(request)
-            request.add_done_callback(self._requests.discard)
+            request = self._requests.begin(self._ask_query(missing))
             await asyncio.wait([request], timeout=QUERY_WITHIN_S)
         found = {text: self._queries[text] for text in wanted if text in self._queries}
         for text in found:
@@ -132,9 +131,7 @@ class EmbeddingCache:
 
     async def close(self) -> None:
         """Cancel all requests and close the engine."""
-        for request in list(self._requests):
-            request.cancel()
-        await asyncio.gather(*self._requests, return_exceptions=True)
+        await self._requests.close()
         if self._engine is not None:
             await self._engine.close()
 
@@ -151,9 +148,7 @@ class EmbeddingCache:
         if source != self._made_from:
             old, self._engine = self._engine, _engine(*source, self._resolver)
             if old is not None:
-                closing = asyncio.ensure_future(old.close())
-                self._requests.add(closing)
-                closing.add_done_callback(self._requests.discard)
+                self._requests.begin(old.close())
             self._made_from = source
             self._queries.clear()
             self._used.clear()

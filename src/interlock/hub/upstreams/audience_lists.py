@@ -1,9 +1,9 @@
-"""Finds the tools that a server offers only to some: to clients that declare capabilities, or on a private connection.
+"""Tools that a server offers only to some clients: the hub asks the server for each audience, and lists them for it.
 
-The shared connection declares nothing, so its list has the tools for everybody. The hub asks a server once for each set
-of capabilities that a client declares when it lists: a server of the stateless era with one more request, one of the
-handshake era in a session that is closed again, and whose answer the store keeps. A client that declares less does not
-see the tools for those that declare more.
+The shared connection declares no capabilities, so its list has the tools for everybody. An audience is a set of
+declared capabilities. The hub asks once for each that a client declares when it lists: a server of the stateless era
+with one more request, one of the handshake era in a session that is closed again, and whose answer the store keeps. A
+client that declares less does not see the tools for those that declare more.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.starts import Starts
+from interlock.process.task_set import TaskSet
 from interlock.store import StoreError
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
@@ -33,7 +34,7 @@ AGAIN_AFTER_S: Final = 60.0
 
 
 class AudienceLists:
-    """Asks one server what it offers to some, and adds that to its lists."""
+    """Asks one server for the tools of each audience, and adds them to its lists."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class AudienceLists:
         The list is None where the server did not answer.
         """
         self._asking: dict[str, asyncio.Task[None]] = {}
-        self._closing: set[asyncio.Future[None]] = set()
+        self._closing = TaskSet()
 
     def unknown(self, audience: str) -> bool:
         """Whether the server was not asked yet what it offers to an audience, or has changed since."""
@@ -89,7 +90,7 @@ class AudienceLists:
         """Ask no further, and wait until the processes that were started to be listed have ended."""
         self.stop()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._closing.settled()
 
     async def _ask(self, audience: str) -> None:
         shared = self._pool.shared
@@ -161,9 +162,7 @@ class AudienceLists:
                 return [bytes(item) for item in listing.items]
         finally:
             # A process may take its time to end. Nobody has to wait for that.
-            closing = asyncio.ensure_future(connection.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._closing.begin(connection.close())
 
 
 class _ListingListener:

@@ -93,6 +93,9 @@ def reason_of(event: ServerEvent, command: Command | None, problem: Fault | None
         case ServerEvent.RETRY:
             return "restart_policy"
         case ServerEvent.FAILED:
-            return "restart_limit_exceeded" if given_up or problem is None else problem.name.lower()
+            if given_up or problem is None:
+                return "restart_limit_exceeded"
+            # A handshake that got no answer has no outcome that anybody asks for: the server is gone.
+            return "upstream_unavailable" if problem.name == "OUTCOME_UNKNOWN" else problem.name.lower()
         case _:
             return "call"

@@ -36,5 +36,6 @@ def limits_shown(settings: Server) -> str | None:
         return None
     sandbox = settings.sandbox
     network = f"only {', '.join(sandbox.hosts)}" if sandbox.hosts else "no network"
-    folders = f"{len(sandbox.read)} paths to read, {len(sandbox.write)} to write"
+    paths = "path" if len(sandbox.read) == 1 else "paths"
+    folders = f"{len(sandbox.read)} {paths} to read, {len(sandbox.write)} to write"
     return f"{network}; {folders}; {sandbox.memory_mb} MB, {sandbox.cpus} CPU, {sandbox.processes} processes"

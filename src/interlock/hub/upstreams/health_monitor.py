@@ -31,6 +31,8 @@ AT_ONCE: Final = 16
 LOOKED_AT_ONCE: Final = 100
 """Servers looked at in one turn of the loop."""
 MAX_DETAIL_BYTES: Final = 16 * 1024
+_OF_MCP: Final = frozenset({"_meta", "resultType"})
+"""Members of every result, which say nothing of health."""
 
 
 class HealthMonitor:
@@ -80,7 +82,10 @@ class HealthMonitor:
             return None
         try:
             result = await shared.connection.request(STATUS, {}, timeout=PING_S)
-            return msgspec.json.decode(result, type=dict[str, Any]) if len(result) <= MAX_DETAIL_BYTES else None
+            if len(result) > MAX_DETAIL_BYTES:
+                return None
+            said = msgspec.json.decode(result, type=dict[str, Any])
+            return {name: value for name, value in said.items() if name not in _OF_MCP}
         except (Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from interlock.client.connection import Connection
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
+from interlock.process.task_set import TaskSet
 from interlock.wire.errors import Fault
 
 
@@ -34,7 +35,7 @@ class PrivateConnections:
         self._open: dict[str, UpstreamConnection] = {}
         self.get = self._open.get
         """The open connection of a name, if there is one. The dictionary's own method: every call uses it."""
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = TaskSet()
 
     def open_connections(self) -> list[UpstreamConnection]:
         """Every open connection."""
@@ -76,9 +77,7 @@ class PrivateConnections:
         entry = self._entries.pop(name, None)
         self._open.pop(name, None)
         if entry is not None:
-            task = asyncio.ensure_future(self._close(entry))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._closing.begin(self._close(entry))
 
     def reap(self, unused_since: float) -> None:
         """Close idle connections that nobody used since then."""
@@ -90,7 +89,7 @@ class PrivateConnections:
         """Close all connections, and wait until they are closed."""
         for name in list(self._entries):
             self.drop(name)
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._closing.settled()
 
     def _evict(self) -> bool:
         """Close the idle connection that was unused for longest. Returns False if none is idle."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from interlock.events import Bus
 from interlock.events.types import ServerEmitted, now_us
 from interlock.hub.rate_meter import Meter
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mgp.events import (
     EVENT,
     SUBSCRIBE,
@@ -71,7 +72,7 @@ class ServerEventSubscriptions:
         self._bus = bus
         self._log = log
         self._subscriptions: dict[str, ServerSubscription] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def servers(self) -> list[str]:
         """The connected servers that agreed on events."""
@@ -95,12 +96,7 @@ class ServerEventSubscriptions:
         for server in self.servers():
             subscription = self._subscriptions.get(server)
             if wanted != (frozenset() if subscription is None else subscription.wanted):
-                self._begin(self._renew(server, wanted))
-
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+                self._tasks.begin(self._renew(server, wanted))
 
     def on_event(self, server: str, params: bytes) -> None:
         """Publish an event of a server that we subscribed to, or drop it."""
@@ -125,9 +121,7 @@ class ServerEventSubscriptions:
 
     async def close(self) -> None:
         """Forget everything. The servers are ended next."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         self._subscriptions.clear()
 
     def _speaks(self, server: str) -> bool:
@@ -147,6 +141,10 @@ class ServerEventSubscriptions:
             if subscription.wanted == subscription.asked or self._subscriptions.get(server) is not subscription:
                 return
             wanted, before, stream = subscription.wanted, subscription.id, subscription.stream
+            if before and wanted and subscription.channels <= wanted <= subscription.asked:
+                # The server would subscribe us to the same channels again, and send each event twice meanwhile.
+                subscription.asked = wanted
+                return
             try:
                 await self._subscribe(server, subscription, wanted)
                 if stream is not None:
@@ -158,19 +156,14 @@ class ServerEventSubscriptions:
                     subscription.stream = stream  # the subscription so far goes on
                 self._log(server, f"could not subscribe to its events: {fault.message}")
                 if fault.kind.retryable:
-                    self._begin(self._reopen(server, subscription))
+                    self._tasks.begin(self._reopen(server, subscription))
             else:
                 subscription.failures = 0
 
     async def _subscribe(self, server: str, subscription: ServerSubscription, wanted: frozenset[str]) -> None:
         if not wanted:
-            subscription.asked, subscription.id, subscription.channels, subscription.patterns, subscription.stream = (
-                wanted,
-                "",
-                frozenset(),
-                [],
-                None,
-            )
+            subscription.asked = subscription.channels = frozenset()
+            subscription.id, subscription.patterns, subscription.stream = "", [], None
             return
         answer = await self._streamed(server, subscription, wanted) or await self._asked(server, wanted)
         # A server cannot subscribe us to what nobody asked for.
@@ -193,7 +186,7 @@ class ServerEventSubscriptions:
         def ended() -> None:
             if subscription.stream is stream and self._subscriptions.get(server) is subscription:
                 subscription.stream, subscription.id, subscription.asked = None, "", frozenset()
-                self._begin(self._reopen(server, subscription))
+                self._tasks.begin(self._reopen(server, subscription))
 
         stream = subscription.stream = EventStream(connection, notified, ended)
         opened = await stream.open({"channels": sorted(wanted)}, ANSWER_S)

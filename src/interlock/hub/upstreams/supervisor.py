@@ -27,6 +27,7 @@ from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.starts import Starts, Turn
 from interlock.hub.upstreams.states import ServerEvent, ServerState, step
 from interlock.hub.upstreams.unavailable import unavailable
+from interlock.process.task_set import TaskSet
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
@@ -71,7 +72,7 @@ class Supervisor:
         self._clock = asyncio.get_running_loop().time
         self._loop_task: asyncio.Task[None] | None = None
         self._commands = asyncio.Lock()
-        self._obeying: set[asyncio.Task[None]] = set()
+        self._obeying = TaskSet()
         self._cause: Command | None = None
         """The command that the server follows until it is connected, down or stopped."""
         self.stopped: Command | None = None
@@ -90,10 +91,7 @@ class Supervisor:
 
     async def command(self, command: Command) -> None:
         """Carry out a command after those before it, also if the caller goes away meanwhile."""
-        task = asyncio.create_task(self._obey(command))
-        self._obeying.add(task)
-        task.add_done_callback(self._obeying.discard)
-        await asyncio.shield(task)
+        await asyncio.shield(self._obeying.begin(self._obey(command)))
 
     def want(self) -> None:
         """Start the server now if it does not run."""

@@ -34,12 +34,13 @@ from interlock.protocols.mcpl.errors import (
 from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInference, BeforeInferenceResult, Injection
 from interlock.protocols.mcpl.inference import InferenceRequest
-from interlock.protocols.mcpl.methods import Method, find, read_params
+from interlock.protocols.mcpl.methods import METHODS, Method, find, read_params
 from interlock.protocols.mcpl.scopes import ScopeDecision, agreed_label
 from interlock.protocols.mcpl.scopes import decide as decide_scope
 from interlock.protocols.mcpl.states import Connection
 from interlock.wire.errors import Fault
 
+BEFORE_NEEDS = METHODS["context/beforeInference"].needs_one_of
 MOST_REGISTERED = 4_096
 """Most channels of one connection."""
 
@@ -99,6 +100,11 @@ def before_inference(connection: Connection, params: BeforeInference) -> BeforeI
     except Fault:
         return None
     return params if connection.active.grant.allows(OBSERVE) else msgspec.structs.replace(params, user_message=None)
+
+
+def wants_before_inference(connection: Connection) -> bool:
+    """Whether this server is asked before inferences."""
+    return connection.on and connection.active.grant.allows_any(BEFORE_NEEDS)
 
 
 def wants_after_inference(connection: Connection) -> bool:

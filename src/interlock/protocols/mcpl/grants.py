@@ -102,8 +102,9 @@ def _compiled(entry: str) -> Pattern | None:
         return None
 
 
-def _wildcards(entries: frozenset[str]) -> list[Pattern]:
-    return [found for entry in entries if "*" in entry and (found := _compiled(entry)) is not None]
+@lru_cache(maxsize=1024)
+def _wildcards(entries: frozenset[str]) -> tuple[Pattern, ...]:
+    return tuple(found for entry in entries if "*" in entry and (found := _compiled(entry)) is not None)
 
 
 def _is_path(text: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mcpl import channels, hooks
 from interlock.protocols.mcpl.capabilities import Dialect
 from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
@@ -69,7 +70,7 @@ class LiveHandlers:
         self._threads = threads
         self._framing = framing
         self._handlers: dict[tuple[str, str], Handler] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = TaskSet()
 
     def add(self, method: str, handler: Handler) -> None:
         """Have a function called for a method. Raises DefinitionError if there is one already."""
@@ -149,10 +150,7 @@ class LiveHandlers:
             _HOOK.reset(token)
 
     def _begin(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return task
+        return self._running.begin(work)
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

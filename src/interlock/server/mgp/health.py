@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mgp.health import PING, STATUS, Health, Ping, Status, timestamp
 from interlock.server.definitions.offers import Offers
 from interlock.server.handlers.calls import Calls
@@ -55,7 +56,7 @@ class ServerHealth:
         self._threads = Threads(CHECK_THREADS)
         self._started = time.monotonic()
         self._checked_at: float | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def handlers(self) -> dict[str, Handler]:
         """The handler of each method."""
@@ -85,8 +86,7 @@ class ServerHealth:
 
     def close(self) -> None:
         """End the checks."""
-        for task in list(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
         self._threads.close()
 
     def _ping(self, exchange: Exchange) -> None:
@@ -151,6 +151,4 @@ class ServerHealth:
             check.running = None
 
     def _begin(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.begin(work)

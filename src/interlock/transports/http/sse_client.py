@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urljoin
 
+from interlock.process.task_set import TaskSet
 from interlock.protocols.oauth.challenges import read_challenge
 from interlock.transports.http.authorized_calls import MOST_REFUSALS, Authorization, Refused
 from interlock.transports.http.heads import Heads
@@ -52,7 +53,7 @@ class SseLink(OneStreamLink):
     ) -> None:
         super().__init__(listener, limits)
         self._authorization = authorization
-        self._renewing: set[asyncio.Task[None]] = set()
+        self._renewing = TaskSet()
         self._url = url
         self._origin, target = split_url(url)
         self._heads = Heads(self._origin, target, headers)
@@ -92,8 +93,7 @@ class SseLink(OneStreamLink):
         raise AssertionError("the last attempt returns or raises")
 
     async def close(self) -> None:
-        for task in self._renewing:
-            task.cancel()
+        self._renewing.cancel()
         self.give_up(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
         await self._pool.close()
 
@@ -121,7 +121,7 @@ class SseLink(OneStreamLink):
         """A message was not taken. One that was refused for lack of a token had no effect, and is sent again once."""
         refused = _refused(fault, self._heads.authorization)
         if refused is not None and self._authorization is not None and post.first:
-            self._start(self._post_again(self._authorization, refused, post.message, waiter))
+            self._renewing.begin(self._post_again(self._authorization, refused, post.message, waiter))
             return
         if waiter is None:
             self._complain("told", f"a message was refused: {fault.message}")
@@ -181,7 +181,7 @@ class SseLink(OneStreamLink):
     def _post(self, message: bytes, waiter: Waiter | None) -> None:
         authorization = self._authorization
         if authorization is not None and authorization.due:
-            self._start(self._post_again(authorization, None, message, waiter))
+            self._renewing.begin(self._post_again(authorization, None, message, waiter))
             return
         self._submit(message, waiter, first=True)
 
@@ -189,11 +189,6 @@ class SseLink(OneStreamLink):
         if self._authorization is not None:
             self._heads.authorization = self._authorization.header
         self._pool.submit(self._heads.post(message), _Post(self, waiter, message, first))
-
-    def _start(self, coroutine: Coroutine[None, None, None]) -> None:
-        task = self._loop.create_task(coroutine)
-        self._renewing.add(task)
-        task.add_done_callback(self._renewing.discard)
 
     async def _post_again(
         self, authorization: Authorization, refused: Refused | None, message: bytes, waiter: Waiter | None

@@ -28,6 +28,12 @@ MAX_SHOWN_CHARS: Final = 4096
 ADDRESS: Final = "/console/approvals"
 
 
+class _Proposed(msgspec.Struct):
+    """The part of a proposal's view that names who carries it out."""
+
+    to: list[str] = []
+
+
 class Card(msgspec.Struct):
     """One approval request as a page shows it."""
 
@@ -47,6 +53,16 @@ class Card(msgspec.Struct):
         return self.row.state is DecisionState.OPEN and (
             self.view is not None or self.row.kind not in ("tool_call", "proposal", "callback")
         )
+
+    @property
+    def needs_recipient(self) -> bool:
+        """Whether this is a proposal that names nobody who would carry it out."""
+        if self.row.kind != "proposal":
+            return False
+        try:
+            return not msgspec.json.decode(self.view or "{}", type=_Proposed).to
+        except msgspec.DecodeError:
+            return True
 
     @property
     def has_always(self) -> bool:

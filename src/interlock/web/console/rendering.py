@@ -41,7 +41,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"instant": _instant, "milliseconds": _milliseconds, "size": _size}
+    environment.filters |= {"instant": _instant, "milliseconds": _milliseconds, "size": _size, "counted": _counted}
     return environment
 
 
@@ -53,6 +53,10 @@ def _finalized(value: object) -> object:
 def _instant(microseconds: int) -> str:
     at = datetime.fromtimestamp(microseconds / 1_000_000, UTC)
     return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{at.microsecond // 1000:03}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _size(count: int) -> str:

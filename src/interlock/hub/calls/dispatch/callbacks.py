@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
@@ -24,6 +24,7 @@ from interlock.hub.calls.call import Call
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.text import show_hidden
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mgp import callbacks
 from interlock.protocols.mgp.callbacks import Callback, CallbackType, Response
@@ -82,7 +83,7 @@ class CallbackRelay:
         self._client = client
         self._answers: dict[str, Response | None] = {}
         """By the server's id: the recorded answer, None while it is open."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def on_request(self, params: bytes) -> None:
         """Take a callback request of the server."""
@@ -98,20 +99,14 @@ class CallbackRelay:
         if id_ in self._answers:
             recorded = self._answers[id_]
             if recorded is not None:
-                self._begin(self._respond(recorded))
+                self._tasks.begin(self._respond(recorded))
         elif len(self._answers) < MOST_PER_CALL:
             self._answers[id_] = None
-            self._begin(self._answer(callback))
+            self._tasks.begin(self._answer(callback))
 
     def stop(self) -> None:
         """The call is over: nobody waits for an answer any more."""
-        for task in list(self._tasks):
-            task.cancel()
-
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.cancel()
 
     async def _answer(self, callback: Callback) -> None:
         timeout_s = callback.timeout_ms / 1000

@@ -40,6 +40,7 @@ from interlock.hub.upstreams.registration.registration import (
     Registration,
     script_file,
 )
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mgp.permissions import expand
 from interlock.store import Conflict, Mirror, Store, StoreError
 from interlock.wire.errors import Fault
@@ -63,7 +64,7 @@ class Registrations:
         self._store: Store | None = None
         self._mirror: Mirror[Registration] | None = None
         self._changing = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def start(self, store: Store, on_change: Callable[[], None]) -> None:
         """Load the registrations; `on_change` is called after every further one."""
@@ -75,9 +76,7 @@ class Registrations:
             await self._settle(waiting)
 
     async def close(self) -> None:
-        for task in [*self._tasks]:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def merged(self, config: Config) -> Config:
         """The configuration with the approved registrations. A configured server keeps its id."""
@@ -236,9 +235,7 @@ class Registrations:
             return
         waiting = next((each for each in self.list() if each.decision == decision.id and not each.approved), None)
         if waiting is not None:
-            task = asyncio.ensure_future(self._settle_now(waiting))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._settle_now(waiting))
 
     async def _settle_now(self, waiting: Registration) -> None:
         with contextlib.suppress(StoreError):  # The next sweep repeats it.
