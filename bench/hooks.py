@@ -4,7 +4,7 @@
 
 A hub with a scripted model has one core; ten servers over HTTP, in one process, share the other. Turns of three agents
 take turns in the same hub: `ten` has all hooks on, `one` that of the slowest server, `none` has none. Each hook says
-how long it took, by its own clock, and the answer quotes that, so a hook that did not count would be seen. *Added* is
+how long it took, by its own clock, and the prompt has that, so a hook that did not count would be seen. *Added* is
 the time of a turn, less its slowest hook, less the median of the turns without hooks; the handling of the messages in
 the servers is in it. `spread`: the hooks take 5 to 50 ms. `together`: all take 20 ms, and all answers arrive at once.
 Beside the time on the wall stands the processor time of the hub and of the servers, since neighbours on the machine
@@ -75,7 +75,7 @@ async def serve() -> None:
 async def running(folder: Path, urls: list[str]) -> AsyncIterator[tuple[HubApp, Host]]:
     """A hub in which each agent has the hooks of so many servers on, the slowest first."""
     script = folder / "script.json"
-    script.write_text(json.dumps([{"text": "{user}"}]))
+    script.write_text(json.dumps([{"text": "Done."}]))
     config = Config(
         servers={f"s{number}": Settings(url=url) for number, url in enumerate(urls)},
         agents={agent: Agent() for agent in AGENTS},
@@ -112,18 +112,19 @@ class Turns:
         """Run one turn, in a conversation of its own."""
         conversation = await host.create(principal_of(hub, agent))
         used, began = time.process_time(), time.perf_counter()
-        answer = await (await host.send(conversation, text)).answer()
+        await (await host.send(conversation, text)).answer()
         self.wall.append((time.perf_counter() - began) * 1000)
         self.processor.append((time.process_time() - used) * 1000)
-        took = [float(found) for found in TOOK.findall(answer)]
-        assert len(took) == AGENTS[agent], answer
+        (turn,) = (await host.show(conversation.id)).turns
+        took = [float(found) for said in turn.said for found in TOOK.findall(said.text)]
+        assert len(took) == AGENTS[agent], turn
         self.slowest.append(max(took, default=0.0))
 
 
 async def measure(urls: list[str], pid: int, turns: int) -> list[float]:
     """Print a row for each kind of hooks and each agent. Returns the medians of the time that ten servers add."""
-    print(f"{turns} turns of each kind; milliseconds at p50, added also at p95")
-    print("hooks    servers  slowest hook   turn   added    p95   processor time: hub, servers of all agents")
+    print(f"{turns} turns of each kind; milliseconds at p50, added also at p10 and p95")
+    print("hooks    servers  slowest hook   turn   added    p10    p95   processor time: hub, servers of all agents")
     added = []
     with tempfile.TemporaryDirectory() as folder:
         async with running(Path(folder), urls) as (hub, host):
@@ -143,10 +144,11 @@ async def measure(urls: list[str], pid: int, turns: int) -> list[float]:
 def row(kind: str, agent: str, turns: Turns, plain: float, theirs: float) -> float:
     """Print one row, and return the median of the added time."""
     added = [wall - slowest - plain for wall, slowest in zip(turns.wall, turns.slowest, strict=True)]
-    middle, late = statistics.median(added), statistics.quantiles(added, n=20)[-1]
+    middle, cuts = statistics.median(added), statistics.quantiles(added, n=20)
+    early, late = cuts[1], cuts[-1]
     print(
         f"{kind:9} {agent:6} {statistics.median(turns.slowest):13.1f} {statistics.median(turns.wall):6.1f}"
-        f" {middle:7.1f} {late:6.1f} {statistics.median(turns.processor):20.1f} {theirs:8.1f}"
+        f" {middle:7.1f} {early:6.1f} {late:6.1f} {statistics.median(turns.processor):20.1f} {theirs:8.1f}"
     )
     return middle
 

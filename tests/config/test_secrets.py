@@ -42,6 +42,15 @@ def test_values_come_from_the_store_a_file_and_a_program(user_files: UserFiles, 
         assert header_of(user_files.own(f'{URL}headers = {{ X-Key = "{reference}" }}\n')) == value
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a script")
+def test_1password_is_asked_by_its_own_program(user_files: UserFiles, tmp_path: Path) -> None:
+    program = tmp_path / "op"
+    program.write_text('#!/bin/sh\necho "$1 $2"\n')
+    program.chmod(0o700)
+    text = f'{URL}headers = {{ X-Key = "${{op://vault/item/field}}" }}\n'
+    assert header_of(user_files.own(text, {"PATH": f"{tmp_path}:/bin"})) == "read op://vault/item/field"
+
+
 def test_a_secret_of_a_login_is_filled_in_too(user_files: UserFiles) -> None:
     SecretStore(user_files.home).put("client", "s3cret")
     text = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -14,8 +15,9 @@ from interlock.hub.catalog import remembered_audiences
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.private_lists import PrivateLists
 from interlock.hub.upstreams.states import ServerState
-from interlock.store import StoreFull
+from interlock.store import Store, StoreFull
 
+from . import instructed_server
 from .instructed_server import VERSION, InstructedServer, Say
 from .running_hub import PREFIX, RawClient, RunningHub, running_hub, until
 from .test_changes import opened
@@ -23,6 +25,8 @@ from .test_changes import opened
 CHANGED = "notifications/tools/list_changed"
 SAMPLING: dict[str, Any] = {"sampling": {}}
 ROOTS: dict[str, Any] = {"roots": {}}
+NOT_UTF8 = "NOT-UTF8"
+"""Becomes a byte that no UTF-8 text has."""
 
 
 class Conditional(InstructedServer):
@@ -32,6 +36,7 @@ class Conditional(InstructedServer):
         super().__init__()
         self.declared: dict[str, dict[str, Any]] = {}
         self.broken = False
+        self.garbled = False
 
     async def _serve(self, message: Any, say: Say, beside: Say) -> Any:
         params = message.get("params", {})
@@ -44,6 +49,8 @@ class Conditional(InstructedServer):
                 return {"error": {"code": -32603, "message": "try again later"}}
             names = ["do", *(f"with-{name}" for name in ("sampling", "roots") if name in declared)]
             tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+            if self.garbled and "sampling" in declared:
+                tools.append({"name": "garbled", "description": NOT_UTF8, "inputSchema": {"type": "object"}})
             more = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if VERSION in meta else {}
             return {"result": {"tools": tools, **more}}
         return await super()._serve(message, say, beside)
@@ -107,6 +114,23 @@ async def test_known_tools_stay_while_the_server_cannot_list_them(tmp_path: Path
             server.broken = True
             await upstream.audience_lists.ask("declares:sampling")
             assert await names(client, SAMPLING) == {"a__do", "a__with-sampling"}
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_definition_that_is_not_utf8_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, era: Literal["legacy", "modern"]
+) -> None:
+    def event(message: Any) -> bytes:
+        said = f"data: {json.dumps(message)}\n\n".encode().replace(NOT_UTF8.encode(), b"\xff")
+        return b"%x\r\n%b\r\n" % (len(said), said)
+
+    monkeypatch.setattr(instructed_server, "_event", event)
+    async with Conditional().http() as server, running_hub(tmp_path, {"a": Server(url=server.url, era=era)}) as hub:
+        server.garbled = True
+        await until(lambda: hub.hub_app.upstreams["a"].lists.known)
+        client = RawClient(hub.url + "/mcp")
+        await sees(client, SAMPLING, "a__do", "a__with-sampling")
+        assert "result" in await call(client, "a__with-sampling", SAMPLING)
 
 
 async def test_a_full_disk_hides_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,3 +260,16 @@ async def test_nothing_is_kept_of_a_private_connection_that_changed_its_list_and
     lists.on_closed(cast(Any, Owner))
     await until(lambda: not lists._reading)
     assert not lists._changed
+
+
+async def test_remembered_tools_are_bounded_also_those_of_removed_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remembered_audiences, "MAX_ANSWERS", 3)
+    store = await Store.open(tmp_path / "hub.db", (remembered_audiences.FOR_SOME,))
+    for number in range(4):
+        await remembered_audiences.write(store, f"s{number}", "a", "stamp", [b"{}"])
+    assert len(await store.keys(remembered_audiences.FOR_SOME)) == 1
+    assert await remembered_audiences.read(store, "s3", "a", "stamp") == [b"{}"]
+    assert await remembered_audiences.read(store, "s0", "a", "stamp") is None, "its server is asked again"
+    await store.close()

@@ -227,3 +227,52 @@ async def test_a_clients_streams_and_lies_meet_a_bound(tmp_path: Path, monkeypat
         assert "chunks are not its answer" in lied["error"]["message"]
         told = await drive(hub, "a", "send", method="inference/request", params=params)
         assert told["result"]["usage"]["outputTokens"] <= limit, "one number does not use up the server's budget"
+
+
+async def test_a_server_written_by_hand_says_and_hears_the_rest_about_channels(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=False).running() as client:
+        client.answers["channels/register"] = {"results": []}
+        await client.select("a.note.talk", "a.note.recall")
+        await client.result("context/beforeInference", TURN)  # the server was told by now
+        await drive(hub, "a", "send", method="channels/register", params={"channels": [GENERAL, DEV]})
+        listed = await drive(hub, "a", "send", method="channels/list", params={})
+        assert [each["id"] for each in listed["result"]["channels"]] == ["chat:#general", "chat:#dev"]
+        await client.notified("channels/changed")
+        random = {**GENERAL, "id": "chat:#random"}
+        change = {"added": [random], "removed": ["chat:#dev"], "updated": [{**GENERAL, "label": "All"}]}
+        await drive(hub, "a", "send", method="channels/changed", params=change, notification=True)
+        told = await client.notified("channels/changed")
+        assert told["added"][0]["id"] == "a/chat:#random"
+        assert told["removed"] == ["a/chat:#dev"]
+        shown = {each["id"]: each["label"] for each in (await client.result("channels/list"))["channels"]}
+        assert shown == {"a/chat:#general": "All", "a/chat:#random": "General"}
+        said = {"conversationId": "c1", "channelId": "a/chat:#general"}
+        whole = [{"type": "text", "text": "Hello"}]
+        await client.tell("channels/outgoing/complete", {**said, "inferenceId": "i", "content": whole})
+        (complete,) = await heard_soon(hub, "channels/outgoing/complete")
+        assert (complete["channelId"], complete["content"]) == ("chat:#general", whole)
+        await client.tell("channels/publish", {**said, "stream": False, "content": whole})
+        (published,) = await heard_soon(hub, "channels/publish")
+        assert (published["channelId"], published["content"]) == ("chat:#general", whole)
+
+
+async def test_a_client_is_told_of_feature_sets_that_a_server_adds_and_removes(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=False).running() as client:
+        added = {"note.new": {"description": "New", "uses": ["pushEvents"]}}
+        change = {"added": added, "removed": ["note.push"]}
+        await drive(hub, "a", "send", method="featureSets/changed", params=change, notification=True)
+        told = await client.notified("featureSets/changed")
+        assert (list(told["added"]), told["removed"]) == (["a.note.new"], ["a.note.push"])
+
+
+async def test_a_new_manifest_of_a_server_written_by_hand_is_read(tmp_path: Path) -> None:
+    async with between(tmp_path, offer=SIGNS) as hub:
+        client = HostClient(hub, "mine", modern=False, version="0.5")
+        async with client.running():
+            later = {**SIGNS["featureSets"], "note.late": {"description": "Late", "uses": ["channels.register"]}}
+            manifest = {**SIGNS, "featureSets": later}
+            await reply(hub, "a", "mcpl/manifest", manifest)
+            changed = {"revision": "sha256:" + "A" * 43, "domains": ["featureSets"]}
+            await drive(hub, "a", "send", method="mcpl/manifestChanged", params=changed, notification=True)
+            await client.notified("mcpl/manifestChanged")
+            assert "a.note.late" in (await client.result("mcpl/manifest"))["featureSets"]

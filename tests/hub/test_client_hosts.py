@@ -14,7 +14,7 @@ import pytest
 
 from interlock.config.live_settings import Live, LiveRule, ServerLive
 from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Server
-from interlock.hub.handlers.host_methods import MOST_RUNNING
+from interlock.hub.handlers.host_methods import MOST_RUNNING, HostMethods
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.features import FEATURES, Features
@@ -202,27 +202,6 @@ async def taints(hub: RunningHub, agent: str) -> list[Any]:
     return [source for row in rows if row["agent"] == agent for source in row["sources"]]
 
 
-async def test_a_client_that_never_answers_takes_no_place_of_another(tmp_path: Path) -> None:
-    async with between(tmp_path) as hub:
-        await enable(hub, "a", "note.**", agent="other")
-        async with (
-            HostClient(hub, "mine", modern=False).running() as mine,
-            HostClient(hub, "other", modern=False).running() as other,
-        ):
-            await other.select("a.note.talk", "a.note.recall")
-            await other.result("context/beforeInference", TURN)  # the server was told by now
-            await drive(hub, "a", "send", method="channels/register", params={"channels": [GENERAL]})
-            await other.notified("channels/changed")
-            mine.answers["channels/register"] = lambda message: asyncio.Event().wait()
-            for _ in range(MOST_RUNNING):
-                await mine.select("a.note.talk")
-            said = {"conversationId": "c1", "channelId": "a/chat:#general", "inferenceId": "i", "index": 0}
-            await other.tell("channels/outgoing/chunk", {**said, "delta": "Hel"})
-            async with asyncio.timeout(60):
-                while not await heard(hub, "a", "channels/outgoing/chunk"):
-                    await asyncio.sleep(0.01)
-
-
 async def test_another_agent_reaches_none_of_it(tmp_path: Path) -> None:
     async with between(tmp_path) as hub:
         await reply(hub, "a", "context/beforeInference", injects("Private."))
@@ -404,7 +383,16 @@ def test_a_client_leaves_also_where_the_feature_sets_cannot_be_read() -> None:
     assert (changed, features._hosted) == ([], {})
 
 
-async def test_a_client_that_does_not_answer_takes_no_place_from_others(tmp_path: Path) -> None:
+async def test_a_client_that_does_not_answer_takes_no_place_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, running = HostMethods._take, list[int]()
+
+    async def noted(self: HostMethods, serve: Any, host: Any, params: bytes) -> None:
+        running.append(self._running[host.key])
+        await real(self, serve, host, params)
+
+    monkeypatch.setattr(HostMethods, "_take", noted)
     async with between(tmp_path) as hub:
         await enable(hub, "a", "note.talk", "note.recall", agent="other")
         async with (
@@ -428,6 +416,7 @@ async def test_a_client_that_does_not_answer_takes_no_place_from_others(tmp_path
             async with asyncio.timeout(60):
                 while not await heard(hub, "a", "channels/outgoing/chunk"):
                     await asyncio.sleep(0.01)
+            assert max(running) <= MOST_RUNNING, "what one client keeps waiting is bounded"
 
 
 @pytest.mark.parametrize("modern", [False, True])

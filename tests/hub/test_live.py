@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from interlock.config.live_settings import Live, LiveRule
 from interlock.config.rates import Rate
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
+from interlock.hub.live import intake
+from interlock.hub.live.events import LIVE_SEEN
 from interlock.wire.errors import Fault
 
 from .running_hub import RawClient, RunningHub, child, running_hub, until
@@ -177,7 +180,9 @@ async def test_declarations_change_while_the_server_runs(tmp_path: Path) -> None
         assert "news.late" in (await updates(hub))[-1]["params"]["enabled"]
 
 
-async def test_a_repeated_event_gets_the_recorded_answer_also_from_the_next_run(tmp_path: Path) -> None:
+async def test_a_repeated_event_gets_the_recorded_answer_also_from_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rules = {"w": LiveRule(then="wake", feature_sets=("news.push",), wakes_per_hour=1), "d": LiveRule(then="drop")}
     async with live_hub(tmp_path, rules=rules) as hub:
         await enable(hub, "news.push", "news.more")
@@ -202,6 +207,11 @@ async def test_a_repeated_event_gets_the_recorded_answer_also_from_the_next_run(
         assert recorded[0].details["inferenceId"] == first["result"]["inferenceId"]
         assert (await push(hub, event("e3")))[0]["result"] == {"accepted": True}, "the last run spent the budget"
         assert (await hub.operate("events.list"))["events"][0]["cause"] == "budget, rule w"
+        live, store = hub.hub_app.live, hub.hub_app.store
+        assert len(await store.keys(LIVE_SEEN)) == 3
+        monkeypatch.setattr(intake, "now", lambda: time.time() + 40 * 24 * 3600)
+        await live.intake.prune()
+        assert await store.keys(LIVE_SEEN) == [], "forgotten, though the hub was away for weeks"
 
 
 async def test_t114_a_burst_wakes_twice_at_most_and_a_budget_holds(tmp_path: Path) -> None:

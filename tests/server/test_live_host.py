@@ -12,6 +12,7 @@ from peer import Peer, Refusal
 
 from interlock.protocols.mcpl.negotiation import read_manifest
 from interlock.server import (
+    Acknowledge,
     AfterInference,
     BeforeInference,
     Channel,
@@ -452,6 +453,30 @@ async def test_hosts_learn_of_feature_sets_that_come_and_go(version: str, modern
     assert server.enabled_features == {"memory.retrieval"}, "off at once"
     with pytest.raises(LookupError):
         await server.infer("memory.consolidation", "Summarize")
+
+
+@ERAS
+async def test_a_host_of_0_5_shows_that_it_writes_and_has_seen_a_message(modern: bool) -> None:
+    server, seen = Server("chat"), asyncio.Queue[Any]()
+    server.feature("chat.signs", "Signs", uses=["channels.register", "channels.typing", "channels.acknowledge"])
+    server.channel("chat:#general", "chat", "#general")
+    server.on_typing(seen.put)
+
+    @server.on_acknowledge
+    async def acknowledge(message: Acknowledge) -> bool:
+        await seen.put(message)
+        return message.message_id == "d1"
+
+    host = Host(server, "0.5")
+    host.reply = lambda method, params: {
+        "results": [{"id": each["id"], "accepted": True} for each in params["channels"]]
+    }
+    await host.enable(await host.open(modern=modern), "chat.signs")
+    host.tell("channels/typing", channelId="chat:#general")
+    assert (await asyncio.wait_for(seen.get(), 20)).channel_id == "chat:#general"
+    for id_, shown in (("d1", True), ("d2", False)):
+        told = await host.call("channels/acknowledge", channelId="chat:#general", messageId=id_)
+        assert (told["acknowledged"], (await seen.get()).message_id) == (shown, id_)
 
 
 def test_a_function_needs_a_feature_set_that_uses_it_and_stands_alone() -> None:

@@ -1,7 +1,15 @@
 """Writing servers: typed Python functions become tools, resources and prompts in every revision of MCP."""
 
+from interlock.protocols.mcpl.channels import (
+    Acknowledge,
+    Channel,
+    IncomingMessage,
+    OutgoingChunk,
+    OutgoingComplete,
+    Publish,
+    Typing,
+)
 from interlock.protocols.mcpl.channels import Author as ChannelAuthor
-from interlock.protocols.mcpl.channels import Channel, IncomingMessage, OutgoingChunk, OutgoingComplete, Publish
 from interlock.protocols.mcpl.channels import Close as CloseChannel
 from interlock.protocols.mcpl.channels import Open as OpenChannel
 from interlock.protocols.mcpl.checkpoints import StateReport
@@ -39,6 +47,7 @@ from interlock.server.server import Server
 from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 
 __all__ = [
+    "Acknowledge",
     "AfterInference",
     "AfterInferenceResult",
     "Annotations",
@@ -86,4 +95,5 @@ __all__ = [
     "ToolError",
     "ToolHints",
     "ToolResult",
+    "Typing",
 ]

@@ -61,12 +61,12 @@ def _seal(config: Config, home: Path, problem: str) -> Rekeyed:
     import asyncio
 
     from interlock.config.home import user_name
-    from interlock.hub.admin.rekeying import reseal, rotate
+    from interlock.hub.admin.rekeying import home_key_of_store, reseal, rotate
     from interlock.hub.auth.principals import local_person
 
     by = local_person(user_name())
     if problem:
-        return asyncio.run(reseal(config, home, by, _old_key(problem)))
+        return asyncio.run(reseal(config, home, by, home_key_of_store(config, home) or _old_key(problem)))
     if config.hub.sealing_key is not None:
         hint = "give `sealing_key` another key first (`openssl rand -base64 32` makes one), and keep the old one"
         raise WrongUsage("everything is sealed with this `sealing_key` already", hint)

@@ -80,6 +80,14 @@ def sealed_elsewhere(config: Config, home: Path) -> str:
     return ""
 
 
+def home_key_of_store(config: Config, home: Path) -> bytes | None:
+    """The home's key, if it sealed the store before `sealing_key` was set. Raises BadHubSecret and StoreError."""
+    if config.hub.sealing_key is None or not has_secret(home):
+        return None
+    secret = existing_secret(home)
+    return secret if _stored(store_of(config, home), lambda database: _is_key(database, secret)) else None
+
+
 async def rotate(config: Config, home: Path, by: Principal) -> Rekeyed:
     """Make a new key for the home, and seal everything with it. Raises BadHubSecret and StoreError."""
     old = hub_secret(home)

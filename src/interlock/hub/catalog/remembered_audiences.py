@@ -15,6 +15,9 @@ from interlock.store import Collection, Store
 
 MAX_BYTES: Final = 256 * 1024
 """Longer answers are not remembered."""
+MAX_ANSWERS: Final = 1_000
+"""Answers that the store keeps. One more drops all others, also those of servers that were removed: the others ask
+again."""
 
 
 class ForSome(msgspec.Struct, frozen=True):
@@ -45,8 +48,12 @@ async def write(store: Store, server: str, audience: str, stamp: str, definition
         texts = [definition.decode() for definition in definitions]
     except UnicodeDecodeError:
         return  # the offer leaves such a definition out
+    known, key = await store.keys(FOR_SOME), _key(server, audience)
     async with store.transaction() as change:
-        change.put(FOR_SOME, ForSome(_key(server, audience), stamp, texts))
+        if len(known) >= MAX_ANSWERS and key not in known:
+            for each in known:
+                change.delete(FOR_SOME, each)
+        change.put(FOR_SOME, ForSome(key, stamp, texts))
 
 
 def _key(server: str, audience: str) -> str:

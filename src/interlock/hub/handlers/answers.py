@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcp.capabilities import LIVE_EXTENSION
+from interlock.protocols.mcp.capabilities import APPS, LIVE_EXTENSION
 from interlock.protocols.mcp.capability_projection import OF_EACH_HOP
 from interlock.protocols.mcp.meta import SERVER_INFO
 from interlock.protocols.mcp.revisions import MODERN_NAMES, Revision
 
+MAX_MIME_TYPES: Final = 16
+_MIME_TYPE: Final = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}(?:;[\w-]{1,32}=[\w.+-]{1,64}){0,2}", re.ASCII)
 TTL_MS: Final = 10_000
 """How long a client may keep a list. Clients that listen get each change at once."""
 
@@ -40,6 +43,22 @@ def _passed_on(extensions: object) -> dict[str, object]:
     if not isinstance(extensions, Mapping):
         return {}
     return {str(name): value for name, value in extensions.items() if name not in (*OF_EACH_HOP, LIVE_EXTENSION)}
+
+
+def with_apps(offered: Mapping[str, object], servers: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    """The capabilities of a view of many servers, with MCP Apps if one of them has it.
+
+    It has no methods of its own. Methods of other extensions would not say which server they mean, so those are offered
+    at the server's own address alone. Texts of servers do not pass: only media types do.
+    """
+    extensions = [found for each in servers if isinstance(found := each.get("extensions"), Mapping)]
+    declared = [found[APPS] for found in extensions if APPS in found]
+    if not declared:
+        return dict(offered)
+    lists = [each.get("mimeTypes") for each in declared if isinstance(each, Mapping)]
+    said = (each for found in lists if isinstance(found, list) for each in found[:MAX_MIME_TYPES])
+    types = sorted({each for each in said if isinstance(each, str) and _MIME_TYPE.fullmatch(each)})
+    return {**offered, "extensions": {APPS: {"mimeTypes": types[:MAX_MIME_TYPES]} if types else {}}}
 
 
 def initialize_result(revision: Revision, info: bytes, offered: Mapping[str, object], instructions: str) -> bytes:

@@ -57,6 +57,13 @@ class Pushes(Protocol):
         """Take an event for these agents. Returns the answer for the server. Raises a `Fault` to refuse it."""
 
 
+class DeclarationListener(Protocol):
+    """Hears that servers declare other feature sets than before."""
+
+    def refresh(self) -> None:
+        """Some feature sets may have changed."""
+
+
 class LiveConnections:
     """All connections to servers that speak MCPL."""
 
@@ -66,12 +73,17 @@ class LiveConnections:
         self._refusals = refusals
         self._logs = logs
         self._elevations: Elevations | None = None
+        self._listener: DeclarationListener | None = None
         self._handlers: dict[str, Handler] = {}
         self._open: dict[Place, LiveConnection] = {}
 
     def decide_scopes_with(self, elevations: Elevations) -> None:
         """Put requests for scopes to people."""
         self._elevations = elevations
+
+    def follow_with(self, listener: DeclarationListener) -> None:
+        """Have a part of a higher layer hear of changed declarations."""
+        self._listener = listener
 
     def serve_with(self, method: str, handler: Handler) -> None:
         """Have the requests of a method taken by a part of a higher layer."""
@@ -287,6 +299,8 @@ class LiveConnections:
     async def _redeclare(self, live: LiveConnection, offer: Offer) -> None:
         live.state = states.redeclare(live.state, offer, self._policy(live, offer))
         await self._send(live)
+        if self._listener is not None:
+            self._listener.refresh()
 
     async def _update(self, live: LiveConnection) -> None:
         live.state = states.decide(live.state, self._policy(live, live.state.offer))

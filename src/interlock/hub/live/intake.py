@@ -44,6 +44,8 @@ MAX_CONTENT_BYTES: Final = 64 * 1024
 MAX_ORIGIN_BYTES: Final = 8 * 1024
 RECENT: Final = 16_384
 """Answers that are known without asking the store."""
+LONGEST_AWAY_DAYS: Final = 400
+"""The first run of a hub after so long away still finds the events that it has to forget."""
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -142,7 +144,7 @@ class Intake:
         last = day_of(now()) - self._settings().keep_days - 1
         if self._store is None or last <= self._pruned:
             return
-        for day in range(last - 7, last + 1):
+        for day in range(self._pruned or last - LONGEST_AWAY_DAYS, last + 1):
             for found in await self._store.find(LIVE_WAKES, day=day):
                 await self._forget(LIVE_WAKES, [found.key])
             seen = [document.key for document in await self._store.find(LIVE_SEEN, day=day)]

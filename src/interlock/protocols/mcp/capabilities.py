@@ -22,6 +22,8 @@ LIVE_REQUESTS: Final = frozenset(
     )
 )
 """Requests of a server to a host of MCPL."""
+APPS: Final = "io.modelcontextprotocol/ui"
+"""MCP Apps: pages of servers that a client shows. It means the same in both eras."""
 LIVE_EXTENSION: Final = "dev.interlock/mcpl"
 
 

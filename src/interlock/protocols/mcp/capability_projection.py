@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.protocols.mcp.capabilities import APPS
 from interlock.protocols.mcp.meta import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -34,6 +35,9 @@ def capabilities_across(raw: bytes) -> bytes:
     if "roots" in kept:
         # Nobody can be told of changed roots on the other side.
         kept["roots"] = msgspec.Raw(b"{}")
+    extensions = members(bytes(said["extensions"])) if "extensions" in said else {}
+    if APPS in extensions:
+        return msgspec.json.encode({**kept, "extensions": {APPS: extensions[APPS]}})
     return msgspec.json.encode(kept)
 
 

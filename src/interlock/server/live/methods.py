@@ -187,6 +187,14 @@ class LiveMethods:
         """Call a function with a `CloseChannel`. It returns False if the channel stays open."""
         return self._decorator("channels/close", "", "")(function)
 
+    def on_typing(self, function: F) -> F:
+        """Call a function with a `Typing` while an answer for a channel is being written (MCPL 0.5)."""
+        return self._decorator("channels/typing", "", "")(function)
+
+    def on_acknowledge(self, function: F) -> F:
+        """Call a function with an `Acknowledge` of a message (MCPL 0.5). It returns False if that was not shown."""
+        return self._decorator("channels/acknowledge", "", "")(function)
+
     def on_outgoing(self, function: F) -> F:
         """Call a function with each `OutgoingChunk` and `OutgoingComplete` that the server may observe."""
         for method in OUTGOING:
