@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import forking
 from attacks.watchdog import Watchdog, watching
 from hub.running_hub import RunningHub, running_hub
 from interlock.config.settings import Hub as HubSettings
@@ -77,7 +78,7 @@ async def attacked(tmp_path: Path, **settings: Any) -> AsyncIterator[AttackedHub
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    program = (sys.executable, str(BENCH / "stalling.py"))
+    program = forking.command(str(BENCH / "stalling.py"))
     web = subprocess.Popen([*program, "web", str(port)], stdout=subprocess.PIPE, env=SIZED)  # noqa: ASYNC220 - before the loop matters
     assert web.stdout is not None
     await asyncio.to_thread(web.stdout.readline)

@@ -45,4 +45,6 @@ def test_logins_are_listed_and_ended(user: User, hub: FakeHub) -> None:
     assert "all callers" in user.run("login").output
     assert json.loads(user.run("login", "--json").stdout) == rows
     assert "Logged out of docs" in user.run("logout", "docs").output
-    assert hub.params_of("hub/logins.remove") == [{"server": "docs"}]
+    hub.answers["hub/logins.remove"] = {"done": False, "wait_s": 0}
+    assert "Nobody was logged in to docs" in user.run("logout", "docs").output
+    assert hub.params_of("hub/logins.remove") == [{"server": "docs"}] * 2

@@ -19,7 +19,7 @@ from standardwebhooks import Webhook
 
 from interlock.config.live_settings import Hook, Live, LiveRule, LiveWebhook
 from interlock.config.settings import Rate
-from interlock.hub.live import hooks
+from interlock.hub.live import incoming_webhooks
 
 from .running_hub import RawClient, RunningHub, running_hub, until
 from .test_journal import entries
@@ -138,7 +138,7 @@ async def test_t111_a_webhook_has_a_rate_of_its_own(tmp_path: Path, monkeypatch:
 async def test_t111_unsigned_messages_neither_silence_a_webhook_nor_find_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hooks, "UNVERIFIED", Rate(per_minute=4))
+    monkeypatch.setattr(incoming_webhooks, "UNVERIFIED", Rate(per_minute=4))
     async with hook_hub(tmp_path, monkeypatch) as hub:
         names = ("ci", "none", "ci", "none", "ci", "none")
         assert [(await post(hub, BODY, {}, name))[0] for name in names] == [401, 401, 401, 401, 429, 429]

@@ -98,7 +98,8 @@ async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be
         assert text_of(await call(hub)) == "you are client-1"
         assert (await status_of(hub))["needs_login"] is False
         shown.append(await hub.operate("audit.search"))
-        await hub.operate("logins.remove", server="docs")
+        assert (await hub.operate("logins.remove", server="docs"))["done"] is True
+        assert (await hub.operate("logins.remove", server="docs"))["done"] is False
         assert (await status_of(hub))["needs_login"] is True
         assert "interlock login docs" in json.dumps(await call(hub))
     assert len(protected.revoked) == 2

@@ -15,7 +15,7 @@ import pytest
 from interlock.client import Client, Handlers
 from interlock.config.settings import Hub, Limits, Server, Timeouts
 from interlock.hub.audit.search import Search, search
-from interlock.hub.tasks import handler as desk
+from interlock.hub.tasks import handler as task_handler
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mcp.tasks import EXTENSION, RELATED
 from interlock.server import TaskLimits
@@ -547,7 +547,7 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
 async def test_how_much_is_asked_about_tasks_at_once_is_bounded(
     tmp_path: Path, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "MAX_OPEN_REQUESTS", 2)
+    monkeypatch.setattr(task_handler, "MAX_OPEN_REQUESTS", 2)
     async with served("legacy", jobs) as servers, running_hub(tmp_path, servers) as hub, client(hub, "legacy") as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         about = {"taskId": task.id}

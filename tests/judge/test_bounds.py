@@ -26,6 +26,8 @@ PART = 4
 """A quarter of the size is judged first. Work that grows with the square of the size is sixteen times that in all."""
 WHOLE = ("definition", "result")
 """They are made of the others, so they get the longer way of each text alone."""
+DEAR = (*WHOLE, "instructions")
+"""A quarter of the size never shows that all of it is little work for them."""
 
 Judge = Callable[[str], object]
 
@@ -131,7 +133,8 @@ def test_a_judge_takes_a_tenth_of_a_second_for_64_kilobytes_of_anything(name: st
     # Each piece alone, and with one letter at the end that sends the whole text down the longer way.
     for piece, end in product(PIECES, ("é",) if name in WHOLE else ("", "é")):
         times = SIZE // len(piece.encode("utf-8", "surrogatepass"))
-        if is_little_work(partial(judge, piece * (times // PART) + end), MOST_WORK / PART**2, unit):
+        part = partial(judge, piece * (times // PART) + end)
+        if name not in DEAR and is_little_work(part, MOST_WORK / PART**2, unit):
             continue  # all of it takes no longer than allowed, unless the work grows faster than the square
         text = piece * times + end
         work = work_of(partial(judge, text), tries=1)

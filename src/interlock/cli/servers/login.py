@@ -63,6 +63,9 @@ def logout(found: Json, **given: Any) -> None:
     Example:
       interlock logout github
     """
+    if not found["done"]:
+        say(f"Nobody was logged in to {plain(given['server'])}.")
+        return
     say(f"Logged out of {plain(given['server'])}. → `interlock login {plain(given['server'])}` logs in again")
 
 

@@ -55,9 +55,11 @@ class LoginOperations:
         return LoginState(wait_s is None, wait_s or 0.0)
 
     async def remove(self, by: Principal, params: EndLogin, trace: str) -> LoginState:
-        """Revoke the tokens of a login at their server, and forget them."""
+        """Revoke the tokens of a login at their server, and forget them. `done` is false where nobody was logged in."""
+        stored = await self._hub_app.logins.list()
+        was = any((row.server, row.principal) == (params.server, params.principal) for row in stored)
         await self._hub_app.logins.log_out(params.server, params.principal)
-        return LoginState(done=True)
+        return LoginState(done=was)
 
 
 class BeginLogin(msgspec.Struct):

@@ -125,7 +125,8 @@ class Passphrase:
 
     async def _check(self, by: Principal, given: str) -> None:
         if not given:
-            raise Fault("PASSPHRASE_REQUIRED", "this needs the passphrase of the hub")
+            hint = "type it at a terminal, or give it as `passphrase` to the admin API"
+            raise Fault("PASSPHRASE_REQUIRED", "this needs the passphrase of the hub", hint=hint)
         if self._waiting >= MAX_WAITING:
             raise Fault("RATE_LIMITED", "too many attempts at once", retry_after_ms=1000)
         self._waiting += 1

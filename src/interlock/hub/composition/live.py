@@ -31,7 +31,7 @@ from interlock.hub.live.event_attachment import EventAttachment
 from interlock.hub.live.events import now
 from interlock.hub.live.features import Features
 from interlock.hub.live.gate import LiveGate
-from interlock.hub.live.hooks import Hooks
+from interlock.hub.live.incoming_webhooks import IncomingWebhooks
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.scopes import ScopeGate
@@ -63,7 +63,7 @@ class LiveParts:
         registered = RegisteredChannels(ChannelAnnouncements(self.hosts))
         for method in CHANNEL_METHODS:
             self.connections.serve_with(method, registered)
-        self.hooks = Hooks(self._hook_settings, self.intake, self.refusals)
+        self.hooks = IncomingWebhooks(self._hook_settings, self.intake, self.refusals)
         self.webhook = WakeWebhook(lambda: settings().webhook, foundation.resolver, foundation.bus, foundation.log)
         self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals, self.wakes)
         self._tasks = BackgroundTasks()

@@ -26,9 +26,9 @@ from interlock.hub.catalog.links import exposed_questions, restored_answers, wit
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tasks.ledger import StoredTask, full
-from interlock.hub.tasks.live import Expected, Notify, renamed
 from interlock.hub.tasks.questions import TaskQuestions
 from interlock.hub.tasks.result_wait import ResultWait
+from interlock.hub.tasks.running_task import Expected, Notify, renamed
 from interlock.hub.tasks.task_exchange import TaskExchange
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.connection_owner import UpstreamConnection

@@ -17,7 +17,7 @@ from interlock.client.peer import declaring
 from interlock.hub.audit.record import Outcome
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.tasks.ledger import Ledger, StoredTask
-from interlock.hub.tasks.live import LiveTask, Place, TaskLost, outcome_in
+from interlock.hub.tasks.running_task import Place, RunningTask, TaskLost, outcome_in
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import TaskState, read_state
@@ -36,7 +36,7 @@ R = TypeVar("R")
 class TaskStates(Protocol):
     """Keeps the states of tasks."""
 
-    def live(self, task: StoredTask) -> LiveTask:
+    def live(self, task: StoredTask) -> RunningTask:
         """The state of a task in this process."""
 
     def observe(self, task: StoredTask, state: TaskState, outcome: Outcome | None = None) -> TaskState:
@@ -48,7 +48,7 @@ class TaskStates(Protocol):
     def lost(self, task: StoredTask) -> None:
         """Note that the server lost the task."""
 
-    def let_go(self, task: StoredTask, live: LiveTask) -> None:
+    def let_go(self, task: StoredTask, live: RunningTask) -> None:
         """Stop counting the task for its server."""
 
 
@@ -87,7 +87,7 @@ class ServerQueries:
         self.place(task, live, route)
         return route
 
-    def place(self, task: StoredTask, live: LiveTask, route: UpstreamConnection) -> None:
+    def place(self, task: StoredTask, live: RunningTask, route: UpstreamConnection) -> None:
         """Query the task on this connection from now on. Another task with the same id there is lost: ids are unique
         among the tasks of a server, so only a server that lost its tasks uses one again."""
         place = (task.server, route.owner, task.upstream_id)
@@ -97,7 +97,7 @@ class ServerQueries:
         live.route = route
         self._places[place] = task.id
 
-    def leave(self, task: StoredTask, live: LiveTask) -> None:
+    def leave(self, task: StoredTask, live: RunningTask) -> None:
         """Query the task on another connection next time."""
         if live.route is not None:
             place = (task.server, live.route.owner, task.upstream_id)

@@ -13,7 +13,7 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.recording import Recording
 from interlock.hub.sessions.exchanges import WrappedExchange
 from interlock.hub.tasks.ledger import StoredTask
-from interlock.hub.tasks.live import renamed
+from interlock.hub.tasks.running_task import renamed
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.protocols.mcp.meta import members

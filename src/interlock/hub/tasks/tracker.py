@@ -24,8 +24,8 @@ from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Session
 from interlock.hub.tasks.ledger import Ledger, StoredTask
-from interlock.hub.tasks.live import Expected, LiveTask, Notify, outcome_in, renamed
 from interlock.hub.tasks.reach import Reach
+from interlock.hub.tasks.running_task import Expected, Notify, RunningTask, outcome_in, renamed
 from interlock.hub.tasks.server_queries import ServerQueries
 from interlock.hub.tasks.status_texts import StatusTexts
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
@@ -67,7 +67,7 @@ class Tracker:
         self._recording = recording
         self._max_ttl_ms = max_ttl_ms
         self._clock = asyncio.get_running_loop().time
-        self._live: dict[str, LiveTask] = {}
+        self._live: dict[str, RunningTask] = {}
         self.reach = reach
         self._tokens: dict[str, Expected] = {}
         """The hub's progress tokens, each with its task."""
@@ -114,7 +114,7 @@ class Tracker:
             call.trace,
             0 if ticket is None else ticket.seq,
         )
-        live = LiveTask(task.state, self._clock())
+        live = RunningTask(task.state, self._clock())
         live.route, live.ticket, live.token = route, ticket, token
         self._live[task.id] = live
         self.seen(task, call.exchange.session)
@@ -156,11 +156,11 @@ class Tracker:
             if live is not None and live.session is session:
                 live.session = None
 
-    def live(self, task: StoredTask) -> LiveTask:
+    def live(self, task: StoredTask) -> RunningTask:
         """The state of a task in this process. A task of an earlier run has no connection yet."""
         live = self._live.get(task.id)
         if live is None:
-            live = self._live[task.id] = LiveTask(task.state, float("-inf"))
+            live = self._live[task.id] = RunningTask(task.state, float("-inf"))
         return live
 
     # Outcomes
@@ -206,7 +206,7 @@ class Tracker:
             self.queries.leave(task, live)
             self._work.begin(self._put(msgspec.structs.replace(task, lost=True)))
 
-    def _end(self, task: StoredTask, live: LiveTask, outcome: Outcome, reason: str) -> None:
+    def _end(self, task: StoredTask, live: RunningTask, outcome: Outcome, reason: str) -> None:
         """Record the outcome: with the ticket of the call, or as an event if an earlier run recorded it as unknown."""
         if live.ticket is not None:
             ticket, live.ticket = live.ticket, None
@@ -222,7 +222,7 @@ class Tracker:
         with contextlib.suppress(StoreError):
             await self.ledger.put(task)
 
-    def _count(self, task: StoredTask, live: LiveTask) -> None:
+    def _count(self, task: StoredTask, live: RunningTask) -> None:
         """Keep the server and a private connection open until the owner has the outcome."""
         upstream = self._upstreams.get(task.server)
         if upstream is not None:
@@ -231,7 +231,7 @@ class Tracker:
         if live.route is not None and live.route.owner is not None:
             live.route.owner.tasks[task.upstream_id] = task.id
 
-    def let_go(self, task: StoredTask, live: LiveTask) -> None:
+    def let_go(self, task: StoredTask, live: RunningTask) -> None:
         """Stop counting the task for its server."""
         if live.counted:
             live.counted = False
@@ -293,7 +293,7 @@ class Tracker:
             if task is not None and live is not None:
                 self._send_unsent(task, live)
 
-    def _send_unsent(self, task: StoredTask, live: LiveTask) -> None:
+    def _send_unsent(self, task: StoredTask, live: RunningTask) -> None:
         while live.unsent:
             method, params = live.unsent.popleft()
             if live.session is not None and self.reach(live.session.caller, task) is not None:

@@ -25,7 +25,7 @@ Notify = Callable[[str, bytes], None]
 """Takes a notification's method and params."""
 
 
-class LiveTask:
+class RunningTask:
     """The state of a task in this process."""
 
     __slots__ = (

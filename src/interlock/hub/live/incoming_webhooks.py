@@ -34,7 +34,7 @@ UNVERIFIED: Final = Rate(per_minute=600)
 _TYPE: Final = re.compile(r"[A-Za-z0-9_:-]{1,60}(?:\.[A-Za-z0-9_:-]{1,60}){0,5}\Z")
 
 
-class Hooks:
+class IncomingWebhooks:
     """The webhooks of one hub."""
 
     def __init__(self, settings: Callable[[], Mapping[str, Hook]], intake: Intake, refusals: RecordedRefusals) -> None:
