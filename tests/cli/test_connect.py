@@ -325,14 +325,17 @@ MINE = '{"theme": "dark", "hooks": {"UserPromptSubmit": [{"hooks": [{"type": "co
 
 @pytest.mark.parametrize("before", [None, "{}", MINE])
 def test_live_adds_two_hooks_for_claude_code_and_undo_removes_them(
-    user: User, hub: FakeHub, before: str | None
+    user: User, hub: FakeHub, before: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = settings_file().path
     if before is not None:
         path.parent.mkdir()
         path.write_text(before)
-    for _ in range(2):
-        assert user.run("connect", "claude-code", "--live").exit_code == 0
+    for declared in (False, True):
+        outcome = {"verified": True, "took_ms": 1.0, "declared": declared}
+        monkeypatch.setattr(channel_check, "check_channel", lambda *_, found=outcome: found)
+        shown = user.run("connect", "claude-code", "--live")
+        assert (shown.exit_code, "nothing is enabled" in shown.stdout) == (0, not declared)
     groups = json.loads(path.read_text())["hooks"]["UserPromptSubmit"]
     commands = [each["command"] for group in groups for each in group["hooks"]]
     assert [command for command in commands if command != "date"] == commands[-1:], "one hook, after the user's own"

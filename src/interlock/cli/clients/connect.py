@@ -74,7 +74,9 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: 
             if outcome["delivery"]["verified"]:
                 took = f"{outcome['delivery']['took_ms']:.0f} ms"
                 say(f"  delivery verified: a test notification came through `interlock stdio` in {took}")
-            say("  → enable some: `interlock features enable SERVER FEATURE --agent claude-code`")
+            if not outcome["delivery"].get("declared"):
+                enabling = "interlock features enable SERVER FEATURE --agent claude-code"
+                say(f"  → nothing is enabled for it yet: `{enabling}`")
             say(f"  → to be woken between prompts, start it with `{CHANNEL}`")
         if is_in_cache(executable()[0]):
             say(
