@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from interlock.events import Bus, EventFilter, Gap, SubscriberTask, Subscription
-from interlock.events.bus import MAX_LIMIT, WOKEN_AT_ONCE
+from interlock.events.bus import FEWEST_AT_ONCE, MAX_LIMIT, WOKEN_AT_ONCE
 from interlock.events.types import EVENTS, AnyEvent, Delivery, Event, LogWritten, SessionEnded, SessionOpened
 from processor_work import work_of
 
@@ -182,6 +183,28 @@ async def test_ten_thousand_readers_get_every_event_in_small_turns() -> None:
     for subscription in subscriptions:
         subscription.close()
     assert not bus.wanted
+
+
+@pytest.mark.parametrize(("turn_s", "most"), [(0.01, FEWEST_AT_ONCE), (0.0001, WOKEN_AT_ONCE)])
+async def test_fewer_readers_continue_in_a_turn_where_turns_take_long(
+    monkeypatch: pytest.MonkeyPatch, turn_s: float, most: int
+) -> None:
+    clock = itertools.count(1)
+    monkeypatch.setattr("interlock.events.bus.perf_counter", lambda: next(clock) * turn_s)
+    bus = Bus()
+    subscriptions = [bus.subscribe(LINES) for _ in range(500)]
+    waiting = [asyncio.ensure_future(subscription.wait()) for subscription in subscriptions]
+    await turns()
+    bus.publish(line(1))
+    in_turn, before = [], 0
+    while before < len(waiting):
+        await asyncio.sleep(0)
+        done = sum(each.done() for each in waiting)
+        in_turn.append(done - before)
+        before = done
+    assert max(in_turn) == most
+    for subscription in subscriptions:
+        subscription.close()
 
 
 async def test_publishing_to_ten_thousand_readers_costs_as_much_as_to_ten() -> None:
