@@ -227,6 +227,17 @@ async def test_t42_a_console_session_from_before_the_passphrase_ends_with_it(tmp
         assert (await late.press("/console/tools/web__ok", "call")).status == 200, "the login was the proof"
 
 
+async def test_t33_no_key_has_the_name_of_the_hubs_user(hub: RunningHub) -> None:
+    """In a room a name is all that others see, and members have their capabilities by their names."""
+    owner = hub.operations.owner
+    for name in (owner.id, "person:ada", f" {owner.id}", f"{owner.id}\u200b"):
+        for kind in ("agent", "person"):
+            given = {"agent": name, "kind": kind, "passphrase": RIGHT}
+            assert await refused(hub, "keys.create", **given) == "INVALID_PARAMS", name
+    old = hub.key(owner.id)  # as an older hub stored it
+    assert (await RawClient(hub.url + "/mcp", old).post(b"{}"))[0] == 401
+
+
 async def test_t42_one_caller_uses_up_no_attempts_of_another_and_a_restart_gives_none_back(tmp_path: Path) -> None:
     async def guess(hub: RunningHub, by: Principal, given: str = WRONG) -> str:
         try:
@@ -244,8 +255,9 @@ async def test_t42_one_caller_uses_up_no_attempts_of_another_and_a_restart_gives
     async with running_hub(tmp_path, {}, hub=SETTINGS) as hub:
         assert await guess(hub, eve, RIGHT) == "RATE_LIMITED"
         assert await guess(hub, ada, RIGHT) == "right"
-        crowd = [await guess(hub, Principal(f"eve {number}", "person")) for number in range(MAX_WRONG_OF_ALL)]
-        assert crowd.count("ACCESS_DENIED") == MAX_WRONG_OF_ALL - MAX_WRONG, "more keys give no more attempts"
+        crowd = [await guess(hub, Principal(f"e{number}", "person", key="k")) for number in range(MAX_WRONG_OF_ALL + 5)]
+        assert crowd.count("ACCESS_DENIED") == MAX_WRONG_OF_ALL, "more keys give no more attempts"
+        assert await guess(hub, hub.operations.owner, RIGHT) == "right", "and lock nobody out at the terminal"
 
 
 @pytest.mark.parametrize("use", ["required", "never"])

@@ -160,9 +160,9 @@ async def test_t141_a_call_waits_for_a_person_and_a_model_never_acts_as_one(tmp_
         assert turn.pieces[-1].name == "CANCELLED"
         assert "Hm?" in await (await hub.host.send(conversation, "Hm?")).answer()
         # A model never acts as a person, and a revoked key ends its conversations.
-        await hub.new_key("person:eve", "person")
+        await hub.new_key("eve", "person")
         with pytest.raises(Fault, match="does not act as"):
-            await perform(hub, "chat.send", text="Hi", agent="person:eve")
+            await perform(hub, "chat.send", text="Hi", agent="eve")
         await hub.new_key("coder")
         sent = await perform(hub, "chat.send", text="Hi", agent="coder")
         await perform(hub, "chat.read", conversation=sent["conversation"], turn=0)

@@ -27,7 +27,7 @@ SHORTEST: Final = 8
 MAX_WRONG: Final = 5
 """Wrong attempts of one caller in `WINDOW_S`."""
 MAX_WRONG_OF_ALL: Final = 25
-"""Wrong attempts of all callers together: more keys do not give more of them."""
+"""Wrong attempts with all keys together: more keys do not give more of them, and do not lock out the hub's own user."""
 WINDOW_S: Final = 15 * 60.0
 MAX_WAITING: Final = 8
 _ID: Final = "approvals"
@@ -53,6 +53,8 @@ class Attempt(msgspec.Struct, frozen=True):
     caller: str
     at: float
     """In seconds since 1970: it outlives the process."""
+    keyed: bool = False
+    """Whether the caller has a key, and so could make others."""
 
 
 PASSPHRASES: Final = Collection("passphrases", StoredPassphrase, key="id")
@@ -93,7 +95,7 @@ class Passphrase:
             return
         if by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can do this, and {by.id} is a {by.kind}")
-        await self._check(f"{by.kind}:{by.id}", given)
+        await self._check(by, given)
 
     async def set(self, by: Principal, new: str, current: str) -> None:
         """Set the passphrase, or another one in its place."""
@@ -121,7 +123,7 @@ class Passphrase:
     def _stored(self) -> StoredPassphrase | None:
         return None if self._mirror is None else self._mirror.get(_ID)
 
-    async def _check(self, caller: str, given: str) -> None:
+    async def _check(self, by: Principal, given: str) -> None:
         if not given:
             hint = "type it at a terminal, or give it as `passphrase` to the admin API"
             raise Fault("PASSPHRASE_REQUIRED", "this needs the passphrase of the hub", hint=hint)
@@ -130,19 +132,20 @@ class Passphrase:
         self._waiting += 1
         try:
             async with self._turn:
-                await self._check_in_turn(caller, given)
+                await self._check_in_turn(f"{by.kind}:{by.id}", bool(by.key), given)
         finally:
             self._waiting -= 1
 
-    async def _check_in_turn(self, caller: str, given: str) -> None:
+    async def _check_in_turn(self, caller: str, keyed: bool, given: str) -> None:
         assert self._store is not None
         assert self._attempts is not None, "the hub has started"
         now, attempts = self._clock(), [*self._attempts.values()]
         # An attempt from the future was made before the clock was set back: it counts until the clock is there again.
         recent = [attempt for attempt in attempts if now - attempt.at < WINDOW_S]
         own = [attempt for attempt in recent if attempt.caller == caller]
-        if len(own) >= MAX_WRONG or len(recent) >= MAX_WRONG_OF_ALL:
-            first = min(attempt.at for attempt in (own if len(own) >= MAX_WRONG else recent))
+        with_keys = [attempt for attempt in recent if keyed and attempt.keyed]
+        if len(own) >= MAX_WRONG or len(with_keys) >= MAX_WRONG_OF_ALL:
+            first = min(attempt.at for attempt in (own if len(own) >= MAX_WRONG else with_keys))
             message = f"{MAX_WRONG} wrong passphrases; nothing is approved for a while"
             raise Fault("RATE_LIMITED", message, retry_after_ms=int((first + WINDOW_S - now) * 1000) + 1)
         stored = self._stored
@@ -150,7 +153,7 @@ class Passphrase:
             hint = "set it: `interlock approvals passphrase`"
             raise Fault("PASSPHRASE_REQUIRED", "this hub needs a passphrase, and none is set", hint=hint)
         # Stored before it is checked: who gives up meanwhile, or ends the hub, has made an attempt too.
-        attempt = Attempt(secrets.token_hex(8), caller, now)
+        attempt = Attempt(secrets.token_hex(8), caller, now, keyed)
         async with self._store.transaction() as change:
             change.put(ATTEMPTS, attempt)
             for old in attempts:

@@ -17,7 +17,7 @@ import msgspec
 
 from interlock.config.hub_secret import BadHubSecret, derived_key, sealing_secret
 from interlock.config.settings import Rate
-from interlock.hub.auth.principals import SERVER, Kind, Principal
+from interlock.hub.auth.principals import PERSON, SERVER, Kind, Principal
 from interlock.hub.auth.sealed_with import ID as SEALED_WITH_ID
 from interlock.hub.auth.sealed_with import SEALED_WITH, hash_secret
 from interlock.hub.cannot_start import CannotStart
@@ -134,12 +134,15 @@ class Keys:
         if "\\" in name or not {".", ".."}.isdisjoint(name.split("/")):
             message = "a name has no backslash, and no part of it between slashes is `.` or `..`"
             raise Fault("INVALID_PARAMS", message, hint="choose a name that can be part of a URL")
-        if name.startswith((SERVER, "system:")):
-            message = "names that begin with `server:` or `system:` belong to servers and to the hub"
+        if name.startswith((SERVER, "system:", PERSON)):
+            message = "names that begin with `server:`, `system:` or `person:` belong to servers, the hub and its user"
             raise Fault("INVALID_PARAMS", message, hint="choose another name")
         if name.startswith(("https://", "http://")) and "#" in name:
             message = "names of the form issuer#subject belong to access tokens"
             raise Fault("INVALID_PARAMS", message, hint="choose a name without https:// and #")
+        if name != name.strip() or not name.isprintable():
+            message = "a name has only characters that are seen, and no space before or after it"
+            raise Fault("INVALID_PARAMS", message, hint="choose another name")
         if len(self.mirror) >= MAX_KEYS:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_KEYS} keys exist", hint="revoke some first")
         if any(key.principal == name and key.kind != kind for key in self.mirror.values()):
@@ -200,8 +203,8 @@ class Keys:
     def principal(self, text: str) -> Principal | None:
         """The principal of a key. Raises AUTH_EXPIRED."""
         key = self.mirror.get(self._hash(text))
-        if key is None:
-            return None
+        if key is None or (key.principal.startswith(PERSON) and key.kind != "person"):
+            return None  # an older hub may have stored a key of an agent with the name of a person
         if key.expired(datetime.now(UTC)):
             raise expired()
         self._used.add(key.hash)

@@ -46,6 +46,10 @@ SERVER: Final = "server:"
 """The prefix of a server's name as a principal. No key has such a name."""
 
 
+PERSON: Final = "person:"
+"""The prefix of the name of the hub's own user. No key has such a name: in rooms a name is all that others see."""
+
+
 def server_principal(server: str) -> Principal:
     """A server that asks a client for something, within a call of that client."""
     return Principal(f"{SERVER}{server}", "service")
@@ -53,4 +57,4 @@ def server_principal(server: str) -> Principal:
 
 def local_person(user: str) -> Principal:
     """The person at the terminal, as the operating system names the peer of the control socket."""
-    return Principal(f"person:{user}", "person")
+    return Principal(f"{PERSON}{user}", "person")
