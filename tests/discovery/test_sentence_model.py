@@ -34,6 +34,7 @@ def words(text: str, most: int = 32) -> list[str]:
         ("read_files", "read _ file ##s"),
         ("caf\u00e9 \u6587\u6587", "cafe \u6587 \u6587"),
         ("zebra files", "[UNK] file ##s"),
+        ("files\u00b0 a\u2014a", "[UNK] a [UNK] a"),
         ("f" * 101, "[UNK]"),
         ("", ""),
     ],

@@ -29,7 +29,7 @@ class WordPieces:
         """The pieces of a text, at most so many with the marks. The rest is left out."""
         numbers = [self._first]
         # No piece is shorter than a character, so further text cannot count.
-        for word in _WORD.findall(_plain(text[: most * MAX_WORD])):
+        for word in _words(_plain(text[: most * MAX_WORD])):
             numbers.extend(self._pieces(word))
             if len(numbers) >= most - 1:
                 break
@@ -65,6 +65,18 @@ def _plain(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
 
 
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-# Punctuation and Han characters stand alone, as the model learned them.
-_WORD = re.compile(rf"[^\W_{_HAN}]+|[^\s\w]|_|[{_HAN}]")
+def _words(text: str) -> list[str]:
+    """Words in order. Punctuation and Han characters stand alone, as the model learned them; other symbols do not."""
+    if text.isascii():
+        return _WORD.findall(text)
+    return "".join(f" {c} " if _stands_alone(c) else c for c in text).split()
+
+
+def _stands_alone(character: str) -> bool:
+    if character.isascii():
+        return not character.isalnum() and not character.isspace()
+    return _HAN.match(character) is not None or unicodedata.category(character)[0] == "P"
+
+
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_WORD = re.compile(r"[^\W_]+|[^\s\w]|_")

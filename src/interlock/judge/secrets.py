@@ -117,7 +117,8 @@ _NAMED = frozenset(("url_password", "authorization", "bearer_token", "assigned_s
 _PLACEHOLDER = re.compile(
     r"(?i)^(?:[x*.\-_#•]+|<.*>|\$?\{.*\}?|\$\w+|%\w+%|\[.*\]|your[\w\-]*|my[_\-]?\w*|example[\w\-]*|change[_\-]?me|placeholder"
     r"|pass(?:word|wd)?\d{0,3}|secret|token|redacted|null|none|undefined|true|false|string|env[.:].*|process\.env.*|os\.environ.*"
-    r"|test\w*|dummy\w*|fake\w*|sample\w*|.*(?:example|placeholder|your[_\-]|xxxx|\.\.\.).*)$"
+    r"|test\w*|dummy\w*|fake\w*|sample\w*|.*(?:example|placeholder|your[_\-]|xxxx|\.\.\.).*"
+    r"|(?-i:(?:[A-Z]+_)+(?:TOKEN|SECRET|KEY|PASSWORD|CREDENTIALS?)))$"
 )
 
 

@@ -127,6 +127,12 @@ def keys(database: Database, collection: str) -> list[str]:
     return [str(row[0]) for row in database.execute(sql, (collection,))]
 
 
+def values(database: Database, collection: AnyCollection, column: str) -> list[str]:
+    """The different values of a column."""
+    sql = "SELECT DISTINCT value FROM document_columns WHERE collection = ? AND name = ?"
+    return [str(row[0]) for row in database.execute(sql, (collection.name, column))]
+
+
 def whole(database: Database, collection: str) -> tuple[int, list[Change]]:
     """Every document of a collection, and the revision of this snapshot."""
     sql = f"SELECT {_FIELDS} FROM documents WHERE collection = ? AND body IS NOT NULL"

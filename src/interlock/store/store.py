@@ -82,6 +82,10 @@ class Store:
     async def keys(self, collection: AnyCollection) -> list[str]:
         return await self.read(lambda database: documents.keys(database, collection.name))
 
+    async def values(self, collection: AnyCollection, column: str) -> list[str]:
+        """The different values of a column, as text."""
+        return await self.read(lambda database: documents.values(database, collection, column))
+
     def transaction(self) -> Transaction:
         """`async with store.transaction() as change:` commits at its end; an exception inside discards it."""
         return Transaction(self)

@@ -44,8 +44,6 @@ MAX_CONTENT_BYTES: Final = 64 * 1024
 MAX_ORIGIN_BYTES: Final = 8 * 1024
 RECENT: Final = 16_384
 """Answers that are known without asking the store."""
-LONGEST_AWAY_DAYS: Final = 400
-"""The first run of a hub after so long away still finds the events that it has to forget."""
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -144,12 +142,13 @@ class Intake:
         last = day_of(now()) - self._settings().keep_days - 1
         if self._store is None or last <= self._pruned:
             return
-        for day in range(self._pruned or last - LONGEST_AWAY_DAYS, last + 1):
-            for found in await self._store.find(LIVE_WAKES, day=day):
-                await self._forget(LIVE_WAKES, [found.key])
-            seen = [document.key for document in await self._store.find(LIVE_SEEN, day=day)]
-            for start in range(0, len(seen), 500):
-                await self._forget(LIVE_SEEN, seen[start : start + 500])
+        collections: tuple[AnyCollection, ...] = (LIVE_WAKES, LIVE_SEEN)
+        for collection in collections:
+            days = sorted(map(int, await self._store.values(collection, "day")))
+            for day in (day for day in days if day <= last):
+                keys = [document.key for document in await self._store.find(collection, day=day)]
+                for start in range(0, len(keys), 500):
+                    await self._forget(collection, keys[start : start + 500])
         self._pruned = last
 
     async def _forget(self, collection: AnyCollection, keys: list[str]) -> None:
