@@ -270,7 +270,7 @@ class Room:
         return tuple(self._internal)
 
     def speak(self, id: str, data: bytes) -> bool:
-        """Pass on an envelope of a participant of the hub's own. Judged like any other, but for rates. False: refused."""
+        """Pass on an envelope of a participant of the hub's own. Judged like others, but for rates. False: refused."""
         try:
             envelope = decode(data)
             accepted = self._topic.accept(envelope, id, self._now())
