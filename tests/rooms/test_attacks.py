@@ -51,6 +51,7 @@ def raw(**changes: Any) -> str:
         (raw(protocol="mcp-x/v0"), "unsupported_protocol", "x-1"),
         (raw(protocol="mcpx/v0.2"), "unsupported_protocol", "x-1"),
         (raw(payload=[1]), "not_an_object", "x-1"),
+        (raw(payload={"text": "hi", "n": 0}).replace(": 0}", ": 1e999}"), "invalid_payload", "x-1"),
         (raw(payload=...), "missing_member", "x-1"),
         (raw(ts="yesterday"), "invalid_timestamp", "x-1"),
         (raw(to="ann"), "wrong_type", "x-1"),

@@ -195,3 +195,14 @@ async def test_a_result_that_no_envelope_can_hold_is_answered_with_an_error(room
     answer = await echo(ann, "x" * 250_000)
     assert answer["payload"]["error"]["data"]["name"] == "TOO_LARGE"
     await ann.leave()
+
+
+async def test_a_result_that_the_topic_refuses_is_answered_with_an_error(
+    rooms: RunningRooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As for a result that is nested too deeply, or has numbers that no reader holds.
+    monkeypatch.setattr("interlock.rooms.server_participant.LARGEST_RESULT", 10_000_000)
+    ann = await rooms.join("ann")
+    answer = await echo(ann, "x" * 270_000)
+    assert answer["payload"]["error"]["data"]["name"] == "UPSTREAM_ERROR"
+    await ann.leave()

@@ -269,15 +269,16 @@ class Room:
         """The ids of the hub's own participants."""
         return tuple(self._internal)
 
-    def speak(self, id: str, data: bytes) -> None:
-        """Pass on an envelope of a participant of the hub's own. Judged like any other, but for rates."""
+    def speak(self, id: str, data: bytes) -> bool:
+        """Pass on an envelope of a participant of the hub's own. Judged like others, but for rates. False: refused."""
         try:
             envelope = decode(data)
             accepted = self._topic.accept(envelope, id, self._now())
         except Refusal as refusal:
             self.counts.refused[refusal.reason] += 1
-            return
+            return False
         self._pass_on(envelope, accepted)
+        return True
 
     def _pass_on(self, envelope: Envelope, accepted: Accepted) -> None:
         self.counts.passed += 1

@@ -112,7 +112,10 @@ class ServerParticipant:
         payload = {"jsonrpc": "2.0", "id": asked.request.id, member: msgspec.Raw(value)}
         about = asked.envelope.id
         id_, now = str(uuid.uuid4()), timestamp()
-        self._room.speak(self.id, encode(id_, self.id, kind, payload, to=asked.to, correlation_id=about, ts=now))
+        said = encode(id_, self.id, kind, payload, to=asked.to, correlation_id=about, ts=now)
+        if not self._room.speak(self.id, said) and member == "result":
+            # Such as one with numbers that no reader holds. Every request is answered.
+            self.respond(asked, "error", _rendered(Fault("UPSTREAM_ERROR", "the topic cannot carry the answer")))
 
     def forget(self, asked: RoomRequest) -> None:
         """The sender gave the request up, so nothing answers it."""

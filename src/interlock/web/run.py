@@ -133,6 +133,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
             bounds=bounds,
             is_mcp=is_mcp_path,
             upgrader=RoomUpgrader(hub_app, rooms),
+            begin=False,
         )
     except OSError as cause:
         hint = "end whatever holds it (`interlock doctor` looks who does), or set another `listen` in [hub]"
@@ -147,6 +148,8 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     try:
         await rooms.start()
         await conversations.start()
+        # No address answers before the hub is complete. Clients that came meanwhile are served now.
+        await http.begin()
         await control.listen(socket_path(home))
         _write_info(home, hub_app.listen, control)
     except (StoreError, OSError) as cause:

@@ -16,6 +16,7 @@ from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.kinds import Kind, has_control_characters, parse_kind
 from interlock.wire.members import BadObject, MemberReader, Members
 from interlock.wire.nesting import nested_deeper
+from interlock.wire.numbers import has_unreadable_numbers
 
 PROTOCOL: Final = "mcpx/v0.1"
 FORMER_PROTOCOL: Final = "mcp-x/v0"
@@ -132,6 +133,9 @@ def _envelope(members: Members, data: bytes, bounds: Bounds) -> Envelope:
     payload = bytes(_required(members, "payload"))
     if payload[:1] != b"{":
         raise Refusal(Reason.NOT_AN_OBJECT, "`payload` is not an object.", "Write an object, if need be `{}`.")
+    if has_unreadable_numbers(payload):
+        fix = "Write a number that a double holds, or a string."
+        raise Refusal(Reason.INVALID_PAYLOAD, "A number of the payload is too large to be read.", fix)
     return Envelope(id_, sender, kind, payload, data, _recipients(members, bounds), correlation_id, ts)
 
 

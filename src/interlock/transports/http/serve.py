@@ -42,12 +42,14 @@ async def start(
     is_mcp: Callable[[str], bool] = mcp_paths,
     upgrader: Upgrader | None = None,
     lifespan: bool = False,
+    begin: bool = True,
 ) -> HttpServer:
     """Listen and serve until `stop`. Port 0 takes a free one; `hosts` and `origins` are allowed besides loopback.
     `local_names` are further names of this machine, with the port of this server.
 
     `app` gets whatever is not on an MCP path, `upgrader` the upgrades of its own path. Without `lifespan` the app gets
-    no lifespan events of ASGI: its owner starts and stops it.
+    no lifespan events of ASGI: its owner starts and stops it. Without `begin` the address is taken, and clients wait
+    until `HttpServer.begin`.
     """
     if sock is None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -58,7 +60,8 @@ async def start(
     faces = allowed_hosts_for(host, port, hosts, origins, local_names)
     listener = HttpListener(endpoint, faces, limits, bounds, is_mcp, upgrader)
     server = HttpServer(listener, app, sock, host, port, lifespan=lifespan)
-    await server.begin()
+    if begin:
+        await server.begin()
     return server
 
 
@@ -97,7 +100,7 @@ class HttpServer:
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def begin(self) -> None:
-        """Start listening. Raises what the system says if that cannot be."""
+        """Serve, also clients that wait already. Raises what the system says if that cannot be."""
         self._task = asyncio.create_task(self._uvicorn.serve(sockets=[self._sock]), name=f"http {self.port}")
         ready = asyncio.create_task(self._uvicorn.ready.wait())
         await asyncio.wait({self._task, ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -111,6 +114,7 @@ class HttpServer:
     async def stop(self, drain_s: float = 10.0) -> None:
         """Take nothing new, let calls under way finish within the bound, then end everything."""
         if self._task is None:
+            self._sock.close()
             return
         self.listener.endpoint.drain()
         self._uvicorn.config.timeout_graceful_shutdown = drain_s  # type: ignore[assignment]

@@ -1,0 +1,68 @@
+"""A hub that is still starting answers at no address. Clients that came too early are served when it is complete."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from interlock.config.settings import Config, Hub
+from interlock.hub.app import HubApp
+from interlock.rooms.gateway import Gateway
+from interlock.web.run import serve
+
+CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"demo__convert","arguments":{}}}'
+ADDRESSES = (
+    ("POST", "/mcp", CALL),
+    ("GET", "/tools", ""),
+    ("POST", "/tools/demo__convert", "{}"),
+    ("POST", "/tools/demo__convert/validate", "{}"),
+    ("GET", "/admin/status", ""),
+    ("GET", "/console", ""),
+    ("GET", "/metrics", ""),
+    ("GET", "/readyz", ""),
+)
+
+
+async def asked(address: str, method: str, path: str, body: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = f"{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    head += f"accept: application/json, text/event-stream\r\ncontent-length: {len(body)}\r\n\r\n"
+    writer.write((head + body).encode())
+    return reader, writer
+
+
+async def test_no_address_answers_before_the_hub_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    early: list[bytes] = []
+    hubs: list[HubApp] = []
+    start, rooms_start, ready = HubApp.start, Gateway.start, asyncio.Event()
+
+    async def start_while_clients_come(hub_app: HubApp) -> None:
+        hubs.append(hub_app)
+        clients.extend([await asked(hub_app.listen, *address) for address in ADDRESSES])
+        await start(hub_app)
+
+    async def look(gateway: Gateway) -> None:
+        early.extend(bytes(reader._buffer) for reader, _ in clients)  # type: ignore[attr-defined]
+        await rooms_start(gateway)
+
+    monkeypatch.setattr(HubApp, "start", start_while_clients_come)
+    monkeypatch.setattr(Gateway, "start", look)
+    with tempfile.TemporaryDirectory(prefix="il") as home:
+        (Path(home) / "run").mkdir()
+        hub = asyncio.create_task(serve(Config(hub=Hub(listen="127.0.0.1:0")), Path(home), lambda _: ready.set()))
+        waiting = asyncio.create_task(ready.wait())
+        await asyncio.wait({hub, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        assert ready.is_set(), await hub
+        async with asyncio.timeout(120):
+            answers = [await reader.read() for reader, _ in clients]
+        hubs[0].readiness.stop()
+        await hub
+    assert early == [b""] * len(ADDRESSES)
+    for (_, path, _), answer in zip(ADDRESSES, answers, strict=True):
+        status = int(answer.split(b" ", 2)[1])
+        assert 200 <= status < 500, (path, answer)
