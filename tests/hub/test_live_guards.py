@@ -109,11 +109,33 @@ def test_an_event_that_is_committed_takes_its_room_once() -> None:
     event = Pending(
         pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held", "", "", "", {}, (), False, "", 10
     )  # fmt: skip
-    deliveries.reserve("mine", seen, 10)
+    deliveries.reserve("mine", "s", seen, 10)
     deliveries._changed(event.id, event)
     queue = deliveries._agents["mine"]
-    assert (len(queue.events), queue.size, queue.reserved) == (1, 10, {}), "before its answer is given"
+    assert (len(queue.events), queue.sizes, queue.reserved) == (1, {"s": 10}, {}), "before its answer is given"
     deliveries.release("mine", seen)
+    deliveries._changed(event.id, None)
+    assert not queue.counts
+    assert not queue.sizes
+
+
+def fill(deliveries: Deliveries, server: str, size: int) -> int:
+    """How many events of a server have room."""
+    for number in range(5_000):
+        try:
+            deliveries.reserve("mine", server, seen_id(server, str(number)), size)
+        except Fault as fault:
+            assert fault.name == "RESOURCE_EXHAUSTED"
+            return number
+    raise AssertionError("no bound")
+
+
+@pytest.mark.parametrize(("size", "first", "second"), [(10, 1_000, 500), (64 * 1024, 128, 64)])
+def test_t36_a_server_that_fills_its_room_leaves_room_for_others(size: int, first: int, second: int) -> None:
+    deliveries = Deliveries(cast(Any, None), cast(Any, None), Bus())
+    deliveries._mirror = cast(Any, {})
+    assert (fill(deliveries, "chatty", size), fill(deliveries, "alarms", size)) == (first, second)
+    assert fill(deliveries, "hook:ci", size)
 
 
 async def test_a_push_that_the_store_fails_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
@@ -21,8 +22,9 @@ from interlock.wire.errors import Fault
 
 OWN: Final = ":live"
 """Stands for the hub where resources have a server. No server has this name."""
-MAX_PER_AGENT: Final = 1_000
-MAX_BYTES_PER_AGENT: Final = 8 * 1024 * 1024
+MAX_PER_AGENT: Final = 2_000
+MAX_BYTES_PER_AGENT: Final = 16 * 1024 * 1024
+"""A server has as much of this room as it leaves free, 1,000 events where no other has any: none locks others out."""
 MAX_IN_ALL: Final = 20_000
 KEEP_DELIVERED: Final = 100
 """Delivered events of one agent that can be read again."""
@@ -49,20 +51,40 @@ class TouchListener(Protocol):
 class AgentQueue:
     """The events of one agent: those that wait and those that it got lately."""
 
-    __slots__ = ("changed", "delivered", "events", "lock", "reserved", "size", "woken")
+    __slots__ = ("changed", "counts", "delivered", "events", "lock", "reserved", "sizes", "woken")
 
     def __init__(self) -> None:
         self.events: dict[str, Pending] = {}
         self.delivered: dict[str, Pending] = {}
         """Those that it got, to be read again."""
-        self.size = 0
-        self.reserved: dict[str, int] = {}
-        """Events that are being committed, by `seen_id`, and their bytes. A committed one is in `events` alone."""
+        self.counts: Counter[str] = Counter()
+        """Waiting and reserved events, by server."""
+        self.sizes: Counter[str] = Counter()
+        """Their bytes."""
+        self.reserved: dict[str, tuple[str, int]] = {}
+        """Events that are being committed, by `seen_id`: server and bytes. A committed one is in `events` alone."""
         self.woken: set[str] = set()
         """Events for which it was woken and that it has not got yet."""
         self.changed: set[asyncio.Future[None]] = set()
         """Calls that wait for a wake."""
         self.lock = asyncio.Lock()
+
+    def has_room(self, server: str, size: int) -> bool:
+        """Whether an event of a server fits, with as much room free afterwards as the server has then."""
+        has_place = self.counts[server] + 1 <= MAX_PER_AGENT - self.counts.total() - 1
+        return has_place and self.sizes[server] + size <= MAX_BYTES_PER_AGENT - self.sizes.total() - size
+
+    def take_room(self, server: str, size: int) -> None:
+        """An event waits, or is about to."""
+        self.counts[server] += 1
+        self.sizes[server] += size
+
+    def give_room(self, server: str, size: int) -> None:
+        """An event waits no longer."""
+        self.counts[server] -= 1
+        self.sizes[server] -= size
+        if not self.counts[server]:
+            del self.counts[server], self.sizes[server]
 
 
 class Deliveries:
@@ -89,22 +111,25 @@ class Deliveries:
 
     # Waiting events
 
-    def reserve(self, agent: str, seen: str, size: int) -> None:
+    def reserve(self, agent: str, server: str, seen: str, size: int) -> None:
         """Take room for an event that is about to be committed. Raises RESOURCE_EXHAUSTED if too much waits.
 
         `seen` is its `seen_id`. The event itself takes the room when it is there; `release` gives back the rest.
         """
         waiting = self._agents.setdefault(agent, AgentQueue())
-        count = len(waiting.events) + len(waiting.reserved)
-        if count >= MAX_PER_AGENT or waiting.size + sum(waiting.reserved.values()) + size > MAX_BYTES_PER_AGENT:
-            raise Fault("RESOURCE_EXHAUSTED", f"{count} events wait for {agent}", retry_after_ms=60_000)
+        if not waiting.has_room(server, size):
+            message = f"{waiting.counts[server]} events of {server} wait for {agent}"
+            raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=60_000)
         if len(self._mirror) >= MAX_IN_ALL:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_IN_ALL} events wait", retry_after_ms=60_000)
-        waiting.reserved[seen] = size
+        waiting.reserved[seen] = server, size
+        waiting.take_room(server, size)
 
     def release(self, agent: str, seen: str) -> None:
         """Give back the room that `reserve` took, unless the event has it."""
-        self._agents[agent].reserved.pop(seen, None)
+        waiting = self._agents[agent]
+        if (kept := waiting.reserved.pop(seen, None)) is not None:
+            waiting.give_room(*kept)
 
     def waiting(self, agent: str) -> list[Pending]:
         """The events that an agent may have and has not got, oldest first."""
@@ -253,16 +278,16 @@ class Deliveries:
         waiting = self._agents.setdefault(agent, AgentQueue())
         before = waiting.events.pop(key, None)
         if before is not None:
-            waiting.size -= before.size
+            waiting.give_room(before.server, before.size)
         if event is None:
             waiting.delivered.pop(key, None)
         elif event.delivered:
             waiting.delivered[key] = event
             self._touch(agent, event.delivered)
         else:
-            waiting.reserved.pop(seen_id(event.server, event.event), None)
+            self.release(agent, seen_id(event.server, event.event))
             waiting.events[key] = event
-            waiting.size += event.size
+            waiting.take_room(event.server, event.size)
             if self._bus.wants(ResourceUpdated):
                 self._bus.publish(ResourceUpdated(OWN, self._bus.next(), now_us(), agent))
             if event.wake:

@@ -182,7 +182,7 @@ class Intake:
         reserved: list[str] = []
         try:
             for agent in agents:
-                self._deliveries.reserve(agent, key, event.size)
+                self._deliveries.reserve(agent, event.server, key, event.size)
                 reserved.append(agent)
             return await self._commit(key, event, agents)
         finally:
