@@ -69,6 +69,7 @@ async def test_t42_nothing_is_approved_without_the_passphrase_wherever_it_comes_
     assert await refused(hub, "permissions.approve", **needed) == "PASSPHRASE_REQUIRED"
     enabling = {"server": "web", "features": ["memory"], "agent": "ci", "terminal": True}
     assert await refused(hub, "features.enable", **enabling) == "PASSPHRASE_REQUIRED"
+    assert await refused(hub, "features.forget", **enabling) == "PASSPHRASE_REQUIRED"
     assert await refused(hub, "taints.clear", agent="ci", terminal=True) == "PASSPHRASE_REQUIRED"
     assert await refused(hub, "passphrase.set", new="another one", terminal=True) == "PASSPHRASE_REQUIRED"
     assert await refused(hub, "passphrase.remove", terminal=True) == "PASSPHRASE_REQUIRED"

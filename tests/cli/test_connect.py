@@ -25,6 +25,7 @@ from interlock.cli.terminal.failures import Failure
 from interlock.config.documents import parser_of
 from interlock.config.json_members import remove_member, set_member
 from interlock.config.problems import Problem
+from interlock.hub.live.tools import NONE_WAITS
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -364,6 +365,8 @@ def test_the_hook_hands_over_events_and_fails_open(user: User, hub: FakeHub, mon
         hub.params_of("interlock/hello")[-1] | {"role": "stdio", "key": "ilk_test"}
         == hub.params_of("interlock/hello")[-1]
     )
+    hub.answers["tools/call"] = {"content": [NONE_WAITS]}
+    assert user.run("hook", "claude-code").output == "", "no event waits"
     hub.answers["tools/call"] = {"isError": True, "content": [{"type": "text", "text": "no"}]}
     assert user.run("hook", "claude-code").output == ""
     hub.answers["tools/call"] = {"error": {"code": -32602, "message": "no such tool"}}

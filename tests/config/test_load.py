@@ -11,6 +11,7 @@ import pytest
 
 from cases import each_case
 from interlock.config import Hub, Loaded, Restart, Server, load, load_again
+from interlock.config.load import listening
 
 from .conftest import UserFiles
 
@@ -212,6 +213,15 @@ def test_loading_again_sees_the_change(user_files: UserFiles) -> None:
     assert str(path) in first.config.origin.files
     path.write_text('[servers.b]\nurl = "https://b/"')
     assert list(load_again(first.config, home=user_files.home).config.servers) == ["b"]
+
+
+def test_the_address_of_the_command_line_stays_when_the_file_is_read_again(user_files: UserFiles) -> None:
+    path = user_files.write("own.toml", '[servers.a]\nurl = "https://a/"')
+    first = listening(load(path, home=user_files.home, environ=user_files.environ), "127.0.0.1:7777")
+    path.write_text('[servers.b]\nurl = "https://b/"')
+    for _ in range(2):
+        first = load_again(first.config, home=user_files.home)
+        assert (list(first.config.servers), first.config.hub.listen) == (["b"], "127.0.0.1:7777")
 
 
 def test_the_settings_of_a_deleted_file_stay_in_use_with_a_problem(

@@ -116,6 +116,27 @@ async def test_feature_sets_are_off_until_a_person_enables_them(tmp_path: Path, 
         assert "news.push" in (await updates(hub))[-1]["params"]["disabled"]
 
 
+async def test_a_pattern_that_disables_is_shown_and_can_be_forgotten(tmp_path: Path) -> None:
+    async with live_hub(tmp_path) as hub:
+        await disable(hub, "*")
+        await disable(hub, "news.*")
+        await enable(hub, "news.push")
+        rows = {row["feature"]: row for row in (await hub.operate("features.list"))["features"]}
+        assert (rows["news.push"]["on"], rows["news.push"]["disabled"]) == (False, {"local": ["*", "news.*"]})
+        named: dict[str, Any] = {"server": "s", "agent": "local"}
+        with pytest.raises(Fault, match="needs a person"):
+            await hub.operate("features.forget", features=["*"], **named)
+        with pytest.raises(Fault, match="no pattern 'news'") as unknown:
+            await hub.operate("features.forget", features=["*", "news"], **named, terminal=True)
+        assert unknown.value.hint == "its patterns: *, news.*, news.push"
+        assert "news.push" not in (await updates(hub))[-1]["params"].get("enabled", [])
+        await hub.operate("features.forget", features=["*", "news.*"], **named, terminal=True)
+        assert (await push(hub, event()))[0]["result"] == {"accepted": True}
+        await hub.operate("features.forget", features=["news.push"], **named, terminal=True)
+        assert code((await push(hub, event("e2")))[0]) == -32001, "nothing enables it"
+        assert len(await entries(hub, event="dev.interlock.feature_forgotten")) == 3
+
+
 async def test_a_server_without_mcpl_is_left_alone(tmp_path: Path) -> None:
     async with live_hub(tmp_path, "{}") as hub:
         assert await updates(hub) == []

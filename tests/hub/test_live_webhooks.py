@@ -62,7 +62,7 @@ async def test_a_signed_message_reaches_the_agent_it_names_once(
         assert await post(hub, BODY, signed(BODY)) == (200, {"accepted": True})
         assert await post(hub, BODY, signed(BODY)) == (200, {"accepted": True}), "again, with the same id"
         assert texts(await use(client(hub, "mine"), "wait_for_events"))[0].count('"branch": "main"') == 1
-        assert texts(await use(client(hub, "mine"), "read_events")) == []
+        assert texts(await use(client(hub, "mine"), "read_events")) == ["No event waits for you."]
         nobody = await client(hub, "other").modern("tools/call", {"name": "read_events", "arguments": {}})
         assert nobody["error"]["data"]["name"] == "TOOL_NOT_FOUND"
         (found,) = [entry.record for entry in await entries(hub, event="dev.interlock.live_event")]

@@ -163,7 +163,7 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
     assert (await admin.good("GET", "/admin/features"))["features"]
     switched = {"features": ["news.push"], "agent": "local", "because": "x"}
     path = "/admin/servers/{server}/features/"
-    for act in ("enable", "disable", "enable"):
+    for act in ("enable", "disable", "forget", "enable"):
         await admin.good("POST", f"{path.replace('{server}', 's')}{act}", switched, template=path + act)
     talking = {"features": ["news.talk"], "agent": "local", "because": "x"}
     await admin.good("POST", f"{path.replace('{server}', 'chat')}enable", talking, template=path + "enable")

@@ -72,7 +72,15 @@ def load_again(config: Config, *, home: Path) -> Loaded:
         message = "the file was deleted; its settings stay in use"
         return Loaded(config, (Problem(origin.path, None, message, hint),))
     path = Path(origin.path) if origin.path and origin.explicit else None
-    return load(path, home=home, folder=Path(origin.folder) if origin.folder else None)
+    loaded = load(path, home=home, folder=Path(origin.folder) if origin.folder else None)
+    return loaded if origin.listen is None else listening(loaded, origin.listen)
+
+
+def listening(loaded: Loaded, listen: str) -> Loaded:
+    """The same configuration with the address of the command line, which stays when the files are read again."""
+    config = loaded.config
+    hub, origin = replace(config.hub, listen=listen), replace(config.origin, listen=listen)
+    return replace(loaded, config=replace(config, hub=hub, origin=origin))
 
 
 class _Loading:

@@ -167,6 +167,8 @@ class Origin(msgspec.Struct, frozen=True):
     """The folder that was searched for project-local files."""
     files: tuple[str, ...] = ()
     """Every file that was read or looked for. The hub watches them for changes."""
+    listen: str | None = None
+    """The address of the command line, which holds over that of the file."""
 
 
 class Topic(msgspec.Struct, frozen=True):

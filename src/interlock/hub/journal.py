@@ -20,6 +20,7 @@ from interlock.hub.audit.record import (
     DECISION,
     FEATURE_DISABLED,
     FEATURE_ENABLED,
+    FEATURE_FORGOTTEN,
     KEY_CREATED,
     KEY_REVOKED,
     KEY_ROTATED,
@@ -165,11 +166,19 @@ class Journal:
         return event_record(ROOM_CAPABILITIES, by, Target("room", "", topic), trace, details=details)
 
     def feature(
-        self, by: Principal, server: str, agent: str, feature: str, *, enabled: bool, because: str = "", trace: str = ""
+        self,
+        by: Principal,
+        server: str,
+        agent: str,
+        feature: str,
+        *,
+        enabled: bool | None,
+        because: str = "",
+        trace: str = "",
     ) -> Record:
-        """A feature set of a server is enabled or disabled for an agent."""
+        """A feature set of a server is enabled or disabled for an agent, or no longer either (None)."""
         details = {"agent_id": agent, "featureSet": feature}
-        event = FEATURE_ENABLED if enabled else FEATURE_DISABLED
+        event = FEATURE_FORGOTTEN if enabled is None else FEATURE_ENABLED if enabled else FEATURE_DISABLED
         return event_record(event, by, Target("server", server, ""), trace, reason=because, details=details)
 
     def live_event(

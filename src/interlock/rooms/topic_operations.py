@@ -97,7 +97,8 @@ class TopicOperations:
         found = [room.name for room in rooms if any(member.subject == params.id for member in room.members)]
         if len(found) != 1:
             hint = f"name the topic with --topic: {', '.join(sorted(found) or self._topics.settings.topics)}"
-            raise Fault("INVALID_PARAMS", f"{params.id!r} is in {len(found)} topics", hint=hint)
+            where = "several topics" if found else "no topic at the moment"
+            raise Fault("INVALID_PARAMS", f"{params.id!r} is in {where}", hint=hint)
         return found[0]
 
     def _current(self, topic: str, id: str) -> CapabilitySet:

@@ -182,8 +182,9 @@ def _missing(schema: Schema | bool, path: Path, name: str) -> Problem:
 
 def _unknown(path: Path, name: str, known: list[str]) -> Problem:
     suggestion = _did_you_mean(name, {other: other for other in known}) or f"remove {shown(name)}"
-    expected = f"one of {', '.join(printable(other, 60) for other in known[:20])}" if known else "no further names"
-    reason = f"Unknown: {shown(name)} is not one of the names"
+    names = ", ".join(printable(other, 60) for other in known[:20])
+    expected = f"one of {names}" if known else "no further names"
+    reason = f"Unknown: {shown(name)} is not one of the names" + (f" {names}" if known else "")
     return Problem((*path, name), reason, expected, shown(name), (suggestion,), "additionalProperties")
 
 

@@ -124,7 +124,9 @@ def _events(link: HubLink) -> str:
     content = answer.get("content")
     if answer.get("isError") or not isinstance(content, list):
         return ""
-    return "\n\n".join(str(as_dict(block).get("text", "")) for block in content)
+    blocks = [as_dict(block) for block in content]
+    # The hub marks the block that says that no event waits.
+    return "\n\n".join(str(block.get("text", "")) for block in blocks if "_meta" not in block)
 
 
 _META: dict[str, Any] = {

@@ -18,7 +18,7 @@ def features() -> None:
     """Let servers send events by themselves, per server and agent.
 
     Everything is off until you enable it. A server declares feature sets, such as `memory.proactive`. A pattern names
-    several: `memory.*`.
+    several: `memory.*`. Where one pattern enables a feature set and another disables it, it is off.
 
     \b
     Example:
@@ -78,6 +78,24 @@ def disable(done: Json, **given: Any) -> None:
     _show(done["features"])
 
 
+@features.command()
+@performs("features.forget", person="forget patterns of feature sets")
+@_SERVER
+@_NAMES
+@_AGENT
+@BECAUSE
+def forget(done: Json, **given: Any) -> None:
+    """Delete patterns that you enabled or disabled for an agent. Needs a terminal.
+
+    What no other pattern enables is off. What another one enables is on again.
+
+    \b
+    Example:
+      interlock features forget calendar "*" --agent claude-code
+    """
+    _show(done["features"])
+
+
 @click.command()
 @performs("events.list")
 @click.option("--agent", metavar="NAME", help="Only the events of this agent.")
@@ -129,6 +147,8 @@ def _feature(row: Json) -> tuple[str, ...]:
     agents = ", ".join(plain(agent) for agent in row["agents"])
     why = _WORDS.get(row["why"], plain(row["why"]).replace("_", " "))
     state = coloured(f"on for {agents}", "green") if row["on"] else f"off ({why})"
+    for agent, patterns in sorted(row["disabled"].items()):
+        state += f"; disabled for {plain(agent)} by {', '.join(plain(each) for each in sorted(patterns))}"
     return bold(plain(row["server"])), plain(row["feature"]), state, plain(row["description"])
 
 

@@ -116,7 +116,7 @@ def propose(
         return
     say(f"Proposed as {bold(id_)}.")
     if absent:
-        say(f"  → {plain(absent)}; nobody can fulfil it before", err=True)
+        say(f"  → {plain(absent)}; until then nobody can fulfil it", err=True)
 
 
 @click.command()

@@ -35,7 +35,7 @@ def run(work: Coroutine[Any, Any, T], fixes: Mapping[str, str] = MappingProxyTyp
         return asyncio.run(work)
     except RoomError as error:
         failure = Refused if error.reason.startswith("http_4") or error.fix else Failure
-        fix = fixes.get(error.reason) or error.fix or "see `interlock rooms list`"
+        fix = fixes.get(error.reason) or error.fix or "see who is there with `interlock rooms watch TOPIC`"
         raise failure(error.message, fix) from None
 
 

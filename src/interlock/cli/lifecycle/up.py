@@ -84,17 +84,17 @@ def _listening(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
     """The configuration with the address of the command line. Raises WrongUsage."""
     if host is None and port is None:
         return loaded
-    import msgspec
+    from interlock.config.load import listening
 
     known_host, known_port = loaded.config.hub.address
     host, port = known_host if host is None else host, known_port if port is None else port
     listen = f"[{host.strip('[]')}]:{port}" if ":" in host else f"{host}:{port}"
-    hub = msgspec.structs.replace(loaded.config.hub, listen=listen)
+    loaded = listening(loaded, listen)
     try:
-        hub.address  # noqa: B018 - it raises for what is no address
+        loaded.config.hub.address  # noqa: B018 - it raises for what is no address
     except ValueError:
         raise WrongUsage(f"{host} is not an address", "write --host 127.0.0.1, or another address") from None
-    return msgspec.structs.replace(loaded, config=msgspec.structs.replace(loaded.config, hub=hub))
+    return loaded
 
 
 def _run(loaded: Loaded, home: Path, as_json: bool) -> int:

@@ -42,15 +42,29 @@ class FeatureOperations:
 
     async def enable(self, by: Principal, params: EnableFeatures, trace: str) -> FeatureRows:
         """Let a server use feature sets for an agent."""
-        if not (by.key or params.terminal or params.console):
-            hint = "run `interlock features enable` in a terminal"
-            raise Fault("ACCESS_DENIED", "enabling a feature set needs a person at a terminal", hint=hint)
-        await self._hub_app.passphrase.demand(by, params.passphrase)
+        await self._need_person(by, params, "run `interlock features enable` in a terminal")
         return await self._put(by, params, trace, enabled=True)
 
     async def disable(self, by: Principal, params: ChangeFeatures, trace: str) -> FeatureRows:
         """Switch feature sets off for an agent, from now on."""
         return await self._put(by, params, trace, enabled=False)
+
+    async def forget(self, by: Principal, params: EnableFeatures, trace: str) -> FeatureRows:
+        """Delete patterns of an agent. Without one that disables it, a feature set may be on again."""
+        await self._need_person(by, params, "run `interlock features forget` in a terminal")
+        server, agent = self._known(params.server), params.agent
+        mine = {entry.feature: entry for entry in self._entries(server) if entry.agent == agent}
+        for name in params.features:
+            if name not in mine:
+                hint = f"its patterns: {', '.join(sorted(mine))}" if mine else "it has none at this server"
+                raise Fault("NOT_FOUND", f"{agent} has no pattern {name[:100]!r} at {server}", hint=hint)
+        records = [
+            self._hub_app.journal.feature(by, server, agent, name, enabled=None, because=params.because, trace=trace)
+            for name in params.features
+        ]
+        await self._live.features.forget([mine[name] for name in params.features], records)
+        await self._live.connections.settled(server, SETTLED_S)
+        return FeatureRows([*self._rows(server)])
 
     async def events(self, by: Principal, params: ListEvents, trace: str) -> EventRows:
         """The newest events: what waits, what was delivered, and what was dropped."""
@@ -60,6 +74,11 @@ class FeatureOperations:
     async def usage(self, by: Principal, params: AskUsage, trace: str) -> UsageRows:
         """Events, wakes, inferences, tokens and cost, per server, feature set, agent and conversation."""
         return UsageRows(await self._live.usage.rows(params.days, params.by))
+
+    async def _need_person(self, by: Principal, params: EnableFeatures, hint: str) -> None:
+        if not (by.key or params.terminal or params.console):
+            raise Fault("ACCESS_DENIED", "enabling a feature set needs a person at a terminal", hint=hint)
+        await self._hub_app.passphrase.demand(by, params.passphrase)
 
     async def _put(self, by: Principal, params: ChangeFeatures, trace: str, *, enabled: bool) -> FeatureRows:
         server, agent = self._known(params.server), params.agent
@@ -86,7 +105,7 @@ class FeatureOperations:
 
     def _rows(self, server: str) -> Sequence[FeatureRow]:
         live = self._live.connections.of(server)
-        entries = [entry for entry in self._live.features.entries() if entry.server == server]
+        entries = self._entries(server)
         rows = [] if live is None else [self._declared(live, name) for name in live.state.offer.feature_sets]
         known = {row.feature for row in rows}
         for entry in entries:
@@ -94,6 +113,9 @@ class FeatureOperations:
                 agents = [entry.agent] if entry.enabled else []
                 rows.append(FeatureRow(server, entry.feature, "", [], agents, False, "not declared by the server"))
         return sorted(rows, key=lambda row: row.feature)
+
+    def _entries(self, server: str) -> Sequence[FeatureEntry]:
+        return [entry for entry in self._live.features.entries() if entry.server == server]
 
     def _declared(self, live: LiveConnection, name: str) -> FeatureRow:
         declared = live.state.offer.feature_sets[name]
@@ -106,9 +128,12 @@ class FeatureOperations:
             reason = "" if state is None else state.reason
             missing = "" if state is None else ", ".join(state.missing)
             why = f"the hub does not have {missing}" if missing else reason or "the server was not told yet"
-        return FeatureRow(
-            live.server, name, declared.description[:500], list(declared.uses), agents, on, why, declared.scoped
-        )
+        disabled: dict[str, list[str]] = {}
+        for entry in self._entries(live.server):
+            if not entry.enabled and _names(entry, name):
+                disabled.setdefault(entry.agent, []).append(entry.feature)
+        description, uses = declared.description[:500], list(declared.uses)
+        return FeatureRow(live.server, name, description, uses, agents, on, why, declared.scoped, disabled)
 
     def _known(self, server: str) -> str:
         if server not in self._hub_app.config.servers:
@@ -159,6 +184,8 @@ class FeatureRow(msgspec.Struct):
     why: str = ""
     """Why it is off."""
     scoped: bool = False
+    disabled: dict[str, list[str]] = {}
+    """By agent, the patterns that switch it off there. They hold over those that enable it."""
 
 
 class FeatureRows(msgspec.Struct):

@@ -32,6 +32,9 @@ Kind: TypeAlias = Literal[
     "callback",
     "scope",
 ]
+ANOTHER_PERSON: Final = (
+    "another person has to (`interlock keys create NAME --kind person`); or change the rule that asks"
+)
 Answer: TypeAlias = Literal["", "once", "always", "no"]
 _LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 """For ids that people read aloud: no characters that look alike."""
@@ -116,7 +119,7 @@ class Decision(msgspec.Struct, frozen=True):
         if by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can answer, and {by.id} is a {by.kind}")
         if (by.id, by.kind) == (question.asker, question.asker_kind):
-            raise Fault("ACCESS_DENIED", "the asker cannot answer its own request", hint="another person has to")
+            raise Fault("ACCESS_DENIED", "the asker cannot answer its own request", hint=ANOTHER_PERSON)
         if self.state is not DecisionState.OPEN:
             by_whom = f" by {self.answered_by}" if self.answered_by else ""
             raise Fault("INVALID_PARAMS", f"decision {self.id} is {self.state.value}{by_whom}; it is answered once")

@@ -65,6 +65,7 @@ ROOM: Final = "dev.interlock.room_"
 ROOM_CAPABILITIES: Final = f"{ROOM}capabilities"
 FEATURE_ENABLED: Final = "dev.interlock.feature_enabled"
 FEATURE_DISABLED: Final = "dev.interlock.feature_disabled"
+FEATURE_FORGOTTEN: Final = "dev.interlock.feature_forgotten"
 LIVE: Final = "dev.interlock.live_"
 """Followed by what happened to an event that a server pushed: `event`, `refused`, `wake`, `scope`, `delivered`,
 `withdrawn`; or `inference`, which a server asked for."""

@@ -155,6 +155,15 @@ class Features:
                 transaction.put(FEATURES, entry)
             transaction.record(*records)
 
+    async def forget(self, entries: Iterable[FeatureEntry], records: Iterable[object]) -> None:
+        """Delete entries, together with their audit records."""
+        self._ready()
+        assert self._store is not None
+        async with self._store.transaction() as transaction:
+            for entry in entries:
+                transaction.delete(FEATURES, entry.id)
+            transaction.record(*records)
+
     def _policies(self, server: str) -> dict[str, HostPolicy]:
         known = self._of.get(server)
         if known is None:

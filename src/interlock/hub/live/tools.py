@@ -27,6 +27,8 @@ from interlock.wire.errors import Fault
 
 WAIT: Final = "wait_for_events"
 READ: Final = "read_events"
+NONE_WAITS: Final = {"type": "text", "text": "No event waits for you.", "_meta": {"dev.interlock/events": 0}}
+"""Marked, so that a program can tell it from an event."""
 LIVE_TOOLS: Final = frozenset({WAIT, READ})
 EVENTS_URI: Final = "interlock://events"
 WAIT_S: Final = 25.0
@@ -144,7 +146,7 @@ class LiveTools:
         if name == WAIT:
             work = self._wait(agent, most, float(arguments.get("timeout_s", WAIT_S)))
         else:
-            work = self._read(agent, most, again=bool(arguments.get("again")))
+            work = self._read_now(agent, most, again=bool(arguments.get("again")))
 
         self._background.begin(self._finish(exchange, ticket, work, _tool_result), exchange)
 
@@ -178,6 +180,9 @@ class LiveTools:
         return await self._read(agent, most) or [
             {"type": "text", "text": f"No event came within {timeout_s:g} s. Call {WAIT} again to go on waiting."}
         ]
+
+    async def _read_now(self, agent: str, most: int, *, again: bool) -> Blocks:
+        return await self._read(agent, most, again=again) or [NONE_WAITS]
 
     async def _read(self, agent: str, most: int, *, again: bool = False) -> Blocks:
         before = self._deliveries.delivered(agent)[-most:] if again else []

@@ -40,5 +40,5 @@ class ArgumentCheck:
 
             validator = self._validators[name] = Validator(self._schemas[name])
         if problems := validator.check(arguments):
-            reasons = "; ".join(f"{found.field or 'arguments'}: {found.reason}" for found in problems[:MAX_PROBLEMS])
+            reasons = "; ".join(found.words for found in problems[:MAX_PROBLEMS])
             raise Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {reasons[:MAX_PROBLEM_CHARS]}")

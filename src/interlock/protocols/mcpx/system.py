@@ -104,6 +104,8 @@ def violation_notice(id: str, violator: str, refusal: Refusal, ts: str | None = 
 def capability_violation(kind: str, *, reserved: bool = False) -> Refusal:
     """The refusal of a kind that the sender may not send."""
     fix = "Send a kind that `your_capabilities` covers, or a proposal: `mcp/proposal:METHOD[:CONTEXT]`."
+    if kind.startswith("mcp/proposal"):
+        fix = "Send a kind that `your_capabilities` covers, or ask the operator for this one."
     if reserved:
         fix = "Only the gateway sends kinds that begin with `system/`; participants use `chat` and `mcp/…`."
     return Refusal(Reason.CAPABILITY_VIOLATION, f"You lack capability for '{kind}'", fix)

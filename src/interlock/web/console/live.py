@@ -60,8 +60,11 @@ async def change(visit: Visit) -> Response:
             await visit.perform("features.enable", FeatureRows, **params, console=True)
         case "disable":
             await visit.perform("features.disable", FeatureRows, **params)
+        case "forget":
+            params["passphrase"] = form.get("passphrase", "")
+            await visit.perform("features.forget", FeatureRows, **params, console=True)
         case _:
-            raise Fault("INVALID_PARAMS", "no such command", hint="one of enable, disable")
+            raise Fault("INVALID_PARAMS", "no such command", hint="one of enable, disable, forget")
     return RedirectResponse(ADDRESS, 303)
 
 

@@ -41,6 +41,9 @@ PROGRESS_STEP: Final = 0.001
 """So little that the server's reports afterwards are more, and still a number that people read."""
 ASK_USER: Final = "ask the user to approve it, then repeat the same call; only they can approve"
 """Without the command: a model with a shell would run it."""
+ASK_ANOTHER: Final = (
+    "you asked yourself, so another person has to approve it; or change the rule that asks (`interlock why`)"
+)
 _ELICIT: Final = "elicitation/create"
 MOST_HELD: Final = 4096
 MOST_HELD_PER_CALLER: Final = 64
@@ -283,7 +286,7 @@ def _waiting(decision: Decision, ask: Ask) -> Refuse:
     fault = Fault(
         "APPROVAL_PENDING",
         f"{ask.question} It is waiting for approval {decision.id}; repeat the call after it is given.",
-        hint=ASK_USER,
+        hint=ASK_ANOTHER if decision.question.asker_kind == "person" else ASK_USER,
         retry_after_ms=REPEAT_AFTER_MS,
         data={"decision": decision.id},
     )
