@@ -100,6 +100,11 @@ async def test_guests_are_one_owner(tmp_path: Path) -> None:
         await other.next("mcp/proposal:tools/call:write")
         await other.send("mcp/request:tools/call:write", call(1), correlation_id=proposal)
         assert (await other.error())["payload"]["error"] == "own_proposal"
+        for _ in range(31):
+            await propose(one)
+            await other.next("mcp/proposal:tools/call:write")
+        await propose(other)
+        assert (await other.error())["payload"]["error"] == "too_many_proposals", "so guests cannot fill the topic"
 
 
 async def test_withdrawn_and_rejected_proposals_cannot_be_fulfilled(tmp_path: Path) -> None:

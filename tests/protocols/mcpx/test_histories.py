@@ -17,7 +17,7 @@ from interlock.protocols.mcpx.topic import Topic, TopicRules
 from .vectors import envelope
 
 LIFETIME = 10
-OPEN_PER_PROPOSER = 2
+OPEN_PER_OWNER = 2
 OPEN = 4
 PEOPLE = {
     "ann": ("o1", ("mcp/*", "chat"), Mode.ALL),
@@ -65,8 +65,8 @@ class Model:
         if action in ("propose", "fulfil") and not self.may_send(who, action == "fulfil", tool):
             return "capability_violation"
         if action == "propose":
-            own = [one for one in self.open(now) if one.proposer == who]
-            return "too_many_proposals" if len(own) >= OPEN_PER_PROPOSER or len(self.open(now)) >= OPEN else None
+            own = [one for one in self.open(now) if one.owner == PEOPLE[who][0]]
+            return "too_many_proposals" if len(own) >= OPEN_PER_OWNER or len(self.open(now)) >= OPEN else None
         proposal = self.proposals.get(id)
         if proposal is None:
             return None if action == "fulfil" else "unknown_proposal"
@@ -101,7 +101,7 @@ def steps(drawn: bytes) -> list[tuple[str, str, int, str, int]]:
 @settings(max_examples=example_count(200, 1_000), deadline=None)
 @given(st.binary(min_size=60, max_size=120))
 def test_every_history_of_a_topic_agrees_with_the_model(drawn: bytes) -> None:
-    bounds = LedgerBounds(lifetime=LIFETIME, open_per_proposer=OPEN_PER_PROPOSER, open=OPEN)
+    bounds = LedgerBounds(lifetime=LIFETIME, open_per_owner=OPEN_PER_OWNER, open=OPEN)
     topic, model, now = Topic(TopicRules(ledger=bounds)), Model(), 0.0
     for who in PEOPLE:
         change(topic, model, "join", who)

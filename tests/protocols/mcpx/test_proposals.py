@@ -150,11 +150,12 @@ def test_the_answer_to_a_fulfilment_finds_the_proposer(ledger: Ledger) -> None:
     assert ledger.proposer_answered_by(about("mcp/response:tools/call:x", "target"), 2) is None
 
 
-def test_open_proposals_are_bounded_per_proposer_and_per_topic() -> None:
-    ledger = Ledger(LedgerBounds(lifetime=10, open_per_proposer=2, open=3))
+def test_t36_open_proposals_are_bounded_per_owner_and_per_topic() -> None:
+    ledger = Ledger(LedgerBounds(lifetime=10, open_per_owner=2, open=3))
     ledger.propose(proposal("1"), "a", 0)
-    ledger.propose(proposal("2"), "a", 0)
-    assert reason(lambda: ledger.propose(proposal("3"), "a", 0)) is Reason.TOO_MANY_PROPOSALS
+    ledger.propose(proposal("2", "agent~2"), "a", 0)
+    for id_ in ("agent", "agent~2", "agent~3"):
+        assert reason(lambda id_=id_: ledger.propose(proposal("3", id_), "a", 0)) is Reason.TOO_MANY_PROPOSALS
     ledger.propose(proposal("3", "other"), "b", 0)
     assert reason(lambda: ledger.propose(proposal("4", "third"), "c", 0)) is Reason.TOO_MANY_PROPOSALS
     ledger.withdraw(about("mcp/withdraw", "agent", "1"), 1)

@@ -92,7 +92,7 @@ MEANINGS: Final[Mapping[Reason, str]] = {
     Reason.OWN_PROPOSAL: "A proposer, or a participant of the same owner, cannot fulfil the proposal",
     Reason.NOT_THE_PROPOSER: "Only the proposer can withdraw a proposal",
     Reason.CANNOT_REJECT: "Only a participant that could fulfil a proposal can reject it",
-    Reason.TOO_MANY_PROPOSALS: "The proposer, or the topic, has as many open proposals as it may",
+    Reason.TOO_MANY_PROPOSALS: "The owner of the proposer, or the topic, has as many open proposals as it may",
     Reason.TOPIC_FULL: "The topic has as many participants as it may",
     Reason.RATE_LIMITED: "The participant sends more than the topic takes",
     Reason.UNAVAILABLE: "The gateway cannot judge or record envelopes at the moment",

@@ -33,7 +33,8 @@ class LedgerBounds(msgspec.Struct, frozen=True):
 
     lifetime: float = 300.0
     """Seconds until an open proposal expires."""
-    open_per_proposer: int = 32
+    open_per_owner: int = 32
+    """Of all participants of one owner: a second connection, or another guest, opens no more."""
     open: int = 512
     ended_per_proposer: int = 256
     ended: int = 4_096
@@ -65,15 +66,15 @@ class Ledger:
     def propose(self, envelope: Envelope, owner: str, now: float) -> Proposal:
         """Open a proposal. Raises `Refusal` when there are too many."""
         self._end_expired(now)
-        own, most = self._open_by[envelope.sender], self._bounds.open_per_proposer
+        own, most = self._open_by[owner], self._bounds.open_per_owner
         if own >= most or len(self._open) >= self._bounds.open:
-            message = f"You have {own} open proposals, and the topic {len(self._open)}."
-            fix = f"Withdraw one with `mcp/withdraw`, or wait; a participant has at most {most}."
+            message = f"You and others of your owner have {own} open proposals, and the topic {len(self._open)}."
+            fix = f"Withdraw one with `mcp/withdraw`, or wait; the participants of one owner have at most {most}."
             raise Refusal(Reason.TOO_MANY_PROPOSALS, message, fix)
         expires_at = now + self._bounds.lifetime
         proposal = Proposal(envelope.id, envelope.sender, owner, envelope.kind, expires_at)
         self._open[proposal.id] = proposal
-        self._open_by[proposal.proposer] += 1
+        self._open_by[owner] += 1
         return proposal
 
     def find(self, id: str, now: float) -> Proposal | None:
@@ -139,8 +140,8 @@ class Ledger:
     ) -> Proposal:
         after = step(proposal, event, by, request_id)
         del self._open[proposal.id]
-        self._open_by[proposal.proposer] -= 1
-        if not self._open_by[proposal.proposer]:
-            del self._open_by[proposal.proposer]
+        self._open_by[proposal.owner] -= 1
+        if not self._open_by[proposal.owner]:
+            del self._open_by[proposal.owner]
         self._ended.add(after.id, after, after.proposer, now)
         return after
