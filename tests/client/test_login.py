@@ -12,9 +12,10 @@ import pytest
 from interlock.client import Client
 from interlock.client.oauth.login import Login
 from interlock.client.oauth.loopback import LoopbackBrowser
-from interlock.client.oauth.storage import MemoryLoginStore
+from interlock.client.oauth.storage import MemoryLoginStore, StoredLogin
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings
+from interlock.transports.http.authorized_calls import Refused
 from interlock.wire.errors import Fault
 from protected_server import ProtectedServer, ScriptedBrowser, visit
 
@@ -89,6 +90,39 @@ async def test_a_hundred_calls_at_expiry_make_one_refresh(server: ProtectedServe
         assert server.refreshes() == 1
         assert len(server.asked) - before <= 2 * 100 + 4
     assert len({header for header in server.authorized if header}) == 2
+
+
+async def test_new_tokens_are_stored_also_when_the_connection_that_asked_for_them_closes(
+    server: ProtectedServer,
+) -> None:
+    class SlowStore(MemoryLoginStore):
+        begun, ready, saved = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def save(self, login: StoredLogin | None) -> None:
+            self.begun.set()
+            await self.ready.wait()
+            await super().save(login)
+            self.saved.set()
+
+    store = SlowStore()
+    store.ready.set()
+    client, login = client_of(server, store=store)
+    async with client:
+        await text_of(client)
+    server.expire()
+    for event in (store.begun, store.ready, store.saved):
+        event.clear()
+    asking = asyncio.ensure_future(login.refused(Refused(401, Challenge(), login.header)))
+    async with asyncio.timeout(30):
+        await store.begun.wait()
+        asking.cancel()
+        store.ready.set()
+        await store.saved.wait()
+    stored = await store.load()
+    assert stored is not None
+    assert stored.tokens is not None
+    assert server.grant_of(stored.tokens.access_token)[0], "the server knows the stored token"
+    assert server.refreshes() == 1
 
 
 async def test_a_token_is_renewed_before_it_expires_and_the_old_one_serves_while_the_issuer_is_away() -> None:

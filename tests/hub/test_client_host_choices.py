@@ -276,3 +276,12 @@ async def test_a_new_manifest_of_a_server_written_by_hand_is_read(tmp_path: Path
             await drive(hub, "a", "send", method="mcpl/manifestChanged", params=changed, notification=True)
             await client.notified("mcpl/manifestChanged")
             assert "a.note.late" in (await client.result("mcpl/manifest"))["featureSets"]
+            connections = hub.hub_app.live.connections
+            live = connections.of("a")
+            assert live is not None
+            await live.updates.settled()
+            for _ in range(1_000):
+                connections.on_notification("a", None, "mcpl/manifestChanged", json.dumps(changed).encode())
+            assert len(live.updates) == 1, "a flood of hints leads to few readings"
+            await live.updates.settled()
+            assert not live.manifest_hints

@@ -199,6 +199,12 @@ async def test_declarations_change_while_the_server_runs(tmp_path: Path) -> None
         assert code(gone) == -32003
         assert late["result"]["accepted"] is True
         assert "news.late" in (await updates(hub))[-1]["params"]["enabled"]
+        # Two changes in one turn of the loop, as they come in one read of a pipe.
+        for name in ("news.more", "news.late"):
+            said = json.dumps({"removed": [name]}).encode()
+            hub.hub_app.live.connections.on_notification("s", None, "featureSets/changed", said)
+        await live.updates.settled()
+        assert not {"news.more", "news.late"} & live.state.active.declared.keys()
 
 
 async def test_a_repeated_event_gets_the_recorded_answer_also_from_the_next_run(

@@ -17,15 +17,21 @@ from interlock.config.settings import Rate
 from interlock.config.settings import Server as Settings
 from interlock.events import Bus
 from interlock.events.types import AgentWoken, Gap
+from interlock.hub.audit.recorder import Recorder
+from interlock.hub.foundation import COLLECTIONS
+from interlock.hub.journal import Journal
 from interlock.hub.live import connections, refusals, webhook_sender
 from interlock.hub.live.connections import LiveConnection
 from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.live.events import Pending, pending_id, seen_id
+from interlock.hub.live.events import LIVE_PENDING, Pending, pending_id, seen_id
 from interlock.hub.live.intake import Intake
+from interlock.hub.live.passed_messages import PassedMessages
 from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.hub.live.webhook_sender import WebhookSender
 from interlock.protocols.mcpl import coalescing
+from interlock.protocols.mcpl.channels import Author, IncomingMessage
 from interlock.protocols.mcpl.coalescing import Waiting
+from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.events import PushResult
 from interlock.server import Server
 from interlock.store import Store, StoreUnavailable
@@ -117,6 +123,40 @@ def test_an_event_that_is_committed_takes_its_room_once() -> None:
     deliveries._changed(event.id, None)
     assert not queue.counts
     assert not queue.sizes
+
+
+class Everyone:
+    def addressed(self, server: str, agent: str, feature: str) -> bool:
+        return True
+
+    def on_touched(self, agent: str) -> None: ...
+
+
+async def test_two_hubs_of_one_store_hand_out_an_event_once(tmp_path: Path) -> None:
+    stores = [await Store.open(tmp_path / "hub.db", COLLECTIONS) for _ in range(2)]
+    recorders = [await Recorder.open(store, name, tmp_path / name) for name, store in zip("ab", stores, strict=True)]
+    hubs = [Deliveries(Everyone(), Journal(lambda: recorders[0]), Bus()) for _ in stores]
+    for hub, store in zip(hubs, stores, strict=True):
+        await hub.start(store, Everyone())
+    event = Pending(pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held")
+    async with stores[0].transaction() as change:
+        change.put(LIVE_PENDING, event)
+    await until(lambda: all(hub.has_waiting("mine") for hub in hubs))
+    taken = await asyncio.gather(*(hub.take("mine", 5, 1_000) for hub in hubs), return_exceptions=True)
+    given = [events for each in taken if not isinstance(each, BaseException) for events in each[0]]
+    assert [each.event for each in given] == ["e1"]
+    for recorder, store in zip(recorders, stores, strict=True):
+        await recorder.close()
+        await store.close()
+
+
+async def test_a_message_that_comes_twice_at_once_is_passed_on_once(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path / "hub.db", COLLECTIONS)
+    passed = PassedMessages(lambda: store)
+    message = IncomingMessage("chat", "m1", Author("1", "Ann"), "2026-01-23T10:30:00Z", (Text("Hi"),))
+    found = await asyncio.gather(*(passed.begin("s", "mine", "news", [message]) for _ in range(2)))
+    assert sorted(len(fresh) for fresh, _ in found) == [0, 1]
+    await store.close()
 
 
 def fill(deliveries: Deliveries, server: str, size: int) -> int:

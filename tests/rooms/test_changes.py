@@ -77,6 +77,14 @@ async def test_an_operator_changes_capabilities_over_http(tmp_path: Path) -> Non
         assert (status, "does not have" in json.dumps(answer)) == (400, True)
 
 
+async def test_capabilities_that_are_taken_away_at_the_same_time_are_all_away(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=SHY) as rooms:
+        await rooms.join("eve")
+        changes = [{"id": "eve", "topic": "build", "add": [], "remove": [text]} for text in PROPOSE]
+        await asyncio.gather(*(rooms.operate("rooms.capabilities", **each) for each in changes))
+        assert rooms.gateway.topics.participants("build")["eve"] == ()
+
+
 async def test_a_capability_that_was_taken_away_stays_away_after_a_restart(tmp_path: Path) -> None:
     async with running_rooms(tmp_path, build=SHY) as rooms:
         eve = await rooms.join("eve")

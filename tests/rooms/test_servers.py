@@ -152,6 +152,20 @@ async def test_a_participant_cancels_its_own_request_and_nobody_elses(rooms: Run
     await bob.leave()
 
 
+async def test_requests_beyond_the_bound_are_answered_with_an_error(
+    rooms: RunningRooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.rooms.server_participant.MOST_OPEN", 1)
+    ann = await rooms.join("ann")
+    hang = request("tools/call", {"name": "hang", "arguments": {"mark": "bound"}}, 78)
+    await ann.send("mcp/request:tools/call:hang", hang, to=[BUSY])
+    assert "1 requests to server:busy wait" in (await echo(ann))["payload"]["error"]["message"]
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 78}}
+    await ann.send("mcp/request:notifications/cancelled:78", cancel, to=[BUSY])
+    assert (await echo(ann))["payload"]["result"]["content"][0]["text"] == "hi", "the bound is of open requests"
+    await ann.leave()
+
+
 async def test_a_fulfilment_runs_a_real_tool_with_the_fulfillers_arguments_and_answers_the_proposer(
     rooms: RunningRooms,
 ) -> None:

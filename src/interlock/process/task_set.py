@@ -27,6 +27,10 @@ class TaskSet:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    async def complete(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for work that continues where its caller is cancelled."""
+        return await asyncio.shield(self.begin(work))
+
     def cancel(self) -> None:
         """Cancel the running tasks."""
         for task in list(self._tasks):

@@ -5,14 +5,17 @@ A change stands on top of the configuration: its additions and removals apply to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from interlock.hub.room_documents import ROOM_CAPABILITIES, CapabilityChange, change_id
-from interlock.store import Mirror, Store
+from interlock.store import Conflict, Mirror, Store
 from interlock.wire.errors import Fault
 
 MAX_CHANGES: Final = 100_000
+ATTEMPTS: Final = 5
+"""Another change of the same participant may be stored first; then this one is made on top of it."""
 
 
 class RoomCapabilities:
@@ -37,14 +40,34 @@ class RoomCapabilities:
         """The change for a participant. Raises SERVER_NOT_READY where that cannot be known."""
         return self._ready().get(change_id(topic, participant))
 
-    async def put(self, change: CapabilityChange, record: object) -> None:
-        """Store a change together with its audit record. It holds from the next envelope on."""
+    async def change(
+        self, topic: str, participant: str, add: Sequence[str], remove: Sequence[str], by: str, record: object
+    ) -> CapabilityChange:
+        """Store a change on top of earlier ones, with its audit record. It holds from the next envelope on."""
         if len(self._ready()) >= MAX_CHANGES:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_CHANGES} changes of capabilities exist")
         assert self._store is not None
-        async with self._store.transaction() as transaction:
-            transaction.put(ROOM_CAPABILITIES, change)
-            transaction.record(record)
+        for _ in range(ATTEMPTS):
+            try:
+                async with self._store.transaction() as transaction:
+                    id_ = change_id(topic, participant)
+                    found = await transaction.get(ROOM_CAPABILITIES, id_)
+                    added, removed = ((), ()) if found is None else (found.value.added, found.value.removed)
+                    change = CapabilityChange(
+                        id_,
+                        topic,
+                        participant,
+                        tuple(dict.fromkeys(text for text in (*added, *add) if text not in remove)),
+                        tuple(dict.fromkeys(text for text in (*removed, *remove) if text not in add)),
+                        by,
+                        datetime.now(UTC),
+                    )
+                    transaction.put(ROOM_CAPABILITIES, change)
+                    transaction.record(record)
+            except Conflict:
+                continue
+            return change
+        raise Fault("RESOURCE_EXHAUSTED", "these capabilities are being changed elsewhere", retry_after_ms=500)
 
     def _ready(self) -> Mirror[CapabilityChange]:
         if self._mirror is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
 from interlock.hub.admin.rooms import (
@@ -16,7 +15,6 @@ from interlock.hub.admin.rooms import (
 )
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.room_documents import CapabilityChange, change_id
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.patterns import PatternError
@@ -50,24 +48,12 @@ class TopicOperations:
         if missing := [text for text in params.remove if text not in old.texts]:
             hint = f"it has {', '.join(old.texts)}" if old.texts else "it has none"
             raise Fault("INVALID_PARAMS", f"{id_!r} does not have the capability {missing[0][:100]!r}", hint=hint)
-        before = self._topics.changes.get(topic, id_)
-        added = (*(() if before is None else before.added), *params.add)
-        removed = (*(() if before is None else before.removed), *params.remove)
-        change = CapabilityChange(
-            change_id(topic, id_),
-            topic,
-            id_,
-            tuple(dict.fromkeys(text for text in added if text not in params.remove)),
-            tuple(dict.fromkeys(text for text in removed if text not in params.add)),
-            by.id,
-            datetime.now(UTC),
-        )
         try:
             CapabilitySet((*(text for text in old.texts if text not in params.remove), *params.add))
         except PatternError as cause:
             raise Fault("INVALID_PARAMS", str(cause), hint="see docs/rooms-protocol.md, Capabilities") from None
         record = self._hub_app.journal.room_capabilities(by, topic, id_, params.add, params.remove, trace)
-        await self._topics.changes.put(change, record)
+        change = await self._topics.changes.change(topic, id_, params.add, params.remove, by.id, record)
         new = self._current(topic, id_)
         return ChangedCapabilities(id_, topic, list(old.texts), list(new.texts), by.id, change.at)
 

@@ -14,6 +14,7 @@ import msgspec
 from interlock.client.oauth.assertions import client_assertion
 from interlock.client.oauth.endpoints import Endpoints
 from interlock.client.oauth.storage import LoginStore, MemoryLoginStore, StoredLogin
+from interlock.process.task_set import TaskSet
 from interlock.protocols.oauth.authorization import AuthorizationRequest, authorization_request, code_of
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings, RegisteredClient, known_client
@@ -110,6 +111,7 @@ class Login:
         self.wanted: Challenge | None = None
         """The challenge that only a person can answer, until one has."""
         self._header = ""
+        self._tasks = TaskSet()  # a refresh token that was sent is spent, so no renewal is given up
         self.idle = False
         """Whether there is no token to send or to renew."""
 
@@ -137,14 +139,19 @@ class Login:
         """Renew the token if it is due: once for all who wait, here and in other processes."""
         if not self._loaded:
             await self._reload()
-        if not self.due:
-            return
+        if self.due:
+            await self._tasks.complete(self._renew_due())
+
+    async def refused(self, refused: Refused) -> None:
+        """Get a token in the place of one that the server refused, without asking a person."""
+        await self._tasks.complete(self._replace(refused))
+
+    async def _renew_due(self) -> None:
         async with self._store.lock():
             if self.due:
                 await self._renew(await self._reload())
 
-    async def refused(self, refused: Refused) -> None:
-        """Get a token in the place of one that the server refused, without asking a person."""
+    async def _replace(self, refused: Refused) -> None:
         async with self._store.lock():
             stored = await self._reload()
             if self._header and self._header != refused.sent:
@@ -298,13 +305,12 @@ class Login:
     async def _take(
         self, found: Discovered, client: RegisteredClient, fields: dict[str, str], scopes: tuple[str, ...]
     ) -> None:
-        endpoint = found.server.token_endpoint
-        if endpoint is None:
-            raise Fault("UPSTREAM_ERROR", f"{found.server.issuer[:200]} has no token endpoint")
-        answer = await self._endpoints.token(endpoint, self._proven(found.server.issuer, client, fields))
+        server = found.server
+        if (endpoint := server.token_endpoint) is None:
+            raise Fault("UPSTREAM_ERROR", f"{server.issuer[:200]} has no token endpoint")
+        answer = await self._endpoints.token(endpoint, self._proven(server.issuer, client, fields))
         tokens = read_tokens(answer.status, answer.body, time.time(), scopes)
-        revocation = found.server.revocation_endpoint
-        login = StoredLogin(found.server.issuer, found.resource, endpoint, client, tokens, revocation)
+        login = StoredLogin(server.issuer, found.resource, endpoint, client, tokens, server.revocation_endpoint)
         await self._store.save(login)
         self.wanted = None
         self._use(tokens)
@@ -353,8 +359,7 @@ class Login:
             return pinned
         if not named:
             # Servers of 2025-03-26 are their own authorization servers.
-            origin = self._server_url.split("/", 3)
-            return "/".join(origin[:3])
+            return "/".join(self._server_url.split("/", 3)[:3])
         return named[0]
 
     def _fits(self, stored: StoredLogin, found: Discovered) -> bool:

@@ -47,6 +47,8 @@ class LiveConnection:
         """Tells the server what is on, and reads what it declares."""
         self.receipt: asyncio.Future[None] | None = None
         """Done when the server's receipt for the latest update was taken."""
+        self.manifest_hints = 0
+        """Hints of a 0.5 server that its manifest changed, which it was not read for yet."""
         self.approved: set[tuple[str, str, str]] = set()
         """Scopes that were approved on it: feature set, label, and digest of the payload."""
         self.hooks: set[OpenHook] = set()

@@ -199,10 +199,14 @@ class LiveConnections:
             except Fault as fault:
                 self._refusals.add(server, method, "", "", fault)
                 return
-            offer = msgspec.structs.replace(live.state.offer, feature_sets=sets)
-            live.updates.begin(self._redeclare(live, offer), None)
+            # At once: the next change may come before the server is told of this one.
+            self._redeclare(live, msgspec.structs.replace(live.state.offer, feature_sets=sets))
+            if len(live.updates) < MAX_TASKS:
+                live.updates.begin(self._announce(live), None)
         elif isinstance(arrival.params, ManifestChanged):
-            live.updates.begin(self._read_manifest(live), None)
+            live.manifest_hints += 1
+            if live.manifest_hints == 1:
+                live.updates.begin(self._read_manifests(live), None)
         elif (handler := self._handlers.get(method)) is not None:
             if len(live.requests) >= MAX_TASKS:
                 self._refusals.add(server, method, "", "", Fault("RESOURCE_EXHAUSTED", "too much is under way"))
@@ -296,8 +300,11 @@ class LiveConnections:
         with contextlib.suppress(Fault):
             live.connection.refuse(request.id, error)
 
-    async def _redeclare(self, live: LiveConnection, offer: Offer) -> None:
+    def _redeclare(self, live: LiveConnection, offer: Offer) -> None:
         live.state = states.redeclare(live.state, offer, self._policy(live, offer))
+
+    async def _announce(self, live: LiveConnection) -> None:
+        """Tell the server, and those who follow declarations, what holds after other declarations."""
         await self._send(live)
         if self._listener is not None:
             self._listener.refresh()
@@ -346,6 +353,16 @@ class LiveConnections:
             live.note = receipt.reason or "; ".join(receipt.notes)
             self._log(live.server, f"answered its feature sets: accepted={receipt.accepted} {live.note}"[:1000])
 
+    async def _read_manifests(self, live: LiveConnection) -> None:
+        """Read the manifest, and once more for all hints that came meanwhile. A flood of them begins no more tasks."""
+        try:
+            while live.manifest_hints and len(live.updates) < MAX_TASKS:
+                hints = live.manifest_hints
+                await self._read_manifest(live)
+                live.manifest_hints -= hints
+        finally:
+            live.manifest_hints = 0
+
     async def _read_manifest(self, live: LiveConnection) -> None:
         """Read a 0.5 server's declarations again. They are off at once where they differ."""
         try:
@@ -355,7 +372,8 @@ class LiveConnections:
             self._log(live.server, f"its new MCPL manifest cannot be read: {fault.message}")
             return
         if offer is not None and offer.dialect is live.state.dialect:
-            await self._redeclare(live, offer)
+            self._redeclare(live, offer)
+            await self._announce(live)
 
     def _of(self, server: str) -> list[LiveConnection]:
         return [live for live in self._open.values() if live.server == server]
