@@ -28,13 +28,16 @@ BUILD = Topic(
     servers=("busy",),
 )
 PUBLIC = Topic(visibility="public", profile="proposal-only")
+KEPT = Topic(visibility="private", members={"keeper": "full-access", "lead": "full-access"}, history=10)
 BUSY = "server:busy"
 
 
 @pytest.fixture(scope="module")
 async def rooms(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningRooms]:
     config = Config(servers={"busy": child("busy_server.py")}, agents={"mute": Agent(budget=2_000)})
-    async with running_rooms(tmp_path_factory.mktemp("tools"), config=config, build=BUILD, hall=PUBLIC) as rooms:
+    async with running_rooms(
+        tmp_path_factory.mktemp("tools"), config=config, build=BUILD, hall=PUBLIC, kept=KEPT
+    ) as rooms:
         await until(lambda: rooms.hub_app.upstreams["busy"].state is ServerState.CONNECTED)
         yield rooms
 
@@ -234,3 +237,17 @@ async def test_a_client_is_woken_by_the_resource_of_a_room(
 def participants(rooms: RunningRooms) -> list[tool_participants.ToolParticipant]:
     joined = rooms.gateway._tool_participants
     return [] if joined is None else list(joined._joined.values())
+
+
+async def test_a_cursor_of_a_history_ends_no_wait(rooms: RunningRooms) -> None:
+    keeper, lead = await agent(rooms, "keeper"), await rooms.join("lead", "kept")
+    await keeper.use("join_room", "kept")
+    await lead.send("chat", {"text": "system/history is a kind."})
+    _, (said,) = await keeper.use("wait_in_room", "kept", seconds=30)
+    assert said.endswith("\nsystem/history is a kind.")
+    rooms.gateway.topics.rooms["kept"].tick()
+    facts, _ = await keeper.use("wait_in_room", "kept", seconds=0)
+    assert facts == {"messages": 0, "unread": 0, "lost": 0}
+    assert (await lead.next("system/history"))["to"] == ["lead"]
+    await keeper.use("leave_room", "kept")
+    await lead.leave()

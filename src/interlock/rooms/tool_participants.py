@@ -43,6 +43,7 @@ MOST_CHARS: Final = 128 * 1024
 ANSWERED: Final[dict[str, dict[str, object]]] = {"tools/list": {"tools": []}, "ping": {}}
 """Requests that the hub answers for such a participant."""
 ANSWERED_BYTES: Final = tuple(method.encode() for method in ANSWERED)
+_HISTORY: Final = kinds.HISTORY.encode()
 
 Key = tuple[str, str, str]
 """Owner, session and topic."""
@@ -59,7 +60,9 @@ class ToolParticipant(LocalParticipant):
         super().__init__(member)
 
     def on_text(self, data: bytes) -> None:
-        """Keep an envelope for `wait_in_room`, unless the hub answers it."""
+        """Keep an envelope for `wait_in_room`, unless the hub answers it. A client of tools has no use for a cursor."""
+        if may_spell(data, _HISTORY) and _kind(data) == kinds.HISTORY:
+            return
         if any(may_spell(data, method) for method in ANSWERED_BYTES) and (answer := self._answer(data)) is not None:
             # Later, since not everyone may have the request yet.
             asyncio.get_running_loop().call_soon(self._respond, *answer)
@@ -194,6 +197,14 @@ class ToolParticipants:
         if one.ended:
             facts["ended"] = one.ended
         return RoomResult(facts, messages)
+
+
+def _kind(data: bytes) -> str:
+    """The kind of an envelope; empty for one that cannot be read."""
+    try:
+        return decode(data).kind.text
+    except Refusal:
+        return ""
 
 
 def _message(envelope: Envelope) -> RoomMessage:
