@@ -100,6 +100,8 @@ async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be
         assert text_of(await call(hub)) == "you are client-1"
         assert (await status_of(hub))["needs_login"] is False
         shown.append(await hub.operate("audit.search"))
+        with pytest.raises(Fault, match="all callers share the login to docs"):
+            await hub.operate("logins.begin", server="docs", principal="agent:alice")
         assert (await hub.operate("logins.remove", server="docs"))["done"] is True
         assert (await hub.operate("logins.remove", server="docs"))["done"] is False
         assert (await status_of(hub))["needs_login"] is True
@@ -146,6 +148,8 @@ async def test_t104_each_principal_has_a_login_of_its_own_where_the_server_is_pe
     tmp_path: Path, protected: ProtectedServer
 ) -> None:
     async with behind(tmp_path, protected, login="per-user") as hub:
+        with pytest.raises(Fault, match="'alice' names no principal"):
+            await hub.operate("logins.begin", server="docs", principal="alice")
         await hub.state("docs", ServerState.ERROR)
         await log_in(hub)
         await hub.state("docs", ServerState.CONNECTED)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 import msgspec
 from msgspec import Meta
 
 from interlock.hub.admin.operation import Nothing, Text
 from interlock.hub.app import HubApp
-from interlock.hub.auth.principals import Principal
+from interlock.hub.auth.principals import Kind, Principal
 from interlock.hub.upstreams.logins import LoginRow
+from interlock.wire.errors import Fault
 
 WAIT_S: Final = 20.0
 
@@ -27,6 +28,7 @@ class LoginOperations:
 
     async def begin(self, by: Principal, params: BeginLogin, trace: str) -> LoginPage:
         """Begin a login that a person completes in a browser."""
+        self._check_principal(params)
         waiting = await self._hub_app.logins.begin(params.server, params.principal, self._hub_app.login_redirect, by)
         request = waiting.pending.request
         return LoginPage(request.url, request.state, request.redirect_uri)
@@ -42,6 +44,7 @@ class LoginOperations:
 
     async def device(self, by: Principal, params: BeginLogin, trace: str) -> DevicePage:
         """Begin a login with a code that a person types on another device."""
+        self._check_principal(params)
         id_, pending = await self._hub_app.logins.begin_device(params.server, params.principal)
         code = pending.code
         page = code.verification_uri_complete or code.verification_uri
@@ -58,8 +61,29 @@ class LoginOperations:
         """Revoke the tokens of a login at their server, and forget them. `done` is false where nobody was logged in."""
         stored = await self._hub_app.logins.list()
         was = any((row.server, row.principal) == (params.server, params.principal) for row in stored)
-        await self._hub_app.logins.log_out(params.server, params.principal)
+        try:
+            await self._hub_app.logins.log_out(params.server, params.principal)
+        except Fault as fault:
+            if not was:
+                raise
+            message = f"the login is forgotten here, but its tokens were not revoked: {fault.message}"
+            raise Fault(
+                fault.name, message, hint="they end when they expire, or where their issuer ends them"
+            ) from fault
         return LoginState(done=was)
+
+    def _check_principal(self, params: BeginLogin) -> None:
+        """Refuse a login that no caller would use: of a shared server, or of a name without its kind."""
+        server = self._hub_app.config.servers.get(params.server)
+        if not params.principal or server is None:
+            return
+        if server.login != "per-user":
+            hint = 'leave out --for, or set `login = "per-user"` of this server'
+            raise Fault("INVALID_PARAMS", f"all callers share the login to {params.server}", hint=hint)
+        kind, _, name = params.principal.partition(":")
+        if kind not in get_args(Kind) or not name:
+            hint = "write agent:NAME, or person:NAME"
+            raise Fault("INVALID_PARAMS", f"{params.principal[:100]!r} names no principal", hint=hint)
 
 
 class BeginLogin(msgspec.Struct):
