@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import msgspec
 import pytest
 
 from interlock.client import Client
@@ -169,19 +168,6 @@ async def test_a_refresh_that_is_refused_asks_the_person_again_and_a_logout_revo
     assert server.revoked == [stored.tokens.refresh_token, stored.tokens.access_token]
     assert await store.load() is None
     assert not login.header
-
-
-async def test_a_logout_forgets_tokens_that_nobody_revokes_and_says_so(server: ProtectedServer) -> None:
-    store = MemoryLoginStore()
-    client, login = client_of(server, ScriptedBrowser(), store=store)
-    async with client:
-        await text_of(client)
-        stored = await store.load()
-        assert stored is not None
-        await store.save(msgspec.structs.replace(stored, revocation_endpoint="http://127.0.0.1:1/revoke"))
-        with pytest.raises(Fault, match="forgotten here, but its tokens were not revoked: cannot connect"):
-            await login.log_out()
-    assert await store.load() is None
 
 
 async def test_a_device_code_logs_in_without_a_browser(server: ProtectedServer) -> None:

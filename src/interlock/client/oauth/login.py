@@ -230,10 +230,7 @@ class Login:
         return None
 
     async def log_out(self) -> None:
-        """Revoke the tokens at their server where it can (RFC 7009), and forget them in any case.
-
-        Raises Fault where one was not revoked.
-        """
+        """Revoke the tokens at their server where it can (RFC 7009), and forget them in any case."""
         async with self._store.lock():
             stored = await self._reload()
             self._use(None)
@@ -242,18 +239,10 @@ class Login:
         tokens = None if stored is None else stored.tokens
         if stored is None or tokens is None or stored.revocation_endpoint is None:
             return
-        failed: Fault | None = None
         for kind, token in (("refresh_token", tokens.refresh_token), ("access_token", tokens.access_token)):
             if token is not None:
                 request = self._proven(stored.issuer, stored.client, {"token": token, "token_type_hint": kind})
-                try:
-                    await self._endpoints.token(stored.revocation_endpoint, request)
-                except Fault as fault:
-                    failed = fault
-        if failed is not None:
-            message = f"the login is forgotten here, but its tokens were not revoked: {failed.message}"
-            hint = f"they end by themselves when they expire; sooner where {stored.issuer} lets you end sessions"
-            raise Fault(failed.name, message, hint=hint) from failed
+                await self._endpoints.token(stored.revocation_endpoint, request)
 
     # Tokens.
 
