@@ -25,6 +25,13 @@ SIGNS: dict[str, Any] = {
     },
 }
 NO_TOKENS = {"inputTokens": 0, "outputTokens": 0}
+_SCOPED = {"description": "Files", "uses": ["tools"], "scoped": True, "_meta": {"dev.interlock/scopeLabel": "{path}"}}
+FILES: dict[str, Any] = {
+    "offer": {**OFFER, "featureSets": {**OFFER["featureSets"], "note.file": _SCOPED}},
+    "write": {"_meta": {"dev.interlock/featureSet": "note.file"}},
+    "server": {"scopes": {"note.file": Scopes(whitelist=("/**",))}},
+}
+"""Settings of a server whose tool `write` acts on files, all of which its operator allows."""
 DEV = {**GENERAL, "id": "chat:#dev"}
 
 
@@ -72,17 +79,18 @@ async def test_a_host_of_0_5_types_acknowledges_and_tells_of_inferences(tmp_path
 
 @pytest.mark.parametrize("modern", [False, True])
 async def test_a_selection_outlives_the_hub_for_its_own_client_alone(tmp_path: Path, modern: bool) -> None:
-    async with between(tmp_path) as hub:
+    async with between(tmp_path, **FILES) as hub:
         secret, thief = await hub.new_key("mine"), await hub.new_key("other")
         await enable(hub, "a", "note.**", agent="other")
         await reply(hub, "a", "context/beforeInference", injects("Before."))
         client = HostClient(hub, "mine", modern=modern)
         client.key = secret
         async with client.running():
-            await client.select("a.note.recall")
+            files = {"a.note.file": {"whitelist": ["/project/**"]}}
+            await client.select("a.note.recall", "a.note.file", scopes=files)
             assert (await client.result("context/beforeInference", TURN))["contextInjections"]
         session = client.session
-    async with between(tmp_path) as hub:
+    async with between(tmp_path, **FILES) as hub:
         await reply(hub, "a", "context/beforeInference", injects("After."))
         other = HostClient(hub, "other", modern=modern)
         other.key = thief
@@ -90,6 +98,8 @@ async def test_a_selection_outlives_the_hub_for_its_own_client_alone(tmp_path: P
             assert not (await other.result("context/beforeInference", TURN)).get("contextInjections")
         client = HostClient(hub, "mine", modern=modern)
         client.key, client.session = secret, session
+        outside = await client.ask("tools/call", {"name": "a__write", "arguments": {"path": "/etc/hosts"}})
+        assert "may not act on /etc/hosts" in json.dumps(outside), "its first request already"
         (injection,) = (await client.result("context/beforeInference", TURN))["contextInjections"]
         assert injection["content"] == [{"type": "text", "text": "After."}]
         assert len(await heard(hub, "a", "context/beforeInference")) == 1, "nobody else's prompt reached the server"
@@ -98,16 +108,7 @@ async def test_a_selection_outlives_the_hub_for_its_own_client_alone(tmp_path: P
 
 
 async def test_a_client_narrows_the_scopes_of_tools_and_channels(tmp_path: Path) -> None:
-    scoped = {
-        "description": "Files",
-        "uses": ["tools"],
-        "scoped": True,
-        "_meta": {"dev.interlock/scopeLabel": "{path}"},
-    }
-    offer = {**OFFER, "featureSets": {**OFFER["featureSets"], "note.file": scoped}}
-    write = {"_meta": {"dev.interlock/featureSet": "note.file"}}
-    server = {"scopes": {"note.file": Scopes(whitelist=("/**",))}}
-    async with between(tmp_path, offer=offer, write=write, server=server) as hub:
+    async with between(tmp_path, **FILES) as hub:
         async with HostClient(hub, "mine", modern=False).running() as client:
             client.answers["channels/register"] = {"results": []}
 

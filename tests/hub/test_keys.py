@@ -45,6 +45,18 @@ async def test_a_key_leads_to_its_principal_and_is_not_kept(tmp_path: Path) -> N
         assert again.principal(text) == found
 
 
+async def test_an_agents_key_with_the_name_of_a_person_is_worthless(tmp_path: Path) -> None:
+    """An older hub let an agent's key have such a name; no hub makes one now."""
+    async with keys_at(tmp_path) as keys:
+        text = await keys.create("mallory", "agent")
+        (key,) = keys.mirror.values()
+        async with keys._store.transaction() as change:
+            change.put(KEYS, msgspec.structs.replace(key, principal="person:ada"))
+        assert keys.principal(text) is None
+        with pytest.raises(Fault, match="person:"):
+            await keys.create("person:ada", "agent")
+
+
 async def test_a_revoked_key_is_worthless_at_once_and_others_stay(tmp_path: Path) -> None:
     async with keys_at(tmp_path) as keys:
         one, two = await keys.create("a"), await keys.create("b", "person")

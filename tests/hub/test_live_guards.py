@@ -29,6 +29,7 @@ from interlock.hub.live.passed_messages import PassedMessages
 from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.hub.live.webhook_sender import WebhookSender
 from interlock.protocols.mcpl import coalescing
+from interlock.protocols.mcpl.authorization import Arrival
 from interlock.protocols.mcpl.channels import Author, IncomingMessage
 from interlock.protocols.mcpl.coalescing import Waiting
 from interlock.protocols.mcpl.content import Text
@@ -107,6 +108,26 @@ async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
         await until(lambda: not live.open and not len(live.requests))
         recorded = [found.record for found in await entries(hub, event="dev.interlock.live_refused")]
         assert len(recorded) == 15, "a server cannot fill the audit log with what was refused"
+
+
+async def test_t114_notifications_of_a_server_that_are_under_way_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Waits:
+        async def serve(self, *_: object) -> msgspec.Struct:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async with pushing(tmp_path) as (hub, _):
+        monkeypatch.setattr(connections, "MAX_TASKS", 2)
+        monkeypatch.setattr(connections, "admit", lambda *_, **__: Arrival(cast(Any, None), cast(Any, None)))
+        found, live = hub.hub_app.live.connections, connection(hub)
+        found.serve_with("channels/changed", Waits())
+        for _ in range(5):
+            found.on_notification("s", None, "channels/changed", b"{}")
+        assert len(live.requests) == 2
+        assert hub.hub_app.live.refusals.counts["s"] == 3
+        live.requests.cancel()
 
 
 def test_an_event_that_is_committed_takes_its_room_once() -> None:

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -17,8 +17,10 @@ from hub.running_hub import PREFIX, RawClient, RunningHub, running_hub, text_of,
 from hub.test_spans import Collector
 from interlock.client.oauth.login import Login
 from interlock.config.settings import Hub, Server, Tracing
+from interlock.hub.auth.principals import Principal
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin
+from interlock.hub.upstreams.logins import MOST_PENDING, START, Logins
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.store import Document, Store
@@ -281,6 +283,16 @@ async def test_a_login_is_renewed_by_one_hub_at_a_time_and_a_hub_that_died_gives
     await renew()
     for store in stores:
         await store.close()
+
+
+def test_links_that_start_logins_are_bounded() -> None:
+    logins, agent = Logins(cast(Any, None), cast(Any, None), lambda: ""), Principal("agent", "agent")
+    for _ in range(MOST_PENDING):
+        name = logins.ticket("docs", "", agent).removeprefix(START)
+    with pytest.raises(Fault, match="logins wait"):
+        logins.ticket("docs", "", agent)
+    assert logins.redeem(name) is not None
+    assert logins.ticket("docs", "", agent)
 
 
 class LookingRecord(LoginRecord):

@@ -329,6 +329,17 @@ async def test_a_burst_to_a_large_topic_waits_with_its_sender_and_arrives_in_ord
         assert 1 < longest <= MOST_WAITING
 
 
+async def test_a_full_topic_takes_nobody_else_and_its_participants_come_back(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=Topic(visibility="restricted", participants=1)) as rooms:
+        ann = await rooms.join("ann")
+        key = {"Authorization": f"Bearer {await rooms.key('eve')}"}
+        status, told = await rooms.refused("build", key)
+        assert (status, "has 1 participants" in json.dumps(told)) == (503, True)
+        again = await rooms.join("ann")
+        await again.leave()
+        await ann.closed()
+
+
 async def test_upgrades_are_refused_before_they_happen(tmp_path: Path) -> None:
     topics = {"build": OPEN, "closed": Topic(members={"ann": "full-access"}), "open": Topic(visibility="public")}
     async with running_rooms(tmp_path, **topics) as rooms:

@@ -64,7 +64,7 @@ async def test_a_proposal_is_fulfilled_by_one_and_answered_by_another(tmp_path: 
         await until(lambda: not next(iter(rooms.gateway.rooms)).members)
 
 
-async def test_it_answers_as_an_mcp_server(tmp_path: Path) -> None:
+async def test_it_answers_as_an_mcp_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server, begun, ended = Server("worker", instructions="Adds."), asyncio.Event(), asyncio.Event()
 
     @server.tool
@@ -121,6 +121,9 @@ async def test_it_answers_as_an_mcp_server(tmp_path: Path) -> None:
             await ask("tools/call", 8, {"name": "add", "arguments": {"a": 1, "b": 2}}, ":add", to=[])
             await ask("tools/call", 9, {"name": "sleep"}, ":sleep")
             await asyncio.wait_for(begun.wait(), 30)
+            monkeypatch.setattr("interlock.rooms.participant_server.MOST_OPEN", 1)
+            await ask("tools/list", 11, {})
+            assert "1 requests wait" in (await answer(11))["payload"]["error"]["message"]
             cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}
             await boss.send("mcp/request:notifications/cancelled", cancelled, to=["worker"])
             await asyncio.wait_for(ended.wait(), 30)

@@ -38,7 +38,8 @@ class ClientScopesGate:
             return None
 
         def judge(call: Call) -> Verdict:
-            host = self._hosts.known(call.caller, call.exchange.session) if call.scope else None
+            # A client's first request after a restart of the hub may be this call.
+            host = self._hosts.of(call.exchange, call.caller) if call.scope else None
             rules = None if host is None else host.scopes(target.server, [feature]).get(feature)
             if rules is None:
                 return PASS
