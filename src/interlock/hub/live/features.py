@@ -180,7 +180,7 @@ class Features:
             for entry in self._ready().values():
                 if entry.server == server:
                     found.setdefault(entry.agent, ([], []))[0 if entry.enabled else 1].append(entry.feature)
-            self._uses[server] = uses = {}
+            uses = self._uses[server] = dict[str, list[FeatureEntry]]()
             for entry in self._ready().values():
                 if entry.server == server and entry.enabled:
                     uses.setdefault(entry.agent, []).append(entry)
