@@ -186,6 +186,20 @@ async def test_t113_every_message_is_checked_when_it_arrives(tmp_path: Path) -> 
         assert (shown["events"], shown["refused"]["s"] >= 10) == ([], True)
 
 
+async def test_t18_a_feature_set_that_uses_more_than_was_enabled_is_off(tmp_path: Path) -> None:
+    async with live_hub(tmp_path) as hub:
+        await enable(hub, "news.push")
+        more = {"news.push": {"description": "News", "uses": ["pushEvents", "tools"]}}
+        await call(hub, "send", method="featureSets/changed", params={"added": more}, notification=True)
+        live = hub.hub_app.live.connections.of("s")
+        assert live is not None
+        await until(lambda: len(live.state.offer.feature_sets["news.push"].needs) > 1)
+        await live.updates.settled()
+        assert code((await push(hub, event()))[0]) == -32001, "until a person says so again"
+        await enable(hub, "news.push")
+        assert (await push(hub, event("e2")))[0]["result"]["accepted"] is True
+
+
 async def test_declarations_change_while_the_server_runs(tmp_path: Path) -> None:
     async with live_hub(tmp_path) as hub:
         await enable(hub, "news.*")

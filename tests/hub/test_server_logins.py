@@ -16,6 +16,7 @@ import pytest
 from hub.running_hub import PREFIX, RawClient, RunningHub, running_hub, text_of, until
 from hub.test_spans import Collector
 from interlock.client.oauth.login import Login
+from interlock.client.oauth.storage import StoredLogin
 from interlock.config.settings import Hub, Server, Tracing
 from interlock.hub.auth.principals import Principal
 from interlock.hub.foundation import COLLECTIONS
@@ -23,7 +24,8 @@ from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLog
 from interlock.hub.upstreams.logins import MOST_PENDING, START, Logins
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.oauth.challenges import Challenge
-from interlock.store import Document, Store
+from interlock.protocols.oauth.clients import RegisteredClient
+from interlock.store import Document, Store, StoreUnavailable, Transaction
 from interlock.transports.http.authorized_calls import Refused
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
@@ -287,6 +289,26 @@ async def test_a_login_is_renewed_by_one_hub_at_a_time_and_a_hub_that_died_gives
     await renew()
     for store in stores:
         await store.close()
+
+
+async def test_new_tokens_are_stored_once_the_store_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await Store.open(tmp_path / "hub.db", COLLECTIONS)
+    transaction, away = store.transaction, [1, 2]
+
+    def begin() -> Transaction:
+        if away:
+            away.pop()
+            raise StoreUnavailable("the store is away")
+        return transaction()
+
+    record = LoginRecord(Held(store), Encryption(bytes(32)), "docs", "")
+    login = StoredLogin("https://issuer", "https://docs", "https://issuer/token", RegisteredClient("client"))
+    async with record.lock():
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "transaction", begin)
+            await record.save(login)
+    assert await record.load() == login
+    await store.close()
 
 
 def test_links_that_start_logins_are_bounded() -> None:

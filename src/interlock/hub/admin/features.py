@@ -19,6 +19,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import FeatureEntry, entry_id
 from interlock.hub.live.usage import By, EventRow, UsageRow
+from interlock.protocols.mcpl.policy import names
 from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
 from interlock.wire.errors import Fault
 
@@ -92,9 +93,12 @@ class FeatureOperations:
         at = datetime.now(UTC)
         because, journal = params.because, self._hub_app.journal
         entries = [
-            FeatureEntry(entry_id(server, agent, name), server, agent, name, enabled, by.id, at, because)
+            FeatureEntry(
+                entry_id(server, agent, name), server, agent, name, enabled, by.id, at, because,
+                self._uses(server, name),
+            )
             for name in params.features
-        ]
+        ]  # fmt: skip
         records = [
             journal.feature(by, server, agent, name, enabled=enabled, because=because, trace=trace)
             for name in params.features
@@ -102,6 +106,13 @@ class FeatureOperations:
         await self._live.features.put(entries, records)
         await self._live.connections.settled(server, SETTLED_S)
         return FeatureRows([*self._rows(server)])
+
+    def _uses(self, server: str, pattern: str) -> tuple[str, ...] | None:
+        """The uses of the declared feature sets that a pattern names; None where none is declared now."""
+        live = self._live.connections.of(server)
+        declared = {} if live is None else live.state.offer.feature_sets
+        found = [declared[name].needs | declared[name].may for name in declared if names((pattern,), name)]
+        return tuple(sorted({path for paths in found for path in paths})) if found else None
 
     def _rows(self, server: str) -> Sequence[FeatureRow]:
         live = self._live.connections.of(server)

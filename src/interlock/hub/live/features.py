@@ -35,6 +35,8 @@ class FeatureEntry(msgspec.Struct, frozen=True):
     by: str
     at: datetime
     because: str = ""
+    uses: tuple[str, ...] | None = None
+    """The uses of those feature sets when they were enabled. A set that uses more is off; None: not known then."""
 
 
 FEATURES: Final = StoreCollection("live_features", FeatureEntry, key="id", columns=("server",))
@@ -54,6 +56,8 @@ class Features:
         self._mirror: Mirror[FeatureEntry] | None = None
         self._of: dict[str, dict[str, HostPolicy]] = {}
         """By server and agent, worked out once for each change."""
+        self._uses: dict[str, dict[str, list[FeatureEntry]]] = {}
+        """The enabling entries by server and agent, beside `_of`."""
         self._agents: frozenset[str] | None = None
         """Those for which something is on."""
         self._hosted: Mapping[str, frozenset[str]] = {}
@@ -102,8 +106,13 @@ class Features:
         `only` names the sets that can be on, `supported` what a host could do that is not counted yet.
         """
         mine = self._policies(server)
-        policies = list(mine.values()) if agent is None else [mine.get(agent, NOTHING)]
-        on = {name for name in declared if any(_is_on(policy, name) for policy in policies)}
+        asked = mine if agent is None else {agent: mine.get(agent, NOTHING)}
+        policies = list(asked.values())
+        on = {
+            name
+            for name, found in declared.items()
+            if any(_is_on(policy, name) and self._covers(server, who, name, found) for who, policy in asked.items())
+        }
         on = on if only is None else on & set(only)
         off = {name for name in declared if any(names(policy.disabled, name, unusable=True) for policy in policies)}
         config = self._config()
@@ -171,11 +180,21 @@ class Features:
             for entry in self._ready().values():
                 if entry.server == server:
                     found.setdefault(entry.agent, ([], []))[0 if entry.enabled else 1].append(entry.feature)
+            uses = self._uses[server] = dict[str, list[FeatureEntry]]()
+            for entry in self._ready().values():
+                if entry.server == server and entry.enabled:
+                    uses.setdefault(entry.agent, []).append(entry)
             known = self._of[server] = {
                 agent: HostPolicy(enabled=tuple(sorted(on)), disabled=tuple(sorted(off)))
                 for agent, (on, off) in found.items()
             }
         return known
+
+    def _covers(self, server: str, agent: str, name: str, declared: FeatureSet) -> bool:
+        """Whether a person who enabled a set knew all that it uses: a server may declare more of it afterwards."""
+        entries = [entry for entry in self._uses[server].get(agent, ()) if names((entry.feature,), name)]
+        uses = declared.needs | declared.may
+        return any(entry.uses is None or uses <= set(entry.uses) for entry in entries)
 
     def _hosts(self, agent: str | None) -> Iterable[frozenset[str]]:
         return self._hosted.values() if agent is None else (self._hosted.get(agent, frozenset()),)

@@ -19,7 +19,7 @@ import msgspec
 
 from interlock.client.oauth.storage import StoredLogin
 from interlock.hub.store_faults import fault_of
-from interlock.store import Collection, Conflict, Document, Store, StoreError
+from interlock.store import Collection, Conflict, Document, Store, StoreBusy, StoreError, StoreUnavailable
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
 
@@ -27,6 +27,8 @@ LEASE_S: Final = 60.0
 """Longer than an authorization server may take to answer. After that, a lease of a hub that died is void."""
 LEASE_WAIT_S: Final = 30.0
 LEASE_POLL_S: Final = 0.05
+SAVE_WAIT_S: Final = 10.0
+"""How long a store may be away when tokens are stored."""
 
 
 class SealedLogin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,19 +80,30 @@ class LoginRecord:
         return None if text is None else msgspec.json.decode(text, type=StoredLogin)
 
     async def save(self, login: StoredLogin | None) -> None:
-        """Store the login durably, and give the lease back with it."""
-        self._leased = False
-        try:
-            async with self._holder.store.transaction() as change:
-                if login is None:
-                    change.delete(LOGINS, self._id)
-                    return
+        """Store the login durably, and give the lease back with it.
+
+        The refresh token before it is spent, so a store that is away for a moment is tried again.
+        """
+        deadline = time.monotonic() + SAVE_WAIT_S
+        while True:
+            try:
+                await self._put(login)
+                return
+            except StoreError as cause:
+                if not isinstance(cause, StoreBusy | StoreUnavailable) or time.monotonic() > deadline:
+                    raise fault_of(cause) from None
+            await asyncio.sleep(LEASE_POLL_S)
+
+    async def _put(self, login: StoredLogin | None) -> None:
+        async with self._holder.store.transaction() as change:
+            if login is None:
+                change.delete(LOGINS, self._id)
+            else:
                 sealed = self._encryption.seal(msgspec.json.encode(login).decode(), self._bound_to)
                 logged_in = login.tokens is not None
                 row = SealedLogin(self._id, self._server, self._principal, sealed, login.issuer, logged_in)
                 change.put(LOGINS, row)
-        except StoreError as cause:
-            raise fault_of(cause) from None
+        self._leased = False
 
     def lock(self) -> AbstractAsyncContextManager[object]:
         """Held by one task of one hub at a time."""
