@@ -11,17 +11,20 @@ from cases import each_case
 from interlock.hub.admin.table import OPERATIONS
 
 SOURCES = sorted(Path(interlock.cli.__file__).parent.rglob("*.py"))
-_CALLS = {"performs": "", "perform": "", "ask": "hub/", "_ask_quickly": "hub/"}
+_CALLS = {"performs": "", "perform": "", "ask": "hub/", "_ask_quickly": "hub/", "ask_as_person": ""}
 
 
 def calls(source: Path) -> list[tuple[str, ast.Call]]:
     """The operations that a file names, and the calls that do."""
     found = []
     for node in ast.walk(ast.parse(source.read_text())):
-        if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
+        if not isinstance(node, ast.Call):
             continue
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        asked = str(node.args[0].value)
+        first = next(iter(node.args[1:] if name == "ask_as_person" else node.args), None)
+        if not isinstance(first, ast.Constant):
+            continue
+        asked = str(first.value)
         # `interlock hook` speaks MCP on its link.
         if name in _CALLS and asked.startswith(_CALLS[name]):
             found.append((asked.removeprefix(_CALLS[name]), node))
