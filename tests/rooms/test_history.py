@@ -170,13 +170,13 @@ async def test_a_topic_that_keeps_no_history_any_more_leaves_none_in_the_store(t
 def test_the_bound_of_a_history_counts_bytes_and_holds_while_the_store_hangs() -> None:
     history = History("node/build", 1_000, b"key")
     for number in range(20):
-        text = "漢" * 100_000
+        text = "漢" * 60_000
         history.add(decode(encode(str(number), "ann", "chat", {"text": text})), None)
     bob = RoutedParticipant("bob", "bob", CapabilitySet(()), Mode.ALL)
     missed = [history.missed(history._cursor("bob", offset), "bob", bob) for offset in range(20)]
     sizes = [sum(map(len, one)) for one in missed if one is not None]
     assert max(sizes) <= MOST_BYTES
-    assert len(sizes) < 8
+    assert len(sizes) < 13
     assert len(history._unwritten) == len(history._kept)
 
 

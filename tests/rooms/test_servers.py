@@ -217,6 +217,6 @@ async def test_a_result_that_the_topic_refuses_is_answered_with_an_error(
     # As for a result that is nested too deeply, or has numbers that no reader holds.
     monkeypatch.setattr("interlock.rooms.server_participant.LARGEST_RESULT", 10_000_000)
     ann = await rooms.join("ann")
-    answer = await echo(ann, "x" * 270_000)
+    answer = await echo(ann, "x" * 135_000)
     assert answer["payload"]["error"]["data"]["name"] == "UPSTREAM_ERROR"
     await ann.leave()

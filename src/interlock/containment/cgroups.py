@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,10 @@ CLEARING_S: Final = 5.0
 _PREFIX: Final = "interlock-"
 THREADS_PER_PROCESS: Final = 16
 """The kernel counts threads as processes. Node starts eleven."""
+if sys.platform == "win32":  # It has no control groups.
+    _KILL: Final = signal.SIGTERM
+else:
+    _KILL: Final = signal.SIGKILL
 
 
 def parents(mount: Path = MOUNT, own: Path = Path("/proc/self/cgroup")) -> tuple[str, ...]:
@@ -123,7 +128,7 @@ def end_all(launcher: int) -> None:
     while groups and time.monotonic() < until:
         for pid in members(groups):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, _KILL)
         groups = [group for group in groups if not remove([group])]
         if groups:
             time.sleep(0.01)

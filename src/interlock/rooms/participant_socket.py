@@ -42,7 +42,7 @@ async def open_socket(url: str, headers: Mapping[str, str], mode: str, cursor: s
             f"{url}&mode={mode}{since}",
             additional_headers=headers,
             compression=None,
-            max_size=2 * DEFAULT_BOUNDS.envelope_bytes,
+            max_size=4 * DEFAULT_BOUNDS.envelope_bytes,
             proxy=None if proxy is None else proxy.url,
             ssl=client_context() if origin.scheme == "https" else None,
         )

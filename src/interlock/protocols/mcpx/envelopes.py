@@ -29,7 +29,7 @@ LONGEST_PARTICIPANT: Final = 128
 class Bounds(msgspec.Struct, frozen=True):
     """How large an envelope may be."""
 
-    envelope_bytes: int = 512 * 1024
+    envelope_bytes: int = 256 * 1024
     rest_bytes: int = 32 * 1024
     """All members but the payload."""
     depth: int = 64
