@@ -11,7 +11,8 @@ from interlock.client.oauth.login import Login
 from interlock.config.settings import Server
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.contained_servers import containment_of
-from interlock.hub.upstreams.logins import Logins, tls_of
+from interlock.hub.upstreams.logins import Logins
+from interlock.hub.upstreams.server_tls import tls_of
 from interlock.transports.stdio.process import Command
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
@@ -53,7 +54,7 @@ class Dialer:
         if not self._settings.logs_in or self._settings.oauth.grant != "authorization_code":
             return None
         principal = owner if self._settings.login == "per-user" and self._logins.shared_works(self._server) else ""
-        return self._logins.page(self._server, principal, by)
+        return self._logins.tickets.page(self._server, principal, by)
 
     def private(self, owner: str) -> Dial:
         """The way for one principal, which brings its own login where the server is per user."""
