@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from interlock.hub.auth.console_address import ConsoleAddress
 from interlock.hub.auth.keys import Keys
-from interlock.hub.console_address import ConsoleAddress
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.logins import Logins
 from interlock.hub.upstreams.pending_logins import CALLBACK

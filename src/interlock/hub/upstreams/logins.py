@@ -16,8 +16,8 @@ import msgspec
 from interlock.client.oauth.endpoints import Endpoints
 from interlock.client.oauth.login import Login
 from interlock.config.settings import Config, Server
+from interlock.hub.auth.console_address import ConsoleAddress
 from interlock.hub.auth.principals import Principal
-from interlock.hub.console_address import ConsoleAddress
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin, StoreHolder, bound_to
 from interlock.hub.upstreams.login_tickets import LoginTickets
 from interlock.hub.upstreams.pending_logins import PendingLogins
