@@ -278,7 +278,7 @@ async def test_a_new_manifest_of_a_server_written_by_hand_is_read(tmp_path: Path
             await client.notified("mcpl/manifestChanged")
             assert "a.note.late" in (await client.result("mcpl/manifest"))["featureSets"]
             connections = hub.hub_app.live.connections
-            live = connections.of("a")
+            live = connections.shared("a")
             assert live is not None
             await live.updates.settled()
             for _ in range(1_000):
