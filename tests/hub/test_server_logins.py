@@ -41,8 +41,8 @@ async def protected() -> AsyncIterator[ProtectedServer]:
         yield server
 
 
-def behind(tmp_path: Path, protected: ProtectedServer, **settings: Any) -> Any:
-    return running_hub(tmp_path, {"docs": Server(url=protected.url, **settings)}, wait=False)
+def behind(tmp_path: Path, protected: ProtectedServer, hub: Hub | None = None, **settings: Any) -> Any:
+    return running_hub(tmp_path, {"docs": Server(url=protected.url, **settings)}, wait=False, hub=hub)
 
 
 async def log_in(hub: RunningHub, principal: str = "") -> tuple[int, bytes]:
@@ -227,6 +227,40 @@ async def test_t106_a_client_that_opens_pages_is_given_one_that_starts_the_login
         refused = (await bob.legacy("tools/call", {"name": "docs__whoami", "arguments": {}}))["error"]
         assert refused["code"] == -32042
         assert refused["data"]["elicitations"][0]["url"].startswith(f"{hub.url}/oauth/start/")
+
+
+async def test_t106_no_caller_starts_the_login_that_all_share(tmp_path: Path, protected: ProtectedServer) -> None:
+    for way in ("shared", "per-user"):
+        async with behind(tmp_path / way, protected, login=way) as hub:
+            await hub.state("docs", ServerState.ERROR)
+            await log_in(hub)
+            await hub.state("docs", ServerState.CONNECTED)
+            await hub.operate("logins.remove", server="docs")
+            for key in (hub.key("mallory"), None):
+                client = RawClient(f"{hub.url}/mcp", key)
+                await client.initialize({"elicitation": {"url": {}}})
+                refused = (await client.legacy("tools/call", {"name": "docs__whoami", "arguments": {}}))["error"]
+                page = refused["data"]["elicitations"][0]["url"]
+                assert page == f"http://{hub.operations.console.address.local_host}/console/servers/docs"
+            assert (await hub.operate("logins.list"))["logins"] == []
+
+
+async def test_t106_a_hub_behind_a_proxy_serves_no_page_that_starts_a_login(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    # Every request of the proxy comes from this machine, so the address of a browser says nothing.
+    async with behind(tmp_path, protected, hub=Hub(allowed_hosts=("hub.example.com",)), login="per-user") as hub:
+        await hub.state("docs", ServerState.ERROR)
+        await log_in(hub)
+        await hub.state("docs", ServerState.CONNECTED)
+        bob = RawClient(f"{hub.url}/mcp", hub.key("bob"))
+        await bob.initialize({"elicitation": {"url": {}}})
+        answer = (await bob.legacy("tools/call", {"name": "docs__whoami", "arguments": {}}))["result"]
+        assert answer["isError"]
+        assert "interlock login docs" in str(answer)
+        await hub.operate("logins.remove", server="docs")
+        refused = (await bob.legacy("tools/call", {"name": "docs__whoami", "arguments": {}}))["error"]
+        assert refused["data"]["elicitations"][0]["url"] == "https://hub.example.com/console/servers/docs"
 
 
 async def test_a_code_logs_in_where_there_is_no_browser(tmp_path: Path, protected: ProtectedServer) -> None:

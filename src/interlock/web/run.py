@@ -130,7 +130,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
             port=port,
             hosts=config.hub.allowed_hosts,
             origins=config.hub.allowed_origins,
-            local_names=(operations.console.name,),
+            local_names=(operations.console.address.name,),
             limits=hub_app.limits,
             bounds=bounds,
             is_mcp=is_mcp_path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from interlock.hub.auth.console_address import ConsoleAddress
 from interlock.hub.auth.keys import Keys
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.logins import Logins
@@ -18,7 +19,8 @@ class LoginParts:
     """Logins, and the parts of the hub that hear of a complete one. `listen` gives the hub's address, once known."""
 
     def __init__(self, foundation: Foundation, keys: Keys, upstreams: Upstreams, listen: Callable[[], str]) -> None:
-        self.logins = Logins(foundation, Encryption(keys.derived(b"logins")), self._page_address)
+        self.console = ConsoleAddress(keys.derived(b"console"), lambda: foundation.config.hub, listen)
+        self.logins = Logins(foundation, Encryption(keys.derived(b"logins")), self._page_address, self.console)
         self._foundation = foundation
         self._upstreams = upstreams
         self._listen = listen
@@ -54,7 +56,7 @@ class LoginParts:
 
     def _page_address(self) -> str:
         """The hub's address for browsers on this machine, if it serves nobody else."""
-        return self._on_this_machine if self._foundation.config.hub.on_loopback else ""
+        return self._on_this_machine if self._foundation.config.hub.only_this_machine else ""
 
     @property
     def _on_this_machine(self) -> str:

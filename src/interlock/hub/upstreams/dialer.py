@@ -50,11 +50,11 @@ class Dialer:
         return to_command(Command(settings.command, env, settings.cwd, self._containment), self._limits)
 
     def login_page(self, owner: str, by: Principal) -> str | None:
-        """A page that starts a login for a caller, once."""
+        """A page where a person logs in, for a caller whose client opens pages."""
         if not self._settings.logs_in or self._settings.oauth.grant != "authorization_code":
             return None
         principal = owner if self._settings.login == "per-user" and self._logins.shared_works(self._server) else ""
-        return self._logins.tickets.page(self._server, principal, by)
+        return self._logins.page(self._server, principal, by)
 
     def private(self, owner: str) -> Dial:
         """The way for one principal, which brings its own login where the server is per user."""

@@ -1,4 +1,4 @@
-"""Links that start a login: an agent needs one, and a person on this machine opens it, once and within ten minutes.
+"""Links that start a login of one principal: a person on this machine opens it, once and within ten minutes.
 
 Nobody elsewhere may open such a page, so that no agent can have somebody else log in for it (MCP, Elicitation).
 """

@@ -16,6 +16,8 @@ import msgspec
 from interlock.client.oauth.endpoints import Endpoints
 from interlock.client.oauth.login import Login
 from interlock.config.settings import Config, Server
+from interlock.hub.auth.console_address import ConsoleAddress
+from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin, StoreHolder, bound_to
 from interlock.hub.upstreams.login_tickets import LoginTickets
 from interlock.hub.upstreams.pending_logins import PendingLogins
@@ -46,9 +48,12 @@ class LoginRow(msgspec.Struct, frozen=True):
 class Logins:
     """Every login of one hub. `address` gives the hub's own for browsers on this machine; empty for none."""
 
-    def __init__(self, foundation: LoginFoundation, encryption: Encryption, address: Callable[[], str]) -> None:
+    def __init__(
+        self, foundation: LoginFoundation, encryption: Encryption, address: Callable[[], str], console: ConsoleAddress
+    ) -> None:
         self.pending = PendingLogins(self)
         self.tickets = LoginTickets(address)
+        self._console = console
         self._foundation = foundation
         self._encryption = encryption
         self._logins: WeakValueDictionary[tuple[str, str], _ConfiguredLogin] = WeakValueDictionary()
@@ -70,6 +75,14 @@ class Logins:
             hint = "`interlock status` shows all servers; a program gets its credentials from `env`"
             raise Fault("NOT_FOUND", f"no server {server[:100]!r} at a URL", hint=hint)
         return self.of(server, settings, principal)
+
+    def page(self, server: str, principal: str, by: Principal) -> str | None:
+        """A page where a person logs in for a caller; None where browsers cannot reach one.
+
+        The caller's program can open the page itself. It may log in for its own principal so, never for all: that is
+        for those who may use the console.
+        """
+        return self.tickets.page(server, principal, by) if principal else self._console.server_page(server)
 
     async def log_out(self, server: str, principal: str) -> None:
         """Revoke and forget a login."""
