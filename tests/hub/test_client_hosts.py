@@ -512,17 +512,3 @@ async def test_a_client_keeps_the_state_and_rolls_back_where_nobody_shares_the_c
                 assert all(row["agent_id"] == "mine" and "conversationId" not in row for row in rows)
             unknown = await client.ask("state/rollback", {"featureSet": "a.note.nothing", "checkpoint": "k"})
             assert unknown["error"]["code"] == -32003
-        if share == "auto":
-            await check_the_first_stateless_call(hub)
-
-
-async def check_the_first_stateless_call(hub: RunningHub) -> None:
-    """The first call of a stateless client after a restart of the hub carries its state, too."""
-    hosts = hub.hub_app.live.hosts
-    client = HostClient(hub, "mine", modern=True)
-    async with client.running():
-        await client.select("a.note.edit")
-        (key,) = [host.key for host in hosts.for_agent("mine") if isinstance(host.key, str)]
-    hosts.leave(key)  # as the hub is after a restart, with the selection in its file
-    await client.result("tools/call", {"name": "a__write", "arguments": {}, "state": {"notes": [2]}})
-    assert {"notes": [2]} in [params.get("state") for params in await heard(hub, "a", "tools/call")]
