@@ -117,6 +117,9 @@ def propose(
     say(f"Proposed as {bold(id_)}.")
     if absent:
         say(f"  → {plain(absent)}; until then nobody can fulfil it", err=True)
+    elif not to:
+        choose = f"`interlock rooms fulfil {plain(topic)} {id_[:8]} --to ID`"
+        say(f"  → it names nobody who carries it out; a person chooses that: {choose}", err=True)
 
 
 @click.command()
