@@ -109,13 +109,13 @@ class FeatureOperations:
 
     def _uses(self, server: str, pattern: str) -> tuple[str, ...] | None:
         """The uses of the declared feature sets that a pattern names; None where none is declared now."""
-        live = self._live.connections.of(server)
+        live = self._live.connections.shared(server)
         declared = {} if live is None else live.state.offer.feature_sets
         found = [declared[name].needs | declared[name].may for name in declared if names((pattern,), name)]
         return tuple(sorted({path for paths in found for path in paths})) if found else None
 
     def _rows(self, server: str) -> Sequence[FeatureRow]:
-        live = self._live.connections.of(server)
+        live = self._live.connections.shared(server)
         entries = self._entries(server)
         rows = [] if live is None else [self._declared(live, name) for name in live.state.offer.feature_sets]
         known = {row.feature for row in rows}
