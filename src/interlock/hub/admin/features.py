@@ -1,6 +1,7 @@
 """Operations on feature sets, events and usage (MCPL).
 
-Only a person enables a feature set: over the control socket one at a terminal, over the API the holder of a person's key.
+Only a person enables a feature set: over the control socket one at a terminal, over the API the holder of a person's
+key.
 """
 
 from __future__ import annotations
