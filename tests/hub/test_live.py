@@ -184,6 +184,9 @@ async def test_t113_every_message_is_checked_when_it_arrives(tmp_path: Path) -> 
         assert {found.rule for found in refusals} >= {"UNKNOWN_FEATURE_SET", "FEATURE_SET_DISABLED", "INVALID_PARAMS"}
         shown = await hub.operate("events.list")
         assert (shown["events"], shown["refused"]["s"] >= 10) == ([], True)
+        assert (await hub.operate("events.list", agent="local"))["events"] == []
+        with pytest.raises(Fault, match="no agent 'nope' has a key or a feature set"):
+            await hub.operate("events.list", agent="nope")
 
 
 async def test_t18_a_feature_set_that_uses_more_than_was_enabled_is_off(tmp_path: Path) -> None:
