@@ -26,7 +26,7 @@ def test_t52_a_browser_opens_with_a_code_that_no_list_of_processes_shows(user: U
     browser, seen = user.root / "browser.py", user.root / "seen"
     browser.write_text(BROWSER)
     user.environ |= {"DISPLAY": ":9", "BROWSER": f"{sys.executable} {browser} %s", "SEEN": str(seen)}
-    user.start_hub()
+    assert user.finished("up", "-d")[0] == 0
     shown = on_terminal(user, "console")
     url = re.search(r"http://hub-[a-z2-7]{12}\.localhost:\d+/console", shown)
     code = re.search(r"[a-z2-9]{4}-[a-z2-9]{4}-[a-z2-9]{4}", shown)
