@@ -4,8 +4,8 @@
 
 The hub, the neighbour and the invariants are those of `faults.py`. F9 moves the clock of the hub by an hour in both
 directions, where there is a C compiler, and stops the process. F10 opens idle connections and adds a server with very
-many tools. F11 takes descriptors and memory from the hub, and the processor from everyone. Limits of processes do not
-bind the superuser, so they are left out. It needs Linux.
+many tools. F11 takes descriptors, memory, processes and threads from the hub, and the processor from everyone. Limits
+of processes do not bind the superuser, who becomes another user for it. It needs Linux.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from faults import Broken, Faults, Scene, campaign, neighbour, wait_for
 HOUR_S = 3600
 SPARE_DESCRIPTORS = 4
 SPARE_BYTES = 48 << 20
+NOBODY = 65534
 CLOCK = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -161,7 +162,7 @@ async def f10(scene: Scene, rounds: int) -> None:
 
 
 async def f11(scene: Scene, rounds: int) -> None:
-    """Out of descriptors, out of memory, and a program beside it that takes the processor."""
+    """Out of descriptors, memory or processes, and a program beside it that takes the processor."""
     for _ in range(rounds):
         used = len(os.listdir(f"/proc/{scene.hub.pid}/fd"))
         async with limited(scene, resource.RLIMIT_NOFILE, used + SPARE_DESCRIPTORS):
@@ -172,6 +173,8 @@ async def f11(scene: Scene, rounds: int) -> None:
         async with limited(scene, resource.RLIMIT_AS, mapped(scene) + SPARE_BYTES):
             await asyncio.gather(*(scene.call("good__echo", mark="x" * (8 << 20)) for _ in range(12)))
         await works_again(scene)
+        if os.getuid():
+            await without_processes(scene)
         busy = [sys.executable, "-c", "while True: pass"]
         hogs = [await asyncio.create_subprocess_exec(*busy) for _ in range(2 * (os.cpu_count() or 1))]
         try:
@@ -181,6 +184,28 @@ async def f11(scene: Scene, rounds: int) -> None:
             for hog in hogs:
                 hog.kill()
                 await hog.wait()
+
+
+async def without_processes(scene: Scene) -> None:
+    """Neither a process nor a thread can be started: the limit counts both, and those that run already."""
+    async with limited(scene, resource.RLIMIT_NPROC, 1):
+        await asyncio.gather(*(scene.call("good__echo", mark="x" * (1 << 20)) for _ in range(20)))
+        await asyncio.gather(*(scene.call("bad__die") for _ in range(3)))
+        told = await scene.call("bad__ok")
+        if was_called(told) or "processes" not in json.dumps(told):
+            raise Broken(f"the call of a server that cannot be started for want of processes is answered {told}")
+        await scene.echo("beside it")
+    await works_again(scene)
+
+
+def become_user() -> None:
+    """Run this program again as a user whom limits of processes bind, and who may read it wherever it is."""
+    if shutil.which("setpriv") is None:
+        print("F11: limits of processes are left out: there is no setpriv", flush=True)
+        return
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    reads = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    os.execvp("setpriv", [*user, *reads, sys.executable, *sys.argv])
 
 
 def mapped(scene: Scene) -> int:
@@ -223,6 +248,8 @@ def main() -> None:
     options = parser.parse_args()
     own = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (own[1], own[1]))
+    if os.getuid() == 0:
+        become_user()
     with tempfile.TemporaryDirectory(prefix="ilx") as folder:
         sys.exit(0 if asyncio.run(campaign(options, MachineScene(Path(folder), options), FAULTS)) else 1)
 

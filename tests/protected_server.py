@@ -59,6 +59,8 @@ class ProtectedServer:
         """The forms that token endpoints got."""
         self.grants: list[str] = []
         self.revoked: list[str] = []
+        self.revokes_not = ""
+        """The kind of tokens whose revocation fails."""
         self.authorized: list[str] = []
         """The `Authorization` headers of requests to the MCP server."""
         self.machines: dict[str, str] = {}
@@ -155,7 +157,10 @@ class ProtectedServer:
                 page = f"{self.base}/activate"
                 return 200, {}, {"device_code": code, "user_code": "AB-CD", "verification_uri": page, "interval": 0.01}
             case "/revoke":
-                self.revoked.append(dict(parse_qsl(body.decode()))["token"])
+                form = dict(parse_qsl(body.decode()))
+                if form["token_type_hint"] == self.revokes_not:
+                    return 503, {}, {"error": "temporarily_unavailable"}
+                self.revoked.append(form["token"])
                 return 200, {}, None
             case "/mcp" | "/messages":
                 return self._mcp(method, headers, body) if not self.streams else self._sse(method, path, headers, body)

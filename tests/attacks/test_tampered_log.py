@@ -72,6 +72,7 @@ def test_t34_an_intact_log_is_verified_without_a_hub(used: User) -> None:
     assert not info_path(used.home).exists()
     result = used.run("audit", "verify", "--json")
     assert (result.exit_code, json.loads(result.output)["sound"]) == (0, True)
+    assert "No stored entry was changed" in used.run("audit", "verify").output
 
 
 def test_t34_every_command_reports_every_harm_and_goes_on(running: User, tmp_path: Path) -> None:

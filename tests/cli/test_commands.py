@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import socket
@@ -19,6 +20,7 @@ from interlock.cli.control import hub_link
 from interlock.cli.control.hub_link import HubLink, LineReader
 from interlock.cli.lifecycle.status import duration
 from interlock.cli.lifecycle.up import show_running
+from interlock.cli.terminal import show
 from interlock.cli.terminal.failures import Failure, NoHub, Refused
 from interlock.cli.terminal.show import plain
 from interlock.transports import peers
@@ -319,7 +321,13 @@ def test_a_made_key_stands_alone_on_standard_output(user: User, hub: FakeHub) ->
 
 
 def test_keys_are_listed_and_revoked(user: User, hub: FakeHub) -> None:
-    assert "cursor" in user.run("keys", "list").output
+    assert "all tools" in user.run("keys", "list").output
+    [key] = hub.answers["hub/keys.list"]["keys"]
+    hub.answers["hub/keys.list"] = {"keys": [{**key, "permissions": ["invoke:a__*"], "profile": "work"}]}
+    listed = user.run("keys", "list").output
+    assert "cursor" in listed
+    assert "invoke:a__* in profile work" in listed
+    assert "all tools" not in listed, "a narrowed key says what it may"
     assert json.loads(user.run("keys", "revoke", "cursor", "--json").output) == {"revoked": 1}
 
 
@@ -452,3 +460,24 @@ def test_up_listens_where_the_command_line_says(user: User) -> None:
     assert json.loads(user.run("status", "--json").output)["listen"] == f"127.0.0.1:{port}"
     assert user.run("up", "--port", "7999", "--json").exit_code == 1
     assert user.run("up", "--port", "70000").exit_code == 2
+
+
+def test_a_long_call_says_on_a_terminal_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = threading.Event()
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def write(self, text: str) -> int:
+            done = super().write(text)
+            if "files__search: 0 s" in self.getvalue():
+                written.set()
+            return done
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(show, "TELL_EVERY_S", 0.001)
+    with show.waiting("files__search"):
+        assert written.wait(60)
+    assert terminal.getvalue().endswith("\r\x1b[K"), "the line is gone when the call has ended"

@@ -170,6 +170,23 @@ async def test_a_refresh_that_is_refused_asks_the_person_again_and_a_logout_revo
     assert not login.header
 
 
+async def test_a_logout_revokes_the_access_token_also_where_the_refresh_token_could_not_be(
+    server: ProtectedServer,
+) -> None:
+    store = MemoryLoginStore()
+    client, login = client_of(server, store=store)
+    async with client:
+        await text_of(client)
+        stored = await store.load()
+        assert stored is not None
+        assert stored.tokens is not None
+        server.revokes_not = "refresh_token"
+        with pytest.raises(Fault, match="temporarily_unavailable"):
+            await login.log_out()
+    assert server.revoked == [stored.tokens.access_token]
+    assert await store.load() is None
+
+
 async def test_a_device_code_logs_in_without_a_browser(server: ProtectedServer) -> None:
     client, login = client_of(server)
     pending = await login.begin_device(Challenge())

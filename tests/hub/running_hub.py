@@ -170,7 +170,7 @@ async def running_hub(
         web,
         is_mcp=is_mcp_path,
         hosts=settings.allowed_hosts,
-        local_names=(operations.console.name,),
+        local_names=(operations.console.address.name,),
         upgrader=RoomUpgrader(hub_app, gateway),
     )
     metrics.listener = http.listener

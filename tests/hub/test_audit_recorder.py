@@ -323,7 +323,10 @@ async def test_what_was_lost_is_counted_and_recorded_and_an_open_call_ends_as_un
     assert (unknown.intent, unknown.outcome) == (ticket.seq, UNKNOWN)
     report = running_hub.report()
     assert report.sound
-    assert [finding.problem for finding in report.findings] == ["lost"]
+    [finding] = report.findings
+    assert finding.problem == "lost"
+    assert finding.message.startswith("7 entries of the last second before the hub was killed")
+    assert "no sign of tampering" in finding.message
 
 
 async def test_an_intent_whose_outcome_was_lost_ends_as_unknown(running_hub: RunningHub) -> None:

@@ -24,6 +24,7 @@ from interlock.protocols.mcp.capability_projection import capabilities_across
 from .hostile_definitions_server import TEXTS
 from .instructed_server import InstructedServer
 from .mgp_script import MgpScript, tool
+from .raw_server import RawHttpServer
 from .running_hub import FINDS_TOOLS, RawClient, RunningHub, child, running_hub, text_of, until
 
 KERNEL = ["find_tools", "call_tool", "request_tools"]
@@ -290,3 +291,32 @@ def test_a_client_with_mcp_apps_declares_them_in_both_eras() -> None:
     assert json.loads(capabilities_across(json.dumps(declared).encode())) == {
         "extensions": {APPS: declared["extensions"][APPS]}
     }
+
+
+class ConditionalAppServer(RawHttpServer):
+    """Names the page of its tool only to clients that declare MCP Apps in their handshake."""
+
+    shows = False
+
+    def answer(self, message: dict[str, Any]) -> bytes:
+        if message["method"] == "initialize":
+            self.shows = APPS in message["params"]["capabilities"].get("extensions", {})
+        answer = json.loads(super().answer(message))
+        if message["method"] == "tools/list" and self.shows:
+            answer["result"]["tools"][0]["_meta"] = {"ui": {"resourceUri": "ui://ok/page"}}
+        return json.dumps(answer).encode()
+
+
+@pytest.mark.parametrize("share", ["auto", "principal"])
+async def test_a_server_of_the_handshake_era_names_its_pages_where_clients_share_it(
+    tmp_path: Path, share: Literal["auto", "principal"]
+) -> None:
+    async with ConditionalAppServer() as server:
+        async with running_hub(tmp_path, {"a": Server(url=server.url, era="legacy", share=share)}) as hub:
+            client = RawClient(hub.url + "/mcp")
+            await client.initialize()
+            called = await client.legacy("tools/call", {"name": "a__ok", "arguments": {}})
+            assert text_of(called) == "fine"
+            [listed, *_] = (await client.legacy("tools/list"))["result"]["tools"]
+            assert listed["_meta"]["ui"]["resourceUri"].endswith("/page")
+            assert server.shows, "also on the connection that was opened for the call"

@@ -216,6 +216,7 @@ async def test_nobody_is_asked_where_a_tool_that_can_be_called_fits_better(tmp_p
     async with running_hub(tmp_path, servers, hub=settings(), agents=agents) as hub:
         asked = (await RawClient(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED))["result"]
         assert asked["status"] == "fulfilled"
+        assert "call_tool" in asked["note"], "the model learns how to call what its list does not show"
         assert [tool["name"] for tool in asked["tools_loaded"]] == [SOUGHT]
         assert not hub.hub_app.inbox.all(only_open=True)
 

@@ -8,21 +8,24 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
 import pytest
 
 from hub.running_hub import PREFIX, RawClient, RunningHub, running_hub, text_of, until
 from hub.test_spans import Collector
 from interlock.client.oauth.login import Login
+from interlock.client.oauth.person import Pending
 from interlock.client.oauth.storage import StoredLogin
 from interlock.config.settings import Hub, Server, Tracing
 from interlock.hub.auth.principals import Principal
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin
-from interlock.hub.upstreams.logins import MOST_PENDING, START, Logins
+from interlock.hub.upstreams.login_tickets import START, LoginTickets
 from interlock.hub.upstreams.states import ServerState
+from interlock.hub.upstreams.waiting_for_person import MOST_PENDING
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import RegisteredClient
 from interlock.store import Document, Store, StoreUnavailable, Transaction
@@ -38,8 +41,8 @@ async def protected() -> AsyncIterator[ProtectedServer]:
         yield server
 
 
-def behind(tmp_path: Path, protected: ProtectedServer, **settings: Any) -> Any:
-    return running_hub(tmp_path, {"docs": Server(url=protected.url, **settings)}, wait=False)
+def behind(tmp_path: Path, protected: ProtectedServer, hub: Hub | None = None, **settings: Any) -> Any:
+    return running_hub(tmp_path, {"docs": Server(url=protected.url, **settings)}, wait=False, hub=hub)
 
 
 async def log_in(hub: RunningHub, principal: str = "") -> tuple[int, bytes]:
@@ -226,6 +229,40 @@ async def test_t106_a_client_that_opens_pages_is_given_one_that_starts_the_login
         assert refused["data"]["elicitations"][0]["url"].startswith(f"{hub.url}/oauth/start/")
 
 
+async def test_t106_no_caller_starts_the_login_that_all_share(tmp_path: Path, protected: ProtectedServer) -> None:
+    for way in ("shared", "per-user"):
+        async with behind(tmp_path / way, protected, login=way) as hub:
+            await hub.state("docs", ServerState.ERROR)
+            await log_in(hub)
+            await hub.state("docs", ServerState.CONNECTED)
+            await hub.operate("logins.remove", server="docs")
+            for key in (hub.key("mallory"), None):
+                client = RawClient(f"{hub.url}/mcp", key)
+                await client.initialize({"elicitation": {"url": {}}})
+                refused = (await client.legacy("tools/call", {"name": "docs__whoami", "arguments": {}}))["error"]
+                page = refused["data"]["elicitations"][0]["url"]
+                assert page == f"http://{hub.operations.console.address.local_host}/console/servers/docs"
+            assert (await hub.operate("logins.list"))["logins"] == []
+
+
+async def test_t106_a_hub_behind_a_proxy_serves_no_page_that_starts_a_login(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    # Every request of the proxy comes from this machine, so the address of a browser says nothing.
+    async with behind(tmp_path, protected, hub=Hub(allowed_hosts=("hub.example.com",)), login="per-user") as hub:
+        await hub.state("docs", ServerState.ERROR)
+        await log_in(hub)
+        await hub.state("docs", ServerState.CONNECTED)
+        bob = RawClient(f"{hub.url}/mcp", hub.key("bob"))
+        await bob.initialize({"elicitation": {"url": {}}})
+        answer = (await bob.legacy("tools/call", {"name": "docs__whoami", "arguments": {}}))["result"]
+        assert answer["isError"]
+        assert "interlock login docs" in str(answer)
+        await hub.operate("logins.remove", server="docs")
+        refused = (await bob.legacy("tools/call", {"name": "docs__whoami", "arguments": {}}))["error"]
+        assert refused["data"]["elicitations"][0]["url"] == "https://hub.example.com/console/servers/docs"
+
+
 async def test_a_code_logs_in_where_there_is_no_browser(tmp_path: Path, protected: ProtectedServer) -> None:
     async with behind(tmp_path, protected) as hub:
         await hub.state("docs", ServerState.ERROR)
@@ -291,6 +328,66 @@ async def test_a_login_is_renewed_by_one_hub_at_a_time_and_a_hub_that_died_gives
         await store.close()
 
 
+async def test_a_hub_whose_lease_ran_out_does_not_overwrite_the_tokens_of_the_next(tmp_path: Path) -> None:
+    stores = [await Store.open(tmp_path / "hub.db", COLLECTIONS) for _ in range(2)]
+    slow, next_ = (LoginRecord(Held(store), Encryption(bytes(32)), "docs", "") for store in stores)
+    old, new = (
+        StoredLogin("https://issuer", "https://docs", "https://issuer/token", RegisteredClient(name))
+        for name in ("old", "new")
+    )
+
+    async def renew_slowly() -> None:
+        async with slow.lock():
+            row = await stores[0].get(LOGINS, slow._id)
+            assert row is not None
+            async with stores[0].transaction() as change:
+                change.put(LOGINS, msgspec.structs.replace(row.value, leased_until=time.time() - 1))
+            async with next_.lock():
+                await next_.save(new)
+            await slow.save(old)
+
+    with pytest.raises(Fault, match="another hub"):
+        await renew_slowly()
+    assert await slow.load() == new
+    async with slow.lock():
+        await slow.save(old)
+        await slow.save(new)  # twice in one lock
+    assert await next_.load() == new
+    for store in stores:
+        await store.close()
+
+
+async def test_a_browser_that_goes_away_does_not_leave_those_who_wait_for_its_login(
+    tmp_path: Path, protected: ProtectedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    finish = Login.finish
+
+    async def slowly(login: Login, pending: Pending, callback: str) -> None:
+        begun.set()
+        await go_on.wait()
+        await finish(login, pending, callback)
+
+    monkeypatch.setattr(Login, "finish", slowly)
+    async with behind(tmp_path, protected) as hub:
+        await hub.state("docs", ServerState.ERROR)
+        page = await hub.operate("logins.begin", server="docs")
+        browser = asyncio.ensure_future(hub.hub_app.login_parts.finish(await visit(page["url"])))
+        await begun.wait()
+        browser.cancel()
+        go_on.set()
+        assert (await hub.operate("logins.wait", state=page["state"]))["done"]
+        await hub.state("docs", ServerState.CONNECTED)
+        begun.clear()
+        go_on.clear()
+        page = await hub.operate("logins.begin", server="docs")
+        given_up = asyncio.ensure_future(hub.hub_app.logins.pending.finish(await visit(page["url"])))
+        await begun.wait()
+        given_up.cancel()
+        with pytest.raises(Fault, match="given up"):
+            await hub.operate("logins.wait", state=page["state"])
+
+
 async def test_new_tokens_are_stored_once_the_store_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await Store.open(tmp_path / "hub.db", COLLECTIONS)
     transaction, away = store.transaction, [1, 2]
@@ -312,13 +409,13 @@ async def test_new_tokens_are_stored_once_the_store_is_back(tmp_path: Path, monk
 
 
 def test_links_that_start_logins_are_bounded() -> None:
-    logins, agent = Logins(cast(Any, None), cast(Any, None), lambda: ""), Principal("agent", "agent")
+    tickets, agent = LoginTickets(lambda: ""), Principal("agent", "agent")
     for _ in range(MOST_PENDING):
-        name = logins.ticket("docs", "", agent).removeprefix(START)
+        name = tickets.issue("docs", "", agent).removeprefix(START)
     with pytest.raises(Fault, match="logins wait"):
-        logins.ticket("docs", "", agent)
-    assert logins.redeem(name) is not None
-    assert logins.ticket("docs", "", agent)
+        tickets.issue("docs", "", agent)
+    assert tickets.redeem(name) is not None
+    assert tickets.issue("docs", "", agent)
 
 
 class LookingRecord(LoginRecord):

@@ -70,7 +70,7 @@ async def written(client: RawClient, request_id: str, source: str = SOURCE, name
     return await client.modern("mgp/tools/request", NEED | {"create": create})
 
 
-async def test_a_person_approves_the_tool_its_creator_alone_calls_it_and_it_is_removed(hub: RunningHub) -> None:
+async def test_t28_a_person_approves_the_tool_its_creator_alone_calls_it_and_it_is_removed(hub: RunningHub) -> None:
     maker, free = client_of(hub, "maker"), client_of(hub, "free")
     app = hub.hub_app
     ours = app._registrations
@@ -177,7 +177,7 @@ async def test_every_created_tool_is_followed_and_none_for_ever() -> None:
     assert told == [f"made-{number}__mean" for number in range(1, MAX_WAITING_PER_CALLER + 1)]
 
 
-async def test_nobody_creates_a_tool_without_the_operators_word_or_with_anothers_request(hub: RunningHub) -> None:
+async def test_t28_nobody_creates_a_tool_without_the_operators_word_or_with_anothers_request(hub: RunningHub) -> None:
     maker, plain, free = (client_of(hub, name) for name in ("maker", "plain", "free"))
     assert (await asked(plain))["status"] == "unavailable"
     offered = (await asked(maker))["request_id"]
@@ -192,7 +192,7 @@ async def test_nobody_creates_a_tool_without_the_operators_word_or_with_anothers
     assert (await written(maker, offered))["error"]["data"]["name"] == "NOT_FOUND", "attempts are bounded"
 
 
-async def test_without_isolation_no_tool_is_created(hub: RunningHub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_t28_without_isolation_no_tool_is_created(hub: RunningHub, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = [report._replace(missing="is not installed") for report in await asyncio.to_thread(reports)]
     monkeypatch.setattr("interlock.hub.tool_search.creations.reports", lambda: nowhere)
     found = await asked(client_of(hub, "free"))

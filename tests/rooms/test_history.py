@@ -11,14 +11,16 @@ import pytest
 
 from hub.running_hub import until
 from interlock.config.settings import Topic
+from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import decode, encode
 from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.mcpx.routing import Participant as RoutedParticipant
 from interlock.rooms import Participant
-from interlock.rooms import participant as module
+from interlock.rooms import participant_connection as module
 from interlock.rooms.history import MOST_BYTES, History
+from interlock.store import Store, StoreUnavailable, Transaction
 
 from .running import Peer, RunningRooms, running_rooms
 
@@ -178,6 +180,31 @@ def test_the_bound_of_a_history_counts_bytes_and_holds_while_the_store_hangs() -
     assert max(sizes) <= MOST_BYTES
     assert len(sizes) < 13
     assert len(history._unwritten) == len(history._kept)
+
+
+async def test_envelopes_that_could_not_be_stored_are_stored_with_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await Store.open(tmp_path / "hub.db", COLLECTIONS)
+    history = History("node/build", 1_000, b"key")
+    await history.load(store)
+    cursor = history.cursor("bob")
+    history.add(decode(encode("1", "ann", "chat", {"text": "one"})), None)
+
+    def away() -> Transaction:
+        raise StoreUnavailable("the store is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "transaction", away)
+        with pytest.raises(StoreUnavailable):
+            await history.write(store)
+    history.add(decode(encode("2", "ann", "chat", {"text": "two"})), None)
+    await history.close(store)
+    later = History("node/build", 1_000, b"key")
+    await later.load(store)
+    bob = RoutedParticipant("bob", "bob", CapabilitySet(()), Mode.ALL)
+    assert len(later.missed(cursor, "bob", bob) or ()) == 2
+    await store.close()
 
 
 async def test_a_participant_that_reconnects_misses_nothing_and_hears_nothing_twice(

@@ -7,15 +7,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from cases import each_case
 from hub.running_hub import until
 from interlock.config.settings import Rate, Topic
-from interlock.protocols.mcpx.envelopes import Envelope
+from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
 from interlock.rooms import Participant, RoomError
-from interlock.rooms import participant as module
+from interlock.rooms import participant_connection as module
+from interlock.rooms.participant_answers import ParticipantAnswers
 from interlock.rooms.participant_socket import room_url
 from interlock.server import Server
 
@@ -121,7 +123,7 @@ async def test_it_answers_as_an_mcp_server(tmp_path: Path, monkeypatch: pytest.M
             await ask("tools/call", 8, {"name": "add", "arguments": {"a": 1, "b": 2}}, ":add", to=[])
             await ask("tools/call", 9, {"name": "sleep"}, ":sleep")
             await asyncio.wait_for(begun.wait(), 30)
-            monkeypatch.setattr("interlock.rooms.participant_server.MOST_OPEN", 1)
+            monkeypatch.setattr("interlock.rooms.participant_answers.MOST_OPEN", 1)
             await ask("tools/list", 11, {})
             assert "1 requests wait" in (await answer(11))["payload"]["error"]["message"]
             cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}
@@ -130,6 +132,48 @@ async def test_it_answers_as_an_mcp_server(tmp_path: Path, monkeypatch: pytest.M
             await ask("ping", 10, {})
             while (said := await boss.next())["payload"].get("id") != 10:
                 assert said["payload"].get("id") not in (8, 9)
+
+
+class SlowResponder:
+    """A participant whose connection takes no answers for now."""
+
+    id = "worker"
+
+    def __init__(self) -> None:
+        self.failing, self.go_on = asyncio.Event(), asyncio.Event()
+        self.failed = 0
+
+    def may_send(self, kind: str) -> bool:
+        return True
+
+    async def respond(self, request: Envelope, result: msgspec.Raw) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async def fail(self, request: Envelope, message: str, code: int, data: object) -> str:
+        self.failing.set()
+        await self.go_on.wait()
+        self.failed += 1
+        return ""
+
+
+async def test_requests_beyond_the_bound_start_no_task_and_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.rooms.participant_answers.MOST_OPEN", 4)
+    me, answers = SlowResponder(), ParticipantAnswers(Server("worker"))
+    await answers.start()
+
+    async def flood() -> None:
+        for number in range(20):
+            payload = {"jsonrpc": "2.0", "id": number, "method": "ping", "params": {}}
+            await answers.take(me, decode(encode(str(number), "boss", "mcp/request:ping", payload, to=["worker"])))
+
+    flooding = asyncio.ensure_future(flood())
+    await asyncio.wait_for(me.failing.wait(), 30)
+    assert sum(task.get_name() == "room request" for task in asyncio.all_tasks()) == 4
+    me.go_on.set()
+    await asyncio.wait_for(flooding, 30)
+    assert me.failed == 16
+    await answers.close()
 
 
 async def test_a_participant_that_may_not_respond_runs_no_tool(tmp_path: Path) -> None:

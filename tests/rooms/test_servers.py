@@ -155,7 +155,7 @@ async def test_a_participant_cancels_its_own_request_and_nobody_elses(rooms: Run
 async def test_requests_beyond_the_bound_are_answered_with_an_error(
     rooms: RunningRooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.rooms.server_participant.MOST_OPEN", 1)
+    monkeypatch.setattr("interlock.rooms.hub_tool_server.MOST_OPEN", 1)
     ann = await rooms.join("ann")
     hang = request("tools/call", {"name": "hang", "arguments": {"mark": "bound"}}, 78)
     await ann.send("mcp/request:tools/call:hang", hang, to=[BUSY])
@@ -202,6 +202,18 @@ async def test_servers_come_and_go_with_the_configuration_and_open_requests_are_
         assert "leaves the topic" in answer["payload"]["error"]["message"]
         left = await ann.next("system/presence")
         assert left["payload"] == {"event": "leave", "participant": {"id": BUSY}}
+        # A request that was passed on in the very moment in which the server leaves is answered, too.
+        await rooms.reload(build=STRICT)
+        rooms.gateway.topics.follow_configuration()
+        await rooms.key("bob")
+        (key,) = [one.hash for one in rooms.hub_app.keys.list() if one.principal == "bob"]
+        bob = rooms.gateway.topics.join_locally("build", Principal("bob", "agent", key=key))
+        (room,) = rooms.gateway.rooms
+        queued = bob.say("mcp/request:tools/call:hang", hang, [BUSY])
+        room.remove_internal(BUSY)
+        found = await bob.response(queued, [BUSY], 30)
+        assert found is not None
+        assert b"leaves the topic" in found.payload
 
 
 async def test_a_result_that_no_envelope_can_hold_is_answered_with_an_error(rooms: RunningRooms) -> None:
@@ -215,7 +227,7 @@ async def test_a_result_that_the_topic_refuses_is_answered_with_an_error(
     rooms: RunningRooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As for a result that is nested too deeply, or has numbers that no reader holds.
-    monkeypatch.setattr("interlock.rooms.server_participant.LARGEST_RESULT", 10_000_000)
+    monkeypatch.setattr("interlock.rooms.hub_tool_server.LARGEST_RESULT", 10_000_000)
     ann = await rooms.join("ann")
     answer = await echo(ann, "x" * 135_000)
     assert answer["payload"]["error"]["data"]["name"] == "UPSTREAM_ERROR"

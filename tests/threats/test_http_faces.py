@@ -33,6 +33,17 @@ PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/.well-known/oauth-protected-res
 """Paths that anyone may ask for: none of them says anything about tools, callers or calls."""
 OWN_SECRET = ("/.well-known/", "/oauth/", "/hooks/")
 """Documents for everyone, and addresses with a secret of their own: a login's state, a webhook's signature."""
+ISSUING = (
+    "/authorize",
+    "/token",
+    "/register",
+    "/oauth/authorize",
+    "/oauth/token",
+    "/oauth/register",
+    "/.well-known/oauth-authorization-server",
+    "/.well-known/openid-configuration",
+)
+"""Addresses of authorization servers."""
 SMALL = Hub(limits=Limits(message_bytes=1024 * 1024))
 
 
@@ -49,6 +60,20 @@ async def hub(shared_hub: RunningHub) -> RunningHub:
     await executed(shared_hub)
     shared_hub.hub_app.counts.calls.clear()
     return shared_hub
+
+
+@pytest.mark.parametrize("path", ISSUING)
+async def test_t1_the_hub_issues_no_token_and_registers_no_client(hub: RunningHub, path: str) -> None:
+    body = b"grant_type=client_credentials&client_id=x&redirect_uris=http%3A%2F%2Fevil.example"
+    form = {"content_type": "application/x-www-form-urlencoded"}
+    for heard in (
+        await talk(hub, request(hub, "GET", f"{path}?response_type=code&redirect_uri=http://evil.example&state=x")),
+        await talk(hub, request(hub, "POST", path, body, **form)),
+        await talk(hub, request(hub, "POST", path, b'{"redirect_uris":["http://evil.example/"]}')),
+    ):
+        assert status_of(heard) in (401, 404, 405, 415), (path, heard[:100])
+        assert b"location:" not in heard.lower()
+        assert b"token_endpoint" not in heard
 
 
 async def test_t3_no_route_lets_a_bad_credential_in_or_takes_it_for_none(tmp_path: Path) -> None:

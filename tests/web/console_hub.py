@@ -85,7 +85,7 @@ class HubInThread:
 
     @property
     def address(self) -> str:
-        return f"{self.hub.operations.console.address}/console"
+        return f"{self.hub.operations.console.address.origin}/console"
 
     @contextlib.contextmanager
     def running(self) -> Iterator[HubInThread]:

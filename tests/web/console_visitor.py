@@ -30,7 +30,7 @@ class Visitor:
 
     def __init__(self, hub: RunningHub) -> None:
         self.hub = hub
-        self.host = hub.operations.console.local_host
+        self.host = hub.operations.console.address.local_host
         self.cookie = ""
 
     async def get(self, path: str, **headers: str) -> Answer:

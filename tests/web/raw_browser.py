@@ -21,7 +21,7 @@ class Browser:
 
     def __init__(self, hub: RunningHub, host: str = "") -> None:
         self._hub = hub
-        self.host = host or hub.operations.console.local_host
+        self.host = host or hub.operations.console.address.local_host
         self._origin = f"{'https' if host else 'http'}://{self.host}"
         self.cookies: dict[str, str] = {}
         self.attributes: dict[str, str] = {}

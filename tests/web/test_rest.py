@@ -275,6 +275,8 @@ async def test_the_document_is_of_what_the_caller_sees_and_holds_real_schemas(re
         document["paths"][ANALYZER]["post"]["responses"]
     )
     assert document["paths"]["/tools/fin__quote"]["post"]["deprecated"] is True
+    # Generators of clients make nothing of a value without a type.
+    assert document["components"]["schemas"]["Result"]["properties"]["isError"]["type"] == "boolean"
 
 
 async def test_a_models_budget_does_not_hide_tools_from_a_program(tmp_path: Path) -> None:

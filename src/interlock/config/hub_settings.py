@@ -278,9 +278,12 @@ class Hub(msgspec.Struct, frozen=True):
         return is_loopback(self.address[0])
 
     @property
+    def only_this_machine(self) -> bool:
+        """Whether every caller is on this machine. A token issuer or another host name suggests that others are served,
+        perhaps behind a proxy, whose requests come from this machine."""
+        return self.on_loopback and not self.oauth.every and all(map(names_this_machine, self.allowed_hosts))
+
+    @property
     def admits_anonymous(self) -> bool:
-        """Only loopback ever admits callers without a credential. By default, it does not if the configuration suggests
-        that others are served, perhaps behind a proxy: by a token issuer, or by another host name."""
-        if self.anonymous is None:
-            return self.on_loopback and not self.oauth.every and all(map(names_this_machine, self.allowed_hosts))
-        return self.anonymous and self.on_loopback
+        """Only loopback ever admits callers without a credential; by default, only if nobody else is served."""
+        return self.only_this_machine if self.anonymous is None else self.anonymous and self.on_loopback

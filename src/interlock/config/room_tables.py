@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet
+from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet, check_usable
 from interlock.protocols.mcpx.envelopes import why_bad_participant
 from interlock.protocols.patterns import PatternError
 
@@ -37,6 +37,7 @@ def _check_profiles(profiles: Mapping[str, tuple[str, ...]], report: Report) -> 
             report.add(at, f"the profile `{name}` is built in", "choose another name")
         try:
             CapabilitySet(capabilities)
+            check_usable(capabilities)
         except PatternError as why_not:
             report.add(at, f"the profile `{name}` is not valid: {why_not}", 'write ["mcp/proposal:*", "chat"]')
 

@@ -21,6 +21,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.composition.live import LiveParts
+from interlock.hub.composition.logins import LoginParts
 from interlock.hub.composition.maintenance import Maintenance
 from interlock.hub.composition.service import build_service, session_limits, traced
 from interlock.hub.composition.upstream_router import UpstreamRouter
@@ -31,19 +32,16 @@ from interlock.hub.readiness import Readiness
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.health_monitor import HealthMonitor
-from interlock.hub.upstreams.logins import CALLBACK, Logins
 from interlock.hub.upstreams.registration.packages import RegisteredPackages
 from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.task_set import TaskSet
-from interlock.protocols.traces import new_trace_id
 from interlock.store import Store, StoreError
 from interlock.transports.requests.call_parking import CallParking
 from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.resolving import Resolver
-from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
@@ -69,7 +67,8 @@ class HubApp:
         self.process_starts, self.address_starts = Starts(PROCESSES), Starts(ADDRESSES)
         self.upstreams = Upstreams(self._upstream)
         self._build(RequestStates(secrets.token_bytes(32)))
-        self.logins = Logins(self._foundation, Encryption(self.keys.derived(b"logins")), self._page_address)
+        self.login_parts = LoginParts(self._foundation, self.keys, self.upstreams, lambda: self.listen)
+        self.logins = self.login_parts.logins
         self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._upstream_router = UpstreamRouter(
@@ -307,6 +306,7 @@ class HubApp:
 
     async def stop(self) -> None:
         """Stop everything, open calls first."""
+        await self.login_parts.close()
         await self._registrations.close()
         await self._registering.settled()
         self._maintenance.stop()
@@ -328,28 +328,6 @@ class HubApp:
         await self.store.close()
         if self.spans is not None:
             await asyncio.to_thread(self.spans.close)
-
-    def _page_address(self) -> str:
-        """The hub's address for browsers on this machine, if it serves nobody else."""
-        return f"http://127.0.0.1:{self.listen.rpartition(':')[2]}" if self.config.hub.on_loopback else ""
-
-    @property
-    def login_redirect(self) -> str:
-        """The address that browsers are sent back to after a login to a server."""
-        return self.config.hub.login.redirect_url or f"http://127.0.0.1:{self.listen.rpartition(':')[2]}{CALLBACK}"
-
-    async def finish_login(self, callback: str) -> str:
-        """Complete a login with the address that a browser was sent back to. Returns the server."""
-        waiting = await self.logins.finish(callback)
-        self.journal.operated(waiting.by, "logins.finish", waiting.server, waiting.principal, new_trace_id())
-        self.retry_after_login(waiting.server)
-        return waiting.server
-
-    def retry_after_login(self, server: str) -> None:
-        """Start a server that waited for a login."""
-        upstream = self.upstreams.get(server)
-        if upstream is not None:
-            upstream.want()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
         starts = self.process_starts if settings.url is None else self.address_starts

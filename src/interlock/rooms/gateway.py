@@ -67,7 +67,9 @@ class Gateway:
             self._timer.cancel()
 
     async def close(self) -> None:
-        """Store the histories. All connections have ended, and the store is open."""
+        """Store the histories, and end the inboxes. All connections have ended, and the store is open."""
+        for inbox in self.topics.inboxes.values():
+            await inbox.close()
         await self.topics.histories.close()
 
     @property

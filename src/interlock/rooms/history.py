@@ -12,7 +12,7 @@ import hmac
 import secrets
 from collections import deque
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -121,16 +121,18 @@ class History:
         await self._write_head(store, None)
 
     async def write(self, store: Store) -> None:
-        """Store what is new, and delete what is no longer kept."""
+        """Store what is new, and delete what is no longer kept. A batch that could not be stored is kept for later."""
         if not self._has_head:
             await self._write_head(store, None)
         while self._unwritten:
-            batch = [self._unwritten.popleft() for _ in range(min(MOST_AT_ONCE, len(self._unwritten)))]
+            batch = list(islice(self._unwritten, MOST_AT_ONCE))
             id_ = f"{self._place}/{batch[0].offset:018d}"
             sealed = self._seal.close(id_, msgspec.json.encode(batch).decode()).sealed
             async with store.transaction() as change:
                 change.put(HISTORY_SEGMENTS, HistorySegment(id_, self._place, batch[0].offset, sealed))
             self._segments.append((id_, batch[-1].offset))
+            while self._unwritten and self._unwritten[0].offset <= batch[-1].offset:
+                self._unwritten.popleft()
         old = [id_ for id_, last in self._segments if last < self._first]
         if old:
             async with store.transaction() as change:

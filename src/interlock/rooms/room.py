@@ -1,15 +1,14 @@
 """One topic while the hub runs: its participants' connections around the pure topic, which judges every envelope.
 
 Envelopes pass byte for byte. A refusal is answered to its sender alone, counted, and recorded where it is a violation.
+`admissions.py` says who may come, `gateway_messages.py` what the gateway tells them, `internal_participants.py` who of
+the hub's own takes part.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-import uuid
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -18,7 +17,6 @@ from websockets.frames import CloseCode
 from interlock.config.settings import Topic as TopicSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.journal import Journal
-from interlock.hub.rate_meter import Meter
 from interlock.protocols.mcpx import system
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope, decode
@@ -26,19 +24,19 @@ from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.proposals import Proposal, ended
 from interlock.protocols.mcpx.routing import Mode, Participant
 from interlock.protocols.mcpx.topic import Accepted, Topic
+from interlock.rooms.admissions import Admissions, Place
 from interlock.rooms.audit import RoomAudit
 from interlock.rooms.counts import RoomCounts
 from interlock.rooms.frame_queue import FrameQueue
+from interlock.rooms.gateway_messages import GatewayMessages
 from interlock.rooms.history import History, Positions
-from interlock.rooms.internal_participant import InternalParticipant
+from interlock.rooms.internal_participants import InternalParticipant, InternalParticipants
 from interlock.rooms.listener_lists import ListenerLists
-from interlock.rooms.member import LONGEST_PAUSE_S, Member, rate_limited
-from interlock.rooms.policy import ANONYMOUS, GUEST, rules_of
-from interlock.rooms.timestamps import timestamp
+from interlock.rooms.member import LONGEST_PAUSE_S, Member
+from interlock.rooms.policy import ANONYMOUS, rules_of
 from interlock.transports.websocket import text_frame
 from interlock.transports.websocket_frames import Taken
 
-MOST_METERS: Final = 20_000
 _FINAL: Final = (Reason.REPLACED, Reason.TOO_SLOW, Reason.ACCESS_ENDED)
 
 
@@ -61,11 +59,10 @@ class Room:
         """Raises Refusal for a participant whose envelopes cannot be judged now, or no longer."""
         self._topic = Topic(rules_of(settings))
         self._members: dict[str, Member] = {}
-        self._internal: dict[str, InternalParticipant] = {}
-        self._entering: dict[Member, tuple[Participant, str | None]] = {}
-        """Admitted, and not yet connected."""
-        self._meters: dict[str, Meter] = {}
+        self._internal = InternalParticipants()
+        self._admissions = Admissions(settings)
         self._frames = FrameQueue(self.drop_slow)
+        self._gateway = GatewayMessages(self._topic, self._frames)
         self._listeners = ListenerLists()
         self._history = history
         self._positions = Positions()
@@ -113,24 +110,13 @@ class Room:
         since: str | None = None,
     ) -> Member:
         """Reserve a place for a connection that is being upgraded. Raises Refusal. `since` is a cursor of before."""
-        now = self._now()
-        # A guest has a new id each time, so all guests together are counted as they come.
-        joins = self._meter(GUEST if principal is None else id, now)
-        if joins.wait_s(now) > 0:
-            raise rate_limited(joins, now)
-        joins.take(now)
-        present = len(self._members) + sum(one.id not in self._members for one in self._entering)
-        if id not in self._members and present >= self.settings.participants:
-            message = f"The topic has {present} participants."
-            raise Refusal(Reason.TOPIC_FULL, message, "Wait until one leaves, or ask the operator for a larger topic.")
         participant = Participant(id, ANONYMOUS if principal is None else principal.id, capabilities, mode)
-        member = Member(self, id, principal, self._meter(id, now), datetime.now(UTC))
-        self._entering[member] = participant, since
-        return member
+        place = Place(participant, since)
+        return self._admissions.reserve(self, principal, place, self._members, self._now())
 
     def enter(self, member: Member) -> None:
         """The participant is connected: welcome it, then tell all. A former connection of the same one ends."""
-        participant, since = self._entering.pop(member)
+        participant, since = self._admissions.take(member)
         before = self._members.pop(member.id, None)
         known = self._topic.participant(member.id)
         try:
@@ -144,37 +130,18 @@ class Room:
         if before is not None:
             message = f"{member.id!r} connected again, so this connection ends."
             self._expel(before, Refusal(Reason.REPLACED, message, "Use one connection for each participant and topic."))
-        self._come_back(member, participant, since)
+        if since is None:
+            self._gateway.welcome(member, self._history)
+        else:
+            self._gateway.welcome_back(member, participant, self._history, since)
         if known is None or known.capabilities != participant.capabilities:
             self._presence("join", participant)
         mode = participant.mode.value
         self._audit.record("joined", member, {"participant": member.id, "mode": mode, "again": before is not None})
 
-    def _send_cursor(self, member: Member, history: History) -> None:
-        said = system.history(self._id(), member.id, history.cursor(member.subject), timestamp())
-        self._broadcast(said, (member,))
-
-    def _come_back(self, member: Member, participant: Participant, since: str | None) -> None:
-        """Welcome a participant. With a cursor, send the missed envelopes or `history_lost`."""
-        if since is None:
-            self._welcome(member.id)
-            return
-        history, missed = self._history, None
-        if history is not None:
-            missed = history.missed(since, member.subject, participant)
-        # Its cursor stays until it has everything: the connection may end before.
-        self._welcome(member.id, since if missed is not None else None, recovered=missed is not None)
-        for data in missed or ():
-            self._frames.send(text_frame(data), (member,))
-        if missed is None:
-            message = "What you missed is not kept any more."
-            self._tell(member, Refusal(Reason.HISTORY_LOST, message, "Ask the others what happened."))
-        elif history is not None:
-            self._send_cursor(member, history)
-
     def lose(self, member: Member) -> None:
         """The connection has gone: tell all, unless a newer connection took its place."""
-        if self._entering.pop(member, None) is not None or member.gone:
+        if self._admissions.give_up(member) or member.gone:
             return
         member.gone = True
         if self._members.get(member.id) is member:
@@ -185,8 +152,7 @@ class Room:
                 self._presence("leave", participant)
         for reason, count in member.unrecorded().items():
             self._audit.refusal(member, reason, "", None, count)
-        if member.principal is None:
-            self._meters.pop(member.id, None)
+        self._admissions.forget_guest(member)
         self._audit.record("left", member, {"participant": member.id})
 
     def expel(self, member: Member, message: str, fix: str) -> None:
@@ -228,17 +194,14 @@ class Room:
         envelope = member.read(data, binary, now)
         accepted = self._topic.accept(envelope, member.id, now)
         self._pass_on(envelope, accepted)
-        for internal in self._internal.values():
-            # Later, since not everyone may have the envelope yet, and an answer comes after it.
-            if internal.wants(envelope):
-                asyncio.get_running_loop().call_soon(internal.receive, member, envelope, accepted.proposal)
+        self._internal.pass_on(member, envelope, accepted.proposal)
         if accepted.proposal is not None:
             self._audit.proposal(member, accepted.proposal)
 
     def report(self, member: Member, refusal: Refusal) -> None:
         """Tell a sender why its envelope is refused, or not acted on. Counted and recorded."""
         self._refuse(member, refusal, self._now())
-        self._tell(member, refusal)
+        self._gateway.refuse(member, refusal)
 
     # Participants of the hub's own.
 
@@ -247,27 +210,24 @@ class Room:
         # Its capabilities say what it sends; what it reads, it says for each envelope.
         participant = Participant(internal.id, internal.id, internal.capabilities, Mode.DIRECTED)
         self._topic.join(participant, internal=True)
-        self._internal[internal.id] = internal
+        self._internal.add(internal)
         self._presence("join", participant)
 
     def remove_internal(self, id: str) -> None:
         """Let a participant of the hub's own leave. Its open work is answered first."""
-        self._internal[id].leave()
-        del self._internal[id]
+        self._internal.remove(id)
         participant = self._topic.leave(id)
         assert participant is not None
         self._presence("leave", participant)
 
     def close(self) -> None:
         """The topic has ended: the hub's own participants give up their work."""
-        for internal in self._internal.values():
-            internal.leave()
-        self._internal.clear()
+        self._internal.close()
 
     @property
     def internal_ids(self) -> tuple[str, ...]:
         """The ids of the hub's own participants."""
-        return tuple(self._internal)
+        return self._internal.ids
 
     def speak(self, id: str, data: bytes) -> bool:
         """Pass on an envelope of a participant of the hub's own. Judged like others, but for rates. False: refused."""
@@ -292,15 +252,13 @@ class Room:
         now = self._now()
         for proposal in self._topic.expire(now):
             self._audit.proposal(None, proposal)
-            for internal in self._internal.values():
-                internal.on_expired(proposal)
+            self._internal.on_expired(proposal)
             if (proposer := self._members.get(proposal.proposer)) is not None:
-                self._tell(proposer, ended(proposal).about(proposal.id, proposal.kind.text))
+                self._gateway.refuse(proposer, ended(proposal).about(proposal.id, proposal.kind.text))
         if self._history is not None:
             for member in self._positions.due(self._history.offset, self._members.values()):
-                self._send_cursor(member, self._history)
-        for id_ in [one for one, meter in self._meters.items() if one not in self._members and meter.is_idle(now)]:
-            del self._meters[id_]
+                self._gateway.cursor(member, self._history)
+        self._admissions.forget_idle(self._members, now)
 
     # Changes at run time.
 
@@ -311,8 +269,7 @@ class Room:
         self._topic.apply_rules(rules_of(settings))
         if self._history is not None:
             self._history.bound(settings.history)
-        for meter in self._meters.values():
-            meter.limit(settings.rate)
+        self._admissions.apply_settings(settings)
 
     def route(self, id: str, mode: Mode) -> None:
         """Choose what a connected participant receives, from the next envelope on."""
@@ -327,7 +284,7 @@ class Room:
             return
         participant = msgspec.structs.replace(participant, capabilities=capabilities)
         self._topic.join(participant)
-        self._welcome(id)
+        self._gateway.welcome(self._members[id], self._history)
         self._presence("join", participant)
 
     def _refuse(self, member: Member, refusal: Refusal, now: float) -> None:
@@ -335,42 +292,15 @@ class Room:
         if refusal.reason in (Reason.RATE_LIMITED, Reason.TOO_LARGE) or member.meter.wait_s(now) > 0:
             member.pause(LONGEST_PAUSE_S)
         if self.settings.announce_violations and refusal.reason is Reason.CAPABILITY_VIOLATION:
-            notice = system.violation_notice(self._id(), member.id, refusal, timestamp())
-            self._broadcast(notice, (one for one in self._members.values() if one is not member))
+            others = (one for one in self._members.values() if one is not member)
+            self._gateway.violation(member, refusal, others)
         count = member.count_refusal(refusal.reason, now)
         if count:
             self._audit.refusal(member, refusal.reason, refusal.message, refusal.attempted_kind, count)
 
-    def _welcome(self, id: str, cursor: str | None = None, *, recovered: bool | None = None) -> None:
-        you = self._topic.participant(id)
-        assert you is not None
-        others = tuple(one.info for one in self._topic.participants if one.id != id)
-        member = self._members[id]
-        position: system.HistoryPayload | msgspec.UnsetType = msgspec.UNSET
-        if self._history is not None:
-            position = system.HistoryPayload(cursor or self._history.cursor(member.subject), recovered)
-        self._broadcast(system.welcome(self._id(), you.info, others, timestamp(), position), (member,))
-
     def _presence(self, event: system.PresenceEvent, participant: Participant) -> None:
         self.counts.presences += 1
-        self._broadcast(system.presence(self._id(), event, participant.info, timestamp()), self._members.values())
-
-    def _tell(self, member: Member, refusal: Refusal) -> None:
-        self._broadcast(self._error(member, refusal), (member,))
-
-    def _error(self, member: Member, refusal: Refusal) -> bytes:
-        participant = self._topic.participant(member.id)
-        texts = () if participant is None else participant.capabilities.texts
-        return system.error(self._id(), member.id, refusal, texts, timestamp())
-
-    def _broadcast(self, envelope: bytes, members: Iterable[Member]) -> None:
-        self._frames.send(text_frame(envelope), list(members))
-
-    def _id(self) -> str:
-        """The id of an envelope of the gateway's own."""
-        id_ = str(uuid.uuid4())
-        self._topic.note(id_, system.GATEWAY, self._now())
-        return id_
+        self._gateway.presence(event, participant, self._members.values())
 
     def drop_slow(self, member: Member) -> None:
         """End a participant that left too much unread."""
@@ -385,14 +315,6 @@ class Room:
     def _expel(self, member: Member, refusal: Refusal) -> None:
         """Tell a participant why its connection ends, and end it."""
         self.counts.refused[refusal.reason] += 1
-        last = text_frame(self._error(member, refusal))
+        last = self._gateway.last_words(member, refusal)
         code = CloseCode.POLICY_VIOLATION if refusal.reason in _FINAL else CloseCode.TRY_AGAIN_LATER
         member.connection.close(code, refusal.reason.value, last)
-
-    def _meter(self, id: str, now: float) -> Meter:
-        meter = self._meters.get(id)
-        if meter is None:
-            if len(self._meters) >= MOST_METERS:
-                raise Refusal(Reason.RATE_LIMITED, "Too many participants came lately.", "Come back in a minute.")
-            meter = self._meters[id] = Meter("participant", self.settings.rate)
-        return meter

@@ -15,7 +15,7 @@ from interlock.hub.admin.rooms import (
 )
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.protocols.mcpx.capabilities import CapabilitySet
+from interlock.protocols.mcpx.capabilities import CapabilitySet, check_usable
 from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.patterns import PatternError
 from interlock.rooms.policy import unknown_participant, unknown_topic
@@ -50,6 +50,7 @@ class TopicOperations:
             raise Fault("INVALID_PARAMS", f"{id_!r} does not have the capability {missing[0][:100]!r}", hint=hint)
         try:
             CapabilitySet((*(text for text in old.texts if text not in params.remove), *params.add))
+            check_usable(params.add)
         except PatternError as cause:
             raise Fault("INVALID_PARAMS", str(cause), hint="see docs/rooms-protocol.md, Capabilities") from None
         record = self._hub_app.journal.room_capabilities(by, topic, id_, params.add, params.remove, trace)

@@ -179,8 +179,8 @@ class Topics:
 
     def _place_internal(self, room: Room) -> None:
         """Add the inbox and the servers that the configuration puts into a topic, and remove others."""
+        from interlock.rooms.hub_tool_server import PREFIX, HubToolServer
         from interlock.rooms.proposal_inbox import ProposalInbox
-        from interlock.rooms.server_participant import PREFIX, ServerParticipant
 
         arbitrates = room.settings.proposals == "gateway"
         if arbitrates and INBOX not in room.internal_ids:
@@ -197,7 +197,7 @@ class Topics:
                 room.remove_internal(id_)
         for id_, name in wanted.items():
             if id_ not in room.internal_ids:
-                room.add_internal(ServerParticipant(room, name, self._hub_app))
+                room.add_internal(HubToolServer(room, name, self._hub_app))
 
     def _load(self) -> asyncio.Task[ModuleType] | None:
         """Load what rooms need on a thread, once there is a topic. None where there is none."""

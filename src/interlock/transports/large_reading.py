@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, TypeVar
+from concurrent.futures import Future
+from typing import Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
+from interlock.process.threads import WorkerThreads
 from interlock.wire.errors import Fault
 from interlock.wire.large import Read
 from interlock.wire.large_messages import Outcome, decode_large, decode_large_value
@@ -20,6 +21,7 @@ from interlock.wire.messages import BadMessage
 MOST_HELD: Final = 256 * 1024 * 1024
 """Bytes of messages that may wait to be read."""
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -28,7 +30,7 @@ class LargeReading:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="large-messages")
+        self._thread = WorkerThreads(1, "large-messages")
         self.held = 0
         """Bytes that wait to be read, or are being read."""
 
@@ -53,7 +55,7 @@ class LargeReading:
 
         size = len(data)
         self.held += size
-        self._thread.submit(decode_large, data, limits, members).add_done_callback(done)
+        self._submit(decode_large, data, limits, members).add_done_callback(done)
 
     async def value(self, data: bytes, limits: Limits) -> Read:
         """Read a JSON value that is no message. Raises a `Fault`."""
@@ -72,7 +74,16 @@ class LargeReading:
             self._loop.call_soon_threadsafe(self._changed, len(payload), future, then)
 
         self.held += len(payload)
-        self._thread.submit(change, payload).add_done_callback(done)
+        self._submit(change, payload).add_done_callback(done)
+
+    def _submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Hand work to the thread. Where the system gives none, the work has failed."""
+        try:
+            return self._thread.submit(work, *args, **kwargs)
+        except OSError:
+            refused: Future[T] = Future()
+            refused.set_exception(Fault("RESOURCE_EXHAUSTED", "the system allows no more threads"))
+            return refused
 
     def _changed(self, size: int, future: Future[bytes], then: Callable[[bytes | Fault], None]) -> None:
         self.held -= size
@@ -90,6 +101,8 @@ class LargeReading:
         self.held -= size
         try:
             outcome = future.result()
+        except Fault as fault:
+            outcome = BadMessage(fault.name, fault.message)
         except Exception as cause:
             self._loop.call_exception_handler({"message": "a large message could not be read", "exception": cause})
             outcome = BadMessage("INTERNAL_ERROR", "a fault of ours; it was logged")

@@ -84,7 +84,11 @@ class Resolver:
                 loop.call_soon_threadsafe(settle, addresses)
 
         await self._running.acquire()
-        threading.Thread(target=ask, name="resolve", daemon=True).start()
+        try:
+            threading.Thread(target=ask, name="resolve", daemon=True).start()
+        except RuntimeError:
+            self._running.release()
+            raise Fault("RESOURCE_EXHAUSTED", "the system allows no more threads", retry_after_ms=1000) from None
         return await answer
 
     def _keep(self, name: str, done: asyncio.Future[tuple[str, ...]]) -> None:

@@ -15,7 +15,8 @@ from starlette.routing import Route
 
 from interlock.config.listen import is_loopback
 from interlock.hub.app import HubApp
-from interlock.hub.upstreams.logins import CALLBACK, START
+from interlock.hub.upstreams.login_tickets import START
+from interlock.hub.upstreams.pending_logins import CALLBACK
 from interlock.wire.errors import Fault
 from interlock.wire.visible_text import plain
 
@@ -33,7 +34,7 @@ def login_routes(hub_app: HubApp) -> list[Route]:
 
     async def callback(request: Request) -> Response:
         try:
-            server = await hub_app.finish_login(f"{CALLBACK}?{request.url.query}")
+            server = await hub_app.login_parts.finish(f"{CALLBACK}?{request.url.query}")
         except Fault as fault:
             return _text(f"{fault.message}.", 400)
         return _text(f"You are logged in to {server}. You can close this page.")
@@ -42,13 +43,16 @@ def login_routes(hub_app: HubApp) -> list[Route]:
         ticket = request.path_params["ticket"]
         if request.client is None or not is_loopback(request.client.host):
             return _text("This page is for browsers on the hub's own machine.", 403)
-        found = hub_app.logins.peek(ticket) if request.method == "GET" else hub_app.logins.redeem(ticket)
+        found = (
+            hub_app.logins.tickets.peek(ticket) if request.method == "GET" else hub_app.logins.tickets.redeem(ticket)
+        )
         if found is None:
             return _text(_GONE, 404)
         if request.method == "GET":
             return HTMLResponse(_page(found.server, found.by.id), headers=_HEADERS)
         try:
-            waiting = await hub_app.logins.begin(found.server, found.principal, hub_app.login_redirect, found.by)
+            redirect = hub_app.login_parts.redirect_uri
+            waiting = await hub_app.logins.pending.begin(found.server, found.principal, redirect, found.by)
         except Fault as fault:
             return _text(f"{fault.message}. {fault.hint}", 502)
         return RedirectResponse(waiting.pending.request.url, 303, headers=_HEADERS)

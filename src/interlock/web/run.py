@@ -36,6 +36,7 @@ from interlock.process.descriptors import for_clients, raise_limit
 from interlock.process.garbage_collection import Collector, hold_collector_back
 from interlock.process.loop_watch import LoopWatch
 from interlock.process.memory import MemoryTrend, return_free_memory, share_one_heap
+from interlock.process.threads import DEFAULT_THREADS, WorkerThreads
 from interlock.rooms.gateway import Gateway
 from interlock.rooms.upgrade import RoomUpgrader
 from interlock.store import StoreError
@@ -103,6 +104,7 @@ def _check_key(config: Config, home: Path) -> None:
 async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
     """The whole life of a hub on the running loop."""
     check_start(config)
+    asyncio.get_running_loop().set_default_executor(WorkerThreads(DEFAULT_THREADS, "worker"))
     await asyncio.to_thread(_check_key, config, home)
     hub_app = HubApp(config, home)
     readiness = hub_app.readiness
@@ -128,7 +130,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
             port=port,
             hosts=config.hub.allowed_hosts,
             origins=config.hub.allowed_origins,
-            local_names=(operations.console.name,),
+            local_names=(operations.console.address.name,),
             limits=hub_app.limits,
             bounds=bounds,
             is_mcp=is_mcp_path,

@@ -18,6 +18,7 @@ from interlock.protocols.mcpx.capabilities import (
     MOST_WILDCARDS,
     PROFILES,
     CapabilitySet,
+    check_usable,
 )
 from interlock.protocols.mcpx.kinds import LONGEST_KIND, parse_kind
 from interlock.protocols.patterns import PatternError
@@ -123,6 +124,36 @@ def test_a_capability_that_could_never_be_used_is_refused_when_it_is_written(tex
     with pytest.raises(PatternError):
         CapabilitySet([text])
     CapabilitySet(["mcp/*"])
+
+
+@each_case(
+    "text",
+    [
+        "mcp/reqest:tools/*",
+        "mcp/reqest:*",
+        "mcp/reqest*",
+        "mcp/x*:tools/call",
+        "mcp/request",
+        "mcp/chat*:x",
+        "chat:*",
+        "Chat",
+        "mcp",
+        "presence",
+        "mcp/request:tools call",
+        "mcp/request:tools/call:",
+    ],
+)
+def test_a_capability_that_no_kind_can_match_is_refused_when_it_is_written(text: str) -> None:
+    CapabilitySet((text,))  # of another gateway it does no harm
+    with pytest.raises(PatternError, match="can never be used"):
+        check_usable((text,))
+
+
+def test_capabilities_that_some_kind_matches_are_taken() -> None:
+    for texts in PROFILES.values():
+        check_usable(texts)
+    check_usable(("*", "m*", "mcp/*", "mcp/re*:tools/call", "mcp/request:*/list", "com.example/status*", "chat"))
+    check_usable(("mcp/request:tools/call:write_*", "mcp/request:resources/read:file:///a b*"))
 
 
 def test_a_set_covers_what_any_of_its_capabilities_covers() -> None:

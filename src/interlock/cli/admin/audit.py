@@ -131,7 +131,10 @@ def verify(file: str | None, as_json: bool) -> None:
     else:
         say(f"{found['records']:,} entries in {counted(len(found['chains']), 'chain')}")
         for finding in found["findings"]:
-            say(f"  {coloured(finding['problem'], 'red')} at {finding['seq']}: {plain(finding['message'])}")
+            colour = "yellow" if finding["problem"] in ("lost", "restored") else "red"
+            say(f"  {coloured(finding['problem'], colour)} at {finding['seq']}: {plain(finding['message'])}")
+        if found["sound"]:
+            say("No stored entry was changed, removed or moved.")
     if not found["sound"]:
         raise Failure("the audit log was altered", "keep a copy of the store, and compare it with a backup")
 

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -97,6 +97,9 @@ def as_dict(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+TELL_EVERY_S: Final = 1.0
+
+
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Show on a terminal how long something takes, from the second second on."""
@@ -107,7 +110,7 @@ def waiting(what: str) -> Iterator[None]:
 
     def tell() -> None:
         began = time.monotonic()
-        while not done.wait(1):
+        while not done.wait(TELL_EVERY_S):
             click.echo(f"\r{one_line(what, 60)}: {time.monotonic() - began:.0f} s", nl=False, err=True)
 
     thread = threading.Thread(target=tell, daemon=True)

@@ -6,7 +6,6 @@ it: a server on another port cannot make a browser send it the cookie.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import secrets
 import time
@@ -15,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.listen import names_this_machine
 from interlock.hub.admin.operation import ControlFlag, Secret
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
@@ -28,7 +26,6 @@ MAX_CODES: Final = 8
 _CODE_CHARS: Final = 12
 _LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 """For codes that people type: no characters that look alike."""
-_ANY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
 class MadeCode(msgspec.Struct, frozen=True):
@@ -65,9 +62,7 @@ class ConsoleOperations:
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
         self.codes = LoginCodes(time.monotonic)
-        label = base64.b32encode(hub_app.keys.derived(b"console"))[:12].decode().lower()
-        self.name = f"hub-{label}.localhost"
-        """The host name on this machine. Browsers resolve it to the loopback address."""
+        self.address = hub_app.login_parts.console
         self._closing: set[Callable[[], None]] = set()
 
     async def code(self, by: Principal, params: NewCode, trace: str) -> LoginCode:
@@ -77,28 +72,7 @@ class ConsoleOperations:
             raise Fault("ACCESS_DENIED", message, hint="run `interlock console` in a terminal")
         await self._hub_app.passphrase.demand(by, params.passphrase)
         code = self.codes.make(proven=self._hub_app.passphrase.needed)
-        return LoginCode(f"{self.address}/console", code, CODE_S)
-
-    @property
-    def address(self) -> str:
-        """The origin of the console, for a browser on this machine or, for a hub of another host, everywhere."""
-        settings = self._hub_app.config.hub
-        if settings.on_loopback or settings.address[0] in _ANY_ADDRESS:
-            return f"http://{self.local_host}"
-        return f"https://{self.public_hosts[0]}"
-
-    @property
-    def local_host(self) -> str:
-        """The `Host` of a request from this machine."""
-        return f"{self.name}:{self._hub_app.listen.rpartition(':')[2]}"
-
-    @property
-    def public_hosts(self) -> list[str]:
-        """The names for browsers on other machines. They need HTTPS, which a proxy before the hub provides."""
-        settings = self._hub_app.config.hub
-        hosts = [name.lower() for name in settings.allowed_hosts if not names_this_machine(name)]
-        bound = () if settings.on_loopback or settings.address[0] in _ANY_ADDRESS else (self._hub_app.listen.lower(),)
-        return [*hosts, *bound]
+        return LoginCode(f"{self.address.origin}/console", code, CODE_S)
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the hub stops. Returns the function that ends this."""

@@ -29,32 +29,33 @@ class LoginOperations:
     async def begin(self, by: Principal, params: BeginLogin, trace: str) -> LoginPage:
         """Begin a login that a person completes in a browser."""
         self._check_principal(params)
-        waiting = await self._hub_app.logins.begin(params.server, params.principal, self._hub_app.login_redirect, by)
+        redirect = self._hub_app.login_parts.redirect_uri
+        waiting = await self._hub_app.logins.pending.begin(params.server, params.principal, redirect, by)
         request = waiting.pending.request
         return LoginPage(request.url, request.state, request.redirect_uri)
 
     async def finish(self, by: Principal, params: FinishLogin, trace: str) -> LoginState:
         """Take the address that a browser was sent back to, where it cannot reach the hub."""
-        await self._hub_app.finish_login(params.callback)
+        await self._hub_app.login_parts.finish(params.callback)
         return LoginState(done=True)
 
     async def wait(self, by: Principal, params: WaitForLogin, trace: str) -> LoginState:
         """Wait a while for a login that was begun."""
-        return LoginState(await self._hub_app.logins.wait(params.state, WAIT_S))
+        return LoginState(await self._hub_app.logins.pending.wait(params.state, WAIT_S))
 
     async def device(self, by: Principal, params: BeginLogin, trace: str) -> DevicePage:
         """Begin a login with a code that a person types on another device."""
         self._check_principal(params)
-        id_, pending = await self._hub_app.logins.begin_device(params.server, params.principal)
+        id_, pending = await self._hub_app.logins.pending.begin_device(params.server, params.principal)
         code = pending.code
         page = code.verification_uri_complete or code.verification_uri
         return DevicePage(id_, code.user_code, page, code.interval)
 
     async def poll(self, by: Principal, params: PollDevice, trace: str) -> LoginState:
         """Ask whether a login by code is complete."""
-        wait_s = await self._hub_app.logins.poll_device(params.id)
+        wait_s = await self._hub_app.logins.pending.poll_device(params.id)
         if wait_s is None:
-            self._hub_app.retry_after_login(params.server)
+            self._hub_app.login_parts.retry(params.server)
         return LoginState(wait_s is None, wait_s or 0.0)
 
     async def remove(self, by: Principal, params: EndLogin, trace: str) -> LoginState:

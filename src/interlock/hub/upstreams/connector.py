@@ -17,13 +17,16 @@ from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement, agreement, asking
+from interlock.protocols.mcp.capabilities import APPS_CAPABILITIES
 from interlock.protocols.mcpl.negotiation import asked_with
 from interlock.transports.link import Listener
 from interlock.version import VERSION
 from interlock.wire.errors import Fault
 
-IDENTITY: Final = Identity("interlock", VERSION, asked_with(asking(b"{}")), title="Interlock")
-"""How the hub introduces itself to servers."""
+IDENTITY: Final = Identity("interlock", VERSION, asked_with(asking(APPS_CAPABILITIES)), title="Interlock")
+"""How the hub introduces itself to servers. It answers no request for its callers, but some of them show MCP Apps, and
+a server that knows of none would leave the pages out of its definitions. A page takes nothing from other clients: the
+tool's result has content of its own."""
 
 
 class Connector:
@@ -52,7 +55,9 @@ class Connector:
 
     async def private(self, connection_key: ConnectionKey, listener: Listener) -> Connection:
         """Open a connection for one caller, with the capabilities of its client."""
-        asked = asked_with(asking(connection_key.capabilities))
+        declared = connection_key.capabilities
+        # A connection that all clients of a principal share is like the one that all callers share.
+        asked = IDENTITY.capabilities if declared == b"{}" else asked_with(asking(declared))
         identity = msgspec.structs.replace(IDENTITY, capabilities=asked)
 
         async def greeted(connection: Connection) -> None:

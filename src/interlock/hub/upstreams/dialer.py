@@ -11,7 +11,8 @@ from interlock.client.oauth.login import Login
 from interlock.config.settings import Server
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.contained_servers import containment_of
-from interlock.hub.upstreams.logins import Logins, tls_of
+from interlock.hub.upstreams.logins import Logins
+from interlock.hub.upstreams.server_tls import tls_of
 from interlock.transports.stdio.process import Command
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
@@ -49,7 +50,7 @@ class Dialer:
         return to_command(Command(settings.command, env, settings.cwd, self._containment), self._limits)
 
     def login_page(self, owner: str, by: Principal) -> str | None:
-        """A page that starts a login for a caller, once."""
+        """A page where a person logs in, for a caller whose client opens pages."""
         if not self._settings.logs_in or self._settings.oauth.grant != "authorization_code":
             return None
         principal = owner if self._settings.login == "per-user" and self._logins.shared_works(self._server) else ""

@@ -80,24 +80,32 @@ class LoginRecord:
         return None if text is None else msgspec.json.decode(text, type=StoredLogin)
 
     async def save(self, login: StoredLogin | None) -> None:
-        """Store the login durably, and give the lease back with it.
+        """Store the login durably, and give the lease back with it. Raises TIMEOUT if another hub has the lease now.
 
         The refresh token before it is spent, so a store that is away for a moment is tried again.
         """
         deadline = time.monotonic() + SAVE_WAIT_S
+        if not self._leased:
+            await self._lease()  # the second save of one lock
         while True:
             try:
                 await self._put(login)
                 return
             except StoreError as cause:
-                if not isinstance(cause, StoreBusy | StoreUnavailable) or time.monotonic() > deadline:
+                passing = isinstance(cause, StoreBusy | StoreUnavailable | Conflict)
+                if not passing or time.monotonic() > deadline:
                     raise fault_of(cause) from None
             await asyncio.sleep(LEASE_POLL_S)
 
     async def _put(self, login: StoredLogin | None) -> None:
         async with self._holder.store.transaction() as change:
+            found = await change.get(LOGINS, self._id)
             if login is None:
-                change.delete(LOGINS, self._id)
+                change.delete(LOGINS, self._id)  # a logout counts in any case
+            elif found is None or found.value.leased_by != self._mine:
+                self._leased = False
+                message = f"another hub renewed or ended the login to {self._server} meanwhile"
+                raise Fault("TIMEOUT", message, hint="try again")
             else:
                 sealed = self._encryption.seal(msgspec.json.encode(login).decode(), self._bound_to)
                 logged_in = login.tokens is not None

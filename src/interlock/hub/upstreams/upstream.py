@@ -148,7 +148,7 @@ class Upstream:
         return self._dialer.login is not None and self._dialer.login.wanted is not None
 
     def login_page(self, owner: str, by: Principal) -> str | None:
-        """A page that starts a login for a caller, once; None where the hub has none that a browser may open."""
+        """A page where a person logs in, for a caller; None where the hub has none that a browser may open."""
         return self._dialer.login_page(owner, by)
 
     @property

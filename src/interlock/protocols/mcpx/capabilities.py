@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from interlock.protocols.mcpx.kinds import LONGEST_KIND, RESERVED
+from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.kinds import LONGEST_KIND, RESERVED, WITH_METHOD, WITHOUT_METHOD, parse_kind
 from interlock.protocols.patterns import Notation, PatternError, as_bytes, automaton, check_length, climbs, translate
 
 MOST_CAPABILITIES: Final = 64
@@ -57,6 +58,25 @@ class CapabilitySet:
 
     def __repr__(self) -> str:
         return f"CapabilitySet({list(self.texts)!r})"
+
+
+def check_usable(texts: Iterable[str]) -> None:
+    """Refuse capabilities that no kind of this version can match, when they are written. Raises PatternError.
+
+    Sets of the store and of other gateways are not checked: a capability without use does no harm there.
+    """
+    for text in texts:
+        type_, colon, _ = text.partition(":")
+        literal, star, _ = type_.partition("*")
+        if star:
+            known = [one for one in (WITH_METHOD if colon else WITH_METHOD | WITHOUT_METHOD) if one.startswith(literal)]
+            if literal.startswith("mcp/") and not known:
+                raise PatternError(f"{text[:100]!r} can never be used: no kind begins with {literal[:80]!r}.")
+            continue
+        try:
+            parse_kind(text.replace("*", "x"))
+        except Refusal as refusal:
+            raise PatternError(f"{text[:100]!r} can never be used. {refusal.message} {refusal.fix}") from None
 
 
 class _Capability:

@@ -67,8 +67,8 @@ class Threads:
 
     def _begin(self, job: Job, owner: str) -> None:
         reserve = self._limit if owner and not self._busy[owner] else 0
-        self._busy[owner] += 1
         self._pool.submit(job, self._limit + reserve)
+        self._busy[owner] += 1
 
     def _ended(self, owner: str) -> None:
         """A thread of an owner is free: its next job can begin."""
@@ -97,8 +97,15 @@ class _Pool:
 
     def submit(self, job: Job, limit: int) -> None:
         if not self._idle.acquire(blocking=False) and self._started < limit:
-            self._started += 1
-            threading.Thread(target=self._work, name=f"function-{self._started}", daemon=True).start()
+            thread = threading.Thread(target=self._work, name=f"function-{self._started + 1}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # The system allows no further thread: one that runs does the job later.
+                if not self._started:
+                    raise
+            else:
+                self._started += 1
         self._jobs.put(job)
 
     def close(self) -> None:

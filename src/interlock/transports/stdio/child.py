@@ -14,12 +14,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import IO, Final, TypeAlias
 
 from interlock.containment.launcher_client import ContainedProcess, start_contained
 from interlock.containment.policy import Containment
+from interlock.process.threads import WorkerThreads
 
 if sys.platform == "win32":
     raise ImportError("event loops of Windows start processes by themselves")
@@ -29,7 +30,7 @@ Started: TypeAlias = subprocess.Popen[bytes] | ContainedProcess
 THREADS: Final = 4
 """So many programs are loaded at once. One that lies on a slow disk keeps one thread, not the others."""
 
-_STARTERS: Final = ThreadPoolExecutor(THREADS, "start-process")
+_STARTERS: Final = WorkerThreads(THREADS, "start-process")
 
 
 class Child(asyncio.SubprocessTransport):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -287,4 +288,19 @@ def _cannot_start(command: Command, cause: Exception) -> Fault:
         return Fault("UPSTREAM_UNAVAILABLE", f"command not found: {program}", hint=hint)
     if isinstance(cause, PermissionError):
         return Fault("UPSTREAM_UNAVAILABLE", f"not allowed to run {program}", hint="make the file executable")
+    if isinstance(cause, OSError) and cause.errno in _EXHAUSTED:
+        lacking, hint = _EXHAUSTED[cause.errno]
+        return Fault("UPSTREAM_UNAVAILABLE", f"cannot start {program}: {lacking}", hint=hint)
     return Fault("UPSTREAM_UNAVAILABLE", f"cannot start {program}: {cause}")
+
+
+_FILES = ("the hub has too many open files", "raise the limit (`ulimit -n`), or close connections and servers")
+_EXHAUSTED: dict[int, tuple[str, str]] = {
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
+    errno.EAGAIN: (
+        "this system allows no more processes and threads",
+        "raise the limit (`ulimit -u`, or the container's limit of processes), or end other programs",
+    ),
+    errno.ENOMEM: ("the system has no memory left", "end other programs, or give the hub more memory"),
+}

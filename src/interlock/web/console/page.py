@@ -94,7 +94,10 @@ class Console:
     def demand_host(self, request: Request) -> None:
         """Refuse a request to another name of the hub, and a form of another origin. Raises ORIGIN_REFUSED."""
         host = host_of(request)
-        if host != self.operations.console.local_host and host not in self.operations.console.public_hosts:
+        if (
+            host != self.operations.console.address.local_host
+            and host not in self.operations.console.address.public_hosts
+        ):
             raise Fault(
                 "ORIGIN_REFUSED", "the console has an address of its own", hint="`interlock console` shows the address"
             )
@@ -106,7 +109,7 @@ class Console:
 
     def is_local(self, request: Request) -> bool:
         """Whether the browser runs on the hub's machine, where HTTP needs no encryption."""
-        return host_of(request) == self.operations.console.local_host
+        return host_of(request) == self.operations.console.address.local_host
 
     def session_of(self, request: Request, *, active: bool) -> ConsoleSession | None:
         """The session that the cookie names."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 import msgspec
 
 from interlock.hub.calls.bridges import url_elicitation
@@ -27,7 +29,7 @@ def answer_with_login(call: Call, fault: Fault, upstream: Upstream | None) -> No
         else:
             exchange.fail(told)
         return
-    asked = {"mode": "url", "elicitationId": page.rpartition("/")[2][:16], "url": page, "message": message}
+    asked = {"mode": "url", "elicitationId": secrets.token_urlsafe(12), "url": page, "message": message}
     data = {"elicitations": [asked]}
     if dialect.modern:
         error = ErrorObject(URL_FIRST, message, msgspec.Raw(msgspec.json.encode(data)))

@@ -1,6 +1,7 @@
-"""A participant as an MCP server (MCPx, MCP Integration): an MCP server of its own answers requests that name it.
+"""Answers of a participant (MCPx, MCP Integration): an MCP server of its own answers the requests that name it.
 
 Rule: every request that names the participant gets one response. Broadcasts get none: two servers could act on one.
+The hub's own tool servers in a topic are in `hub_tool_server.py`.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ import msgspec
 
 from interlock.client.client import Client
 from interlock.client.dial import Target
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mcp.revisions import agree
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.errors import Reason
 from interlock.protocols.mcpx.payloads import Operation, check_payload
 from interlock.rooms.errors import RoomError
-from interlock.rooms.served_methods import SERVED_METHODS
+from interlock.rooms.mcp_requests import CANCELLED, SERVED_METHODS, params_of, response_kind
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
 MOST_OPEN: Final = 256
-"""Requests that the server has not answered yet. Further ones are refused."""
+"""Requests that the server has not answered yet. Further ones are refused, one after the other."""
 LONGEST_S: Final = 600.0
 """How long the server may take for one."""
-_CANCELLED: Final = "notifications/cancelled"
 
 
 class Responder(Protocol):
@@ -42,13 +43,14 @@ class Responder(Protocol):
     async def fail(self, request: Envelope, message: str, code: int, data: object) -> str: ...
 
 
-class ParticipantServer:
-    """The server behind one participant."""
+class ParticipantAnswers:
+    """The answers of one participant, by the server behind it."""
 
     def __init__(self, target: Target) -> None:
         self._client = Client(target, name="interlock rooms", era="legacy")
         self._open: dict[asyncio.Task[None], tuple[str, str]] = {}
         """Requests that are being answered: their sender, and their JSON-RPC id as a text."""
+        self._refusals = TaskSet()
 
     async def start(self) -> None:
         """Connect to the server. Raises a `Fault`."""
@@ -56,21 +58,29 @@ class ParticipantServer:
 
     async def close(self) -> None:
         """Give up what is open, and leave the server."""
+        await self._refusals.close()
         for task in self._open:
             task.cancel()
         if self._open:
             await asyncio.wait(list(self._open))
         await self._client.__aexit__(None, None, None)
 
-    def take(self, me: Responder, envelope: Envelope) -> None:
-        """Answer a request in a task of its own. The envelope was checked already."""
+    async def take(self, me: Responder, envelope: Envelope) -> None:
+        """Answer a request in a task of its own. The envelope was checked already.
+
+        Beyond the bound nothing more is read until the refusal is sent: a flood waits at its own connection.
+        """
         if envelope.kind.type != kinds.REQUEST or me.id not in envelope.to:
             return
         operation = check_payload(envelope)
         if operation.id is None:
             self._notified(envelope.sender, operation)
-        elif me.may_send(f"{kinds.RESPONSE}:{envelope.kind.operation}"):
-            # One that may not answer does nothing, either: nobody would learn what it did.
+        elif not me.may_send(response_kind(envelope)):
+            return  # One that may not answer does nothing, either: nobody would learn what it did.
+        elif len(self._open) >= MOST_OPEN:
+            full = Fault("RESOURCE_EXHAUSTED", f"{MOST_OPEN} requests wait", retry_after_ms=1000)
+            await self._refusals.complete(_refuse(me, envelope, full))
+        else:
             task = asyncio.create_task(self._answer(me, envelope, operation), name="room request")
             self._open[task] = envelope.sender, str(operation.id)
             task.add_done_callback(self._open.pop)
@@ -87,15 +97,13 @@ class ParticipantServer:
                     await _fail(me, envelope, Fault("TOO_LARGE", error.message, hint="ask for less"))
 
     async def _result(self, envelope: Envelope, method: str) -> bytes:
-        params = _params(envelope)
+        params = params_of(envelope)
         if method == "ping":
             return EMPTY_OBJECT
         if method == "initialize":
             return self._introduction(params)
         if method not in SERVED_METHODS:
             raise Fault("METHOD_NOT_FOUND", f"{method[:100]} is not served here")
-        if len(self._open) > MOST_OPEN:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_OPEN} requests wait", retry_after_ms=1000)
         return await self._client.connection.request(method, params, timeout=LONGEST_S)
 
     def _introduction(self, params: bytes) -> bytes:
@@ -115,17 +123,17 @@ class ParticipantServer:
 
     def _notified(self, sender: str, operation: Operation) -> None:
         """`notifications/cancelled` of the same sender gives up its request; other notifications have no effect."""
-        if operation.method == _CANCELLED:
+        if operation.method == CANCELLED:
             for task, asked in list(self._open.items()):
                 if asked == (sender, operation.target):
                     task.cancel()
 
 
+async def _refuse(me: Responder, request: Envelope, fault: Fault) -> None:
+    with contextlib.suppress(RoomError):  # the connection is gone, and with it the answer
+        await _fail(me, request, fault)
+
+
 async def _fail(me: Responder, request: Envelope, fault: Fault) -> None:
     error = fault.render(ErrorDialect.OLD_MCP)
     await me.fail(request, error.message, error.code, error.data if bytes(error.data) else None)
-
-
-def _params(envelope: Envelope) -> bytes:
-    raw = msgspec.json.decode(envelope.payload, type=dict[str, msgspec.Raw]).get("params")
-    return EMPTY_OBJECT if raw is None else bytes(raw)

@@ -1,4 +1,4 @@
-"""A tool server in a topic, as `server:ID`: answers requests that name it, through the hub's own pipeline.
+"""A tool server of the hub in a topic, as `server:ID`: answers requests that name it, through the hub's own pipeline.
 
 Rule: a request runs as its sender. The topic's capability admitted it; the sender's key, grants, limits and approvals
 are then judged like those of any call at `/servers/ID/mcp`, and recorded there.
@@ -27,7 +27,7 @@ from interlock.protocols.mcpx.envelopes import DEFAULT_BOUNDS, Envelope, encode
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.payloads import Operation, check_payload
 from interlock.protocols.mcpx.proposals import Proposal
-from interlock.rooms.served_methods import SERVED_METHODS
+from interlock.rooms.mcp_requests import CANCELLED, SERVED_METHODS, params_of, response_kind
 from interlock.rooms.timestamps import timestamp
 from interlock.transports.exchange import unanswered
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
@@ -41,7 +41,6 @@ PREFIX: Final = "server:"
 MOST_OPEN: Final = 1_024
 MOST_CALLERS: Final = 256
 LARGEST_RESULT: Final = DEFAULT_BOUNDS.envelope_bytes - DEFAULT_BOUNDS.rest_bytes
-_CANCELLED: Final = "notifications/cancelled"
 _RESPONSES: Final = CapabilitySet(("mcp/response:*",))
 
 
@@ -54,8 +53,8 @@ class RoomRequest(NamedTuple):
     """The receivers of the response."""
 
 
-class ServerParticipant:
-    """One tool server in one topic (`internal_participant.InternalParticipant`)."""
+class HubToolServer:
+    """One tool server in one topic (`internal_participants.InternalParticipant`)."""
 
     def __init__(self, room: Room, server: str, hub_app: HubApp) -> None:
         self._room = room
@@ -85,7 +84,7 @@ class ServerParticipant:
         if proposal is not None and proposal.proposer != sender.id:
             # MCPx, Proposal Fulfillment: the response goes to the fulfiller and the proposer.
             to.append(proposal.proposer)
-        asked = RoomRequest(envelope, Request(operation.id, operation.method or "", _params(envelope)), to)
+        asked = RoomRequest(envelope, Request(operation.id, operation.method or "", params_of(envelope)), to)
         try:
             self._serve(sender, asked)
         except Fault as fault:
@@ -106,9 +105,7 @@ class ServerParticipant:
             hint = "ask for less, or call the tool outside of the room"
             message = f"the answer has {len(value)} bytes, and an envelope at most {DEFAULT_BOUNDS.envelope_bytes}"
             member, value = "error", _rendered(Fault("TOO_LARGE", message, hint=hint))
-        kind = f"{kinds.RESPONSE}:{asked.envelope.kind.operation}"
-        if len(kind) > kinds.LONGEST_KIND:  # one character longer than that of its request
-            kind = f"{kinds.RESPONSE}:{asked.envelope.kind.method}"
+        kind = response_kind(asked.envelope)
         payload = {"jsonrpc": "2.0", "id": asked.request.id, member: msgspec.Raw(value)}
         about = asked.envelope.id
         id_, now = str(uuid.uuid4()), timestamp()
@@ -169,7 +166,7 @@ class ServerParticipant:
 
     def _notified(self, sender: Member, operation: Operation) -> None:
         """`notifications/cancelled` of the same sender gives up its request; other notifications have no effect."""
-        if operation.method != _CANCELLED:
+        if operation.method != CANCELLED:
             return
         for exchange in list(self._open.values()):
             if exchange.asked.envelope.sender == sender.id and str(exchange.request.id) == operation.target:
@@ -181,7 +178,7 @@ class RoomExchange(Exchange):
 
     __slots__ = ("_open", "_participant", "asked")
 
-    def __init__(self, participant: ServerParticipant, asked: RoomRequest, caller: Caller) -> None:
+    def __init__(self, participant: HubToolServer, asked: RoomRequest, caller: Caller) -> None:
         request = asked.request
         super().__init__(request, preview(request.params), Dialect(LATEST_LEGACY), caller, None, None)
         self._participant = participant
@@ -232,8 +229,3 @@ class RoomExchange(Exchange):
 
 def _rendered(fault: Fault) -> bytes:
     return msgspec.json.encode(fault.render(ErrorDialect.OLD_MCP))
-
-
-def _params(envelope: Envelope) -> bytes:
-    raw = msgspec.json.decode(envelope.payload, type=dict[str, msgspec.Raw]).get("params")
-    return EMPTY_OBJECT if raw is None else bytes(raw)

@@ -1,0 +1,67 @@
+"""Finds the authorization server that guards a server, and the scopes to ask it for.
+
+An operator's `issuer` pins the authorization server. A server that names others then is refused.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.client.oauth.endpoints import Endpoints
+from interlock.client.oauth.storage import StoredLogin
+from interlock.protocols.oauth.challenges import Challenge
+from interlock.protocols.oauth.clients import ClientSettings
+from interlock.protocols.oauth.metadata import ResourceMetadata, ServerMetadata, canonical_resource, default_metadata
+from interlock.protocols.oauth.scopes import initial_scopes, stepped_up
+from interlock.wire.errors import Fault
+
+
+class Discovered(msgspec.Struct, frozen=True):
+    """The authorization server of one server."""
+
+    resource: str
+    scopes: tuple[str, ...] | None
+    server: ServerMetadata
+
+    def bound(self, stored: StoredLogin | None) -> StoredLogin | None:
+        """The stored login, if it is of the issuer and the resource that the server names now; else None."""
+        if stored is None or (stored.issuer, stored.resource) != (self.server.issuer, self.resource):
+            return None
+        return stored
+
+    def scopes_to_request(
+        self, settings: ClientSettings, challenge: Challenge, bound: StoredLogin | None
+    ) -> tuple[str, ...]:
+        """The scopes for the next request of tokens. Raises LOGIN_REQUIRED where nothing new would be asked."""
+        if challenge.insufficient_scope and bound is not None and bound.tokens is not None:
+            more = stepped_up(bound.tokens.requested, challenge.scope)
+            if more is None:
+                message = "the server wants scopes that were asked for already and not granted"
+                raise Fault("LOGIN_REQUIRED", message, data={"scope": (challenge.scope or "")[:300]})
+            return more
+        return initial_scopes(challenge.scope, self.scopes, settings.scopes, self.server.scopes_supported)
+
+
+async def discover(endpoints: Endpoints, server_url: str, settings: ClientSettings, challenge: Challenge) -> Discovered:
+    """Read the metadata of a server and of its authorization server. Raises a `Fault`."""
+    resource = await endpoints.resource(challenge.resource_metadata)
+    issuer = _issuer(server_url, settings.issuer, resource)
+    server = await endpoints.server(issuer)
+    if resource is None:
+        return Discovered(canonical_resource(server_url), None, server or default_metadata(issuer))
+    if server is None:
+        raise Fault("UPSTREAM_ERROR", f"the authorization server {issuer[:200]} publishes no metadata")
+    return Discovered(resource.resource, resource.scopes_supported, server)
+
+
+def _issuer(server_url: str, pinned: str | None, resource: ResourceMetadata | None) -> str:
+    named = () if resource is None else resource.authorization_servers
+    if pinned is not None:
+        if named and pinned not in named:
+            message = f"the server no longer names {pinned}, for which it was configured"
+            raise Fault("UPSTREAM_ERROR", message, hint="check `issuer`, and log in again")
+        return pinned
+    if not named:
+        # Servers of 2025-03-26 are their own authorization servers.
+        return "/".join(server_url.split("/", 3)[:3])
+    return named[0]

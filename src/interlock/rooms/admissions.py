@@ -1,0 +1,87 @@
+"""Who may come into a topic now: its places, and the rates of those who come and speak.
+
+A place is reserved while a connection is upgraded. A guest has a new id each time, so all guests together have one rate
+for coming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from interlock.config.settings import Topic as TopicSettings
+from interlock.hub.auth.principals import Principal
+from interlock.hub.rate_meter import Meter
+from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.routing import Participant
+from interlock.rooms.member import Member, MemberRoom, rate_limited
+from interlock.rooms.policy import GUEST
+
+MOST_METERS: Final = 20_000
+
+
+class Place(NamedTuple):
+    """The place of a member that is admitted, and not yet connected."""
+
+    participant: Participant
+    since: str | None
+    """Its cursor of before."""
+
+
+class Admissions:
+    """The places and rates of one topic."""
+
+    def __init__(self, settings: TopicSettings) -> None:
+        self._settings = settings
+        self._reserved: dict[Member, Place] = {}
+        self._meters: dict[str, Meter] = {}
+
+    def apply_settings(self, settings: TopicSettings) -> None:
+        """Apply other settings."""
+        self._settings = settings
+        for meter in self._meters.values():
+            meter.limit(settings.rate)
+
+    def reserve(
+        self, room: MemberRoom, principal: Principal | None, place: Place, connected: Collection[str], now: float
+    ) -> Member:
+        """Reserve a place for a connection that is being upgraded. Raises Refusal."""
+        id_ = place.participant.id
+        joins = self._meter(GUEST if principal is None else id_)
+        if joins.wait_s(now) > 0:
+            raise rate_limited(joins, now)
+        joins.take(now)
+        present = len(connected) + sum(one.id not in connected for one in self._reserved)
+        if id_ not in connected and present >= self._settings.participants:
+            message = f"The topic has {present} participants."
+            raise Refusal(Reason.TOPIC_FULL, message, "Wait until one leaves, or ask the operator for a larger topic.")
+        member = Member(room, id_, principal, self._meter(id_), datetime.now(UTC))
+        self._reserved[member] = place
+        return member
+
+    def take(self, member: Member) -> Place:
+        """The place of a member that is connected now."""
+        return self._reserved.pop(member)
+
+    def give_up(self, member: Member) -> bool:
+        """Free the place of a member whose connection was never opened. False for one that was."""
+        return self._reserved.pop(member, None) is not None
+
+    def forget_guest(self, member: Member) -> None:
+        """Forget the rate of a guest that left: it never comes back under this id."""
+        if member.principal is None:
+            self._meters.pop(member.id, None)
+
+    def forget_idle(self, connected: Collection[str], now: float) -> None:
+        """Forget rates that nobody uses."""
+        for id_ in [one for one, meter in self._meters.items() if one not in connected and meter.is_idle(now)]:
+            del self._meters[id_]
+
+    def _meter(self, id: str) -> Meter:
+        meter = self._meters.get(id)
+        if meter is None:
+            if len(self._meters) >= MOST_METERS:
+                raise Refusal(Reason.RATE_LIMITED, "Too many participants came lately.", "Come back in a minute.")
+            meter = self._meters[id] = Meter("participant", self._settings.rate)
+        return meter

@@ -1,0 +1,89 @@
+"""Envelopes of the gateway itself: welcome, presence, errors and cursors. No participant can send these kinds.
+
+Each has a fresh id, which the topic notes, so that no participant can use it again.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+
+import msgspec
+
+from interlock.protocols.mcpx import system
+from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.routing import Participant
+from interlock.protocols.mcpx.topic import Topic
+from interlock.rooms.frame_queue import FrameQueue
+from interlock.rooms.history import History
+from interlock.rooms.member import Member
+from interlock.rooms.timestamps import timestamp
+from interlock.transports.websocket import text_frame
+
+
+class GatewayMessages:
+    """Says to the members of one topic what the gateway has to say."""
+
+    def __init__(self, topic: Topic, frames: FrameQueue) -> None:
+        self._topic = topic
+        self._frames = frames
+
+    def welcome(
+        self, member: Member, history: History | None, cursor: str | None = None, *, recovered: bool | None = None
+    ) -> None:
+        """Tell a member who it is, who is there, and where it is in the history."""
+        you = self._topic.participant(member.id)
+        assert you is not None
+        others = tuple(one.info for one in self._topic.participants if one.id != member.id)
+        position: system.HistoryPayload | msgspec.UnsetType = msgspec.UNSET
+        if history is not None:
+            position = system.HistoryPayload(cursor or history.cursor(member.subject), recovered)
+        self._send(system.welcome(self._id(), you.info, others, timestamp(), position), (member,))
+
+    def welcome_back(self, member: Member, participant: Participant, history: History | None, since: str) -> None:
+        """Welcome a member that comes with a cursor, and send the missed envelopes or `history_lost`."""
+        missed = None if history is None else history.missed(since, member.subject, participant)
+        # Its cursor stays until it has everything: the connection may end before.
+        self.welcome(member, history, since if missed is not None else None, recovered=missed is not None)
+        for data in missed or ():
+            self._frames.send(text_frame(data), (member,))
+        if missed is None:
+            message = "The envelopes that you missed are not kept any more."
+            self.refuse(member, Refusal(Reason.HISTORY_LOST, message, "Ask the others what happened."))
+        elif history is not None:
+            self.cursor(member, history)
+
+    def cursor(self, member: Member, history: History) -> None:
+        """Tell a member where it is in the history now."""
+        said = system.history(self._id(), member.id, history.cursor(member.subject), timestamp())
+        self._send(said, (member,))
+
+    def presence(self, event: system.PresenceEvent, participant: Participant, members: Iterable[Member]) -> None:
+        """Tell members that somebody came or left."""
+        self._send(system.presence(self._id(), event, participant.info, timestamp()), members)
+
+    def violation(self, member: Member, refusal: Refusal, others: Iterable[Member]) -> None:
+        """Tell the others that a member tried to send a kind that it may not."""
+        self._send(system.violation_notice(self._id(), member.id, refusal, timestamp()), others)
+
+    def refuse(self, member: Member, refusal: Refusal) -> None:
+        """Tell a member why an envelope of it has no effect."""
+        self._send(self._error(member, refusal), (member,))
+
+    def last_words(self, member: Member, refusal: Refusal) -> bytes:
+        """The frame that tells a member why its connection ends."""
+        return text_frame(self._error(member, refusal))
+
+    def _error(self, member: Member, refusal: Refusal) -> bytes:
+        participant = self._topic.participant(member.id)
+        texts = () if participant is None else participant.capabilities.texts
+        return system.error(self._id(), member.id, refusal, texts, timestamp())
+
+    def _send(self, envelope: bytes, members: Iterable[Member]) -> None:
+        self._frames.send(text_frame(envelope), list(members))
+
+    def _id(self) -> str:
+        id_ = str(uuid.uuid4())
+        self._topic.note(id_, system.GATEWAY, time.monotonic())
+        return id_

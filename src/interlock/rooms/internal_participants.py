@@ -1,0 +1,100 @@
+"""Participants of the hub's own, in the hub's process and without a credential: tool servers, and the inbox.
+
+Their ids are reserved (`server:` or `system:`), so that no credential can be mapped to one. Only the operator's
+configuration puts them into a topic. Rule: an envelope that was passed on is delivered to them, also when they leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import msgspec
+
+from interlock.protocols.mcpx.capabilities import CapabilitySet
+from interlock.protocols.mcpx.envelopes import Envelope
+from interlock.protocols.mcpx.proposals import Proposal
+from interlock.rooms.member import Member
+
+
+class InternalParticipant(Protocol):
+    """One participant of the hub's own."""
+
+    @property
+    def id(self) -> str:
+        """Its reserved id."""
+
+    @property
+    def capabilities(self) -> CapabilitySet:
+        """Its capabilities."""
+
+    def wants(self, envelope: Envelope) -> bool:
+        """Whether it reads this envelope."""
+
+    def receive(self, sender: Member, envelope: Envelope, proposal: Proposal | None) -> None:
+        """An envelope that was passed on, with the proposal that it opened or ended. Called after the delivery."""
+
+    def on_expired(self, proposal: Proposal) -> None:
+        """The time of a proposal has passed."""
+
+    def leave(self) -> None:
+        """It leaves the topic: give up all open work."""
+
+
+class _Delivery(msgspec.Struct, frozen=True, eq=False):
+    """An envelope on its way to one of them."""
+
+    to: InternalParticipant
+    sender: Member
+    envelope: Envelope
+    proposal: Proposal | None
+
+
+class InternalParticipants:
+    """The hub's own participants of one topic."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, InternalParticipant] = {}
+        self._deliveries: dict[_Delivery, None] = {}
+        """Envelopes on their way, oldest first."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(self._all)
+
+    def add(self, internal: InternalParticipant) -> None:
+        """Deliver envelopes to a participant from now on."""
+        self._all[internal.id] = internal
+
+    def pass_on(self, sender: Member, envelope: Envelope, proposal: Proposal | None) -> None:
+        """Deliver an envelope to those who want it, in the next turn of the loop."""
+        for internal in self._all.values():
+            # Later, since not everyone may have the envelope yet, and an answer comes after it.
+            if internal.wants(envelope):
+                delivery = _Delivery(internal, sender, envelope, proposal)
+                self._deliveries[delivery] = None
+                asyncio.get_running_loop().call_soon(self._deliver, delivery)
+
+    def on_expired(self, proposal: Proposal) -> None:
+        """The time of a proposal has passed."""
+        for internal in self._all.values():
+            internal.on_expired(proposal)
+
+    def remove(self, id: str) -> None:
+        """Let a participant leave. It answers its open work first, and the requests that were on their way to it."""
+        internal = self._all.pop(id)
+        for delivery in [one for one in self._deliveries if one.to is internal]:
+            self._deliver(delivery)
+        internal.leave()
+
+    def close(self) -> None:
+        """The topic has ended: all give up their work."""
+        self._deliveries.clear()
+        for internal in self._all.values():
+            internal.leave()
+        self._all.clear()
+
+    def _deliver(self, delivery: _Delivery) -> None:
+        if delivery in self._deliveries:
+            del self._deliveries[delivery]
+            delivery.to.receive(delivery.sender, delivery.envelope, delivery.proposal)

@@ -1,0 +1,49 @@
+"""Work that is done in the order it was given, one piece after the other, in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Final
+
+from interlock.store import StoreError
+from interlock.wire.errors import Fault
+
+MOST_WAITING: Final = 2_048
+_log = logging.getLogger(__name__)
+
+
+class OrderedWork:
+    """A bounded queue of work. A piece that fails is logged, and the next one begins."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._queue: asyncio.Queue[Coroutine[None, None, None]] = asyncio.Queue(MOST_WAITING)
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, work: Coroutine[None, None, None]) -> None:
+        """Do this in its turn. Beyond the bound it is dropped, and that is logged."""
+        try:
+            self._queue.put_nowait(work)
+        except asyncio.QueueFull:
+            work.close()
+            _log.warning("%s is behind", self._name)
+            return
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name=self._name)
+
+    async def close(self) -> None:
+        """Give up the work that is not done."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        while not self._queue.empty():
+            self._queue.get_nowait().close()
+
+    async def _run(self) -> None:
+        while not self._queue.empty():
+            try:
+                await self._queue.get_nowait()
+            except (Fault, StoreError) as cause:
+                _log.warning("%s could not be written: %s", self._name, cause)

@@ -1,0 +1,85 @@
+"""A proposal as a question to a person: the action that is shown, the request that is then sent, and why it ended.
+
+Rule: the request of a fulfilment is made from the action that was shown, so nothing goes out that nobody could read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from interlock.hub.approvals.decision import Question
+from interlock.hub.auth.principals import TOKEN, Principal
+from interlock.hub.calls.pipeline.call_approvals import summary_of
+from interlock.hub.catalog.views import Catalog, View
+from interlock.judge.fingerprints import fingerprint
+from interlock.protocols.mcpx.envelopes import Envelope
+from interlock.protocols.mcpx.proposals import Proposal
+from interlock.rooms.hub_tool_server import PREFIX
+
+RULE: Final = "the proposer may not do this by itself"
+
+
+class OpenProposal:
+    """One open proposal, with its approval request."""
+
+    __slots__ = ("decision", "envelope", "proposer")
+
+    def __init__(self, envelope: Envelope, proposer: Principal | None) -> None:
+        self.envelope = envelope
+        self.proposer = proposer
+        """None for a guest."""
+        self.decision = ""
+        """The approval request, once it is stored."""
+
+    def shown(self) -> dict[str, Any]:
+        """The action that a person approves, and its performer."""
+        payload = msgspec.json.decode(self.envelope.payload, type=dict[str, Any])
+        return {"to": list(self.envelope.to), "method": payload["method"], "params": payload.get("params", {})}
+
+    def request(self) -> dict[str, object]:
+        """The request that was shown."""
+        shown = self.shown()
+        return {"jsonrpc": "2.0", "id": 1, "method": shown["method"], "params": shown["params"]}
+
+    def question(self, topic: str, node: str, catalog: Catalog) -> Question:
+        """The question to a person."""
+        envelope, proposer, shown = self.envelope, self.proposer, self.shown()
+        operation = envelope.kind.operation
+        to = f" to {', '.join(envelope.to)}" if envelope.to else ""
+        return Question(
+            kind="proposal",
+            asker=envelope.sender if proposer is None else proposer.id,
+            asker_kind="agent" if proposer is None else proposer.kind,
+            server=f"room:{topic}",
+            name=operation,
+            shown=f"{operation} in {topic}",
+            text=f"{envelope.sender} proposes {operation}{to} in the room {topic}.",
+            rule=RULE,
+            fingerprint=self._definition(shown, catalog),
+            arguments_hash=fingerprint(shown),
+            # The question names the rest.
+            summary=summary_of((shown["params"] or {}).get("arguments", shown["params"])),
+            # An access token is renewed every few minutes; the proposer's connection ends with it.
+            asked_with="" if proposer is None or proposer.key.startswith(TOKEN) else proposer.key,
+            proposal=envelope.id,
+            node=node,
+        )
+
+    def _definition(self, shown: dict[str, Any], catalog: Catalog) -> str:
+        """The fingerprint of the proposed tool of a server in the topic: a rule ends when the tool changes."""
+        envelope = self.envelope
+        if envelope.kind.method != "tools/call" or len(envelope.to) != 1 or not envelope.to[0].startswith(PREFIX):
+            return ""
+        name = (shown.get("params") or {}).get("name")
+        tool = catalog.tool(View(server=envelope.to[0].removeprefix(PREFIX)), str(name))
+        return "" if tool is None else tool.fingerprint()
+
+
+def why_ended(proposal: Proposal, envelope: Envelope) -> str:
+    """Who ended a proposal, and the reason that the envelope gives."""
+    by = proposal.ended_by or ""
+    said = msgspec.json.decode(envelope.payload, type=dict[str, Any]).get("reason")
+    because = f": {said}" if isinstance(said, str) and said else ""
+    return f"{proposal.state.value} by {by}{because}"[:500]
