@@ -69,6 +69,8 @@ class Pending(msgspec.Struct, frozen=True):
     size: int = 0
     delivered: float = 0.0
     """When the agent got it; 0 while it waits."""
+    on_way: bool = False
+    """Whether it was handed on and nobody has answered for it yet."""
 
     @property
     def tokens(self) -> int:
