@@ -21,9 +21,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from confidentiality import META, SOURCE, UPSTREAM
 from interlock.cli.control.hub_link import HubLink
@@ -356,6 +356,32 @@ async def campaign(options: argparse.Namespace, scene: Scene, faults: Faults = F
     finally:
         scene.hub.end()
     return good
+
+
+def run_faults(about: str, faults: Mapping[str, Callable[[Path, int], Awaitable[str]]], rounds: int) -> NoReturn:
+    """The program of a script whose faults each make a scene of their own. Ends with 1 if an invariant broke."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--only", nargs="*", choices=sorted(faults), default=[])
+    options = parser.parse_args()
+    good = True
+    for name, fault in faults.items():
+        if options.only and name not in options.only:
+            continue
+        with tempfile.TemporaryDirectory(prefix="ilx") as folder:
+            try:
+                print(f"{name}: {_run(fault, Path(folder), options.rounds)}", flush=True)
+            except Broken as broken:
+                good = False
+                print(f"{name}: BROKEN {broken}", flush=True)
+    sys.exit(0 if good else 1)
+
+
+def _run(fault: Callable[[Path, int], Awaitable[str]], folder: Path, rounds: int) -> str:
+    async def play() -> str:
+        return await fault(folder, rounds)
+
+    return asyncio.run(play())
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ does not notice (I5), and the server comes back by itself when the fault is over
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -32,7 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from confidentiality import UPSTREAM
-from faults import Broken, Scene, check, neighbour, wait_for
+from faults import Broken, Scene, check, neighbour, run_faults, wait_for
 from machine_faults import was_called
 from process import free_port
 
@@ -330,23 +329,5 @@ async def comes_back(scene: Scene) -> None:
 FAULTS = {"F8": f8, "F12": f12}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", nargs="*", choices=sorted(FAULTS), default=[])
-    options = parser.parse_args()
-    good = True
-    for name, fault in FAULTS.items():
-        if options.only and name not in options.only:
-            continue
-        with tempfile.TemporaryDirectory(prefix="ilx") as folder:
-            try:
-                print(f"{name}: {asyncio.run(fault(Path(folder), options.rounds))}", flush=True)
-            except Broken as broken:
-                good = False
-                print(f"{name}: BROKEN {broken}", flush=True)
-    sys.exit(0 if good else 1)
-
-
 if __name__ == "__main__":
-    main()
+    run_faults(__doc__ or "", FAULTS, 1)

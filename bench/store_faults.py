@@ -10,7 +10,6 @@ have a private file system, F7 the PostgreSQL of the development dependencies.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import errno
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from confidentiality import SOURCE
-from faults import BACK_S, DEADLINE_S, Broken, Scene, has_ended, wait_for
+from faults import BACK_S, DEADLINE_S, Broken, Scene, has_ended, run_faults, wait_for
 
 DISK = "24m"
 SERVER = SOURCE.parent / "tests" / "hub" / "executing_server.py"
@@ -212,23 +211,5 @@ def children(parent: int) -> list[int]:
 FAULTS: dict[str, Any] = {"F6": full_disk, "F7": dead_postgres}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--only", nargs="*", choices=sorted(FAULTS), default=[])
-    options = parser.parse_args()
-    good = True
-    for name, fault in FAULTS.items():
-        if options.only and name not in options.only:
-            continue
-        with tempfile.TemporaryDirectory(prefix="ilx") as folder:
-            try:
-                print(f"{name}: {asyncio.run(fault(Path(folder), options.rounds))}", flush=True)
-            except Broken as broken:
-                good = False
-                print(f"{name}: BROKEN {broken}", flush=True)
-    sys.exit(0 if good else 1)
-
-
 if __name__ == "__main__":
-    main()
+    run_faults(__doc__ or "", FAULTS, 2)

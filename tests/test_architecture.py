@@ -59,7 +59,7 @@ HUB_MODULES = sorted((SOURCE / "hub").rglob("*.py"))
 
 
 class Facts(NamedTuple):
-    """What these tests look at in a file. Its tree is not kept: all of them together fill the collector's lists."""
+    """The facts of a file that these tests look at. Its tree is not kept: all trees fill the collector's lists."""
 
     has_docstring: bool
     imported: set[str]

@@ -159,7 +159,7 @@ class ScriptedModel:
 
 
 def _ways(tool: str) -> list[tuple[str, dict[str, Any]]]:
-    """What models of some agents do for a tool that is not offered: wait for its server, or have its schema loaded."""
+    """The ways of some agents' models to a tool that is not offered: wait for its server, or have its schema loaded."""
     return [
         ("WaitForMcpServers", {}),  # Claude Code
         ("tool_search", {"query": f"select:mcp__interlock__lab__{tool}"}),  # Qwen Code

@@ -51,7 +51,7 @@ async def test_t128_the_repeat_of_a_call_that_outlived_its_client_gets_its_resul
             view = (await hub.operate("approvals.show", id=row["id"]))["view_hash"]
             await hub.operate("approvals.answer", id=row["id"], answer="once", view=view, terminal=True)
             await until(lambda: web.called == 1)
-            opened: dict[Any, Any] = next(iter(hub.endpoint.sessions._by_id.values())).opened
+            opened: dict[Any, Any] = next(iter(hub.hub_app.hub.clients.sessions)).channel.opened
             exchange = next(iter(opened.values()))
             writer.close()
             await until(lambda: not exchange.reachable)

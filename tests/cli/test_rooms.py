@@ -54,6 +54,9 @@ def test_what_one_terminal_says_another_one_sees(user: User) -> None:
         code, out, err = user.finished("rooms", "call", "build", "x", "--to", "server:nope")
         assert code == 1, (out, err)
         assert "server:nope is not in build; here: system:inbox" in err
+        code, out, err = user.finished("rooms", "propose", "build", "x")
+        assert code == 0, (out, err)
+        assert "it names nobody who carries it out" in err
         code, out, err = user.finished("rooms", "say", "build", "hello", "--key", "ilk_unknown")
         assert code == 5, (out, err)
         assert "refused the connection: this key is not known\n" in err

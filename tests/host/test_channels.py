@@ -75,7 +75,7 @@ class Chat:
 
 
 async def ready(hub: RunningHub, count: int = 2, server: str = "chat") -> None:
-    live = hub.hub_app.live.connections.of(server)
+    live = hub.hub_app.live.connections.shared(server)
     assert live is not None
     await until(lambda: len(live.channels) == count, 20)
 

@@ -84,7 +84,7 @@ async def test_what_a_server_tells_on_the_stream_of_a_call_reaches_whoever_it_co
         await client.initialize(ALL if own else {})
         await client.legacy("resources/subscribe", {"uri": NOTE})
         listening = asyncio.ensure_future(listen(client, heard))
-        await until(lambda: hub.endpoint.sessions._by_id[str(client.session)].streams.attached)
+        await until(lambda: next(iter(hub.hub_app.hub.clients.sessions)).channel.open_streams)
         listed = len(instructed.asked("tools/list"))
         await client.call("a__do", steps(UPDATED, tells("notifications/tools/list_changed")), id=2)
         await until(lambda: updates(heard) == [NOTE])

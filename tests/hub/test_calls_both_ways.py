@@ -24,10 +24,10 @@ from .legacy_client import LegacyClient, answers
 from .modern_client import ModernClient
 from .people import read_and_answer
 from .running_hub import RunningHub, running_hub, until
+from .task_scene import FORMS, Form, served
+from .task_scene import client as task_client
 from .task_server import Jobs
 from .test_bridges_questions import ALL, FORM, SAMPLING, Answerer
-from .test_tasks import FORMS, Form, served
-from .test_tasks import client as task_client
 
 Era = Literal["handshake", "stateless"]
 REQUESTS: dict[str, tuple[str, Any]] = {

@@ -107,6 +107,20 @@ async def test_a_selection_outlives_the_hub_for_its_own_client_alone(tmp_path: P
         assert not (await client.result("context/beforeInference", TURN)).get("contextInjections")
 
 
+async def test_the_first_call_of_a_stateless_client_after_a_restart_carries_its_state(tmp_path: Path) -> None:
+    write = {"_meta": {"dev.interlock/featureSet": "note.edit"}}
+    async with between(tmp_path, write=write) as hub:
+        client = HostClient(hub, "mine", modern=True)
+        client.key = secret = await hub.new_key("mine")
+        async with client.running():
+            await client.select("a.note.edit")
+    async with between(tmp_path, write=write) as hub:
+        client = HostClient(hub, "mine", modern=True)
+        client.key = secret
+        await client.result("tools/call", {"name": "a__write", "arguments": {}, "state": {"notes": [2]}})
+        assert {"notes": [2]} in [params.get("state") for params in await heard(hub, "a", "tools/call")]
+
+
 async def test_a_client_narrows_the_scopes_of_tools_and_channels(tmp_path: Path) -> None:
     async with between(tmp_path, **FILES) as hub:
         async with HostClient(hub, "mine", modern=False).running() as client:
@@ -278,7 +292,7 @@ async def test_a_new_manifest_of_a_server_written_by_hand_is_read(tmp_path: Path
             await client.notified("mcpl/manifestChanged")
             assert "a.note.late" in (await client.result("mcpl/manifest"))["featureSets"]
             connections = hub.hub_app.live.connections
-            live = connections.of("a")
+            live = connections.shared("a")
             assert live is not None
             await live.updates.settled()
             for _ in range(1_000):

@@ -184,6 +184,9 @@ async def test_t113_every_message_is_checked_when_it_arrives(tmp_path: Path) -> 
         assert {found.rule for found in refusals} >= {"UNKNOWN_FEATURE_SET", "FEATURE_SET_DISABLED", "INVALID_PARAMS"}
         shown = await hub.operate("events.list")
         assert (shown["events"], shown["refused"]["s"] >= 10) == ([], True)
+        assert (await hub.operate("events.list", agent="local"))["events"] == []
+        with pytest.raises(Fault, match="no agent 'nope' has a key or a feature set"):
+            await hub.operate("events.list", agent="nope")
 
 
 async def test_t18_a_feature_set_that_uses_more_than_was_enabled_is_off(tmp_path: Path) -> None:
@@ -191,7 +194,7 @@ async def test_t18_a_feature_set_that_uses_more_than_was_enabled_is_off(tmp_path
         await enable(hub, "news.push")
         more = {"news.push": {"description": "News", "uses": ["pushEvents", "tools"]}}
         await call(hub, "send", method="featureSets/changed", params={"added": more}, notification=True)
-        live = hub.hub_app.live.connections.of("s")
+        live = hub.hub_app.live.connections.shared("s")
         assert live is not None
         await until(lambda: len(live.state.offer.feature_sets["news.push"].needs) > 1)
         await live.updates.settled()
@@ -206,7 +209,7 @@ async def test_declarations_change_while_the_server_runs(tmp_path: Path) -> None
         added = {"news.late": {"description": "Late", "uses": ["pushEvents"]}}
         changed = {"added": added, "removed": ["news.push"]}
         await call(hub, "send", method="featureSets/changed", params=changed, notification=True)
-        live = hub.hub_app.live.connections.of("s")
+        live = hub.hub_app.live.connections.shared("s")
         assert live is not None
         await until(lambda: "news.late" in live.state.active.declared)
         gone, late = await push(hub, event(), event("e2", "news.late"))

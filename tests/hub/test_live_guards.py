@@ -20,8 +20,8 @@ from interlock.events.types import AgentWoken, Gap
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.journal import Journal
-from interlock.hub.live import connections, refusals, webhook_sender
-from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live import refusals, server_messages, webhook_sender
+from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import LIVE_PENDING, Pending, pending_id, seen_id
 from interlock.hub.live.intake import Intake
@@ -69,7 +69,7 @@ async def pushing(folder: Path, rule: LiveRule | None = None) -> AsyncIterator[t
 
 
 def connection(hub: RunningHub) -> LiveConnection:
-    found = hub.hub_app.live.connections.of("s")
+    found = hub.hub_app.live.connections.shared("s")
     assert found is not None
     return found
 
@@ -92,7 +92,7 @@ async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
         await go_on.wait()
         return PushResult(True)
 
-    monkeypatch.setattr(connections, "MAX_OPEN", 3)
+    monkeypatch.setattr(server_messages, "MAX_OPEN", 3)
     monkeypatch.setattr(refusals, "RATE", Rate(per_minute=15))
     async with pushing(tmp_path) as (hub, server):
         monkeypatch.setattr(Intake, "accept", accept)
@@ -119,15 +119,17 @@ async def test_t114_notifications_of_a_server_that_are_under_way_are_bounded(
             raise AssertionError
 
     async with pushing(tmp_path) as (hub, _):
-        monkeypatch.setattr(connections, "MAX_TASKS", 2)
-        monkeypatch.setattr(connections, "admit", lambda *_, **__: Arrival(cast(Any, None), cast(Any, None)))
+        monkeypatch.setattr(server_messages, "MAX_TASKS", 2)
+        monkeypatch.setattr(server_messages, "admit", lambda *_, **__: Arrival(cast(Any, None), cast(Any, None)))
         found, live = hub.hub_app.live.connections, connection(hub)
-        found.serve_with("channels/changed", Waits())
+        found.messages.serve_with("channels/changed", Waits())
         for _ in range(5):
             found.on_notification("s", None, "channels/changed", b"{}")
         assert len(live.requests) == 2
         assert hub.hub_app.live.refusals.counts["s"] == 3
-        live.requests.cancel()
+        await found.on_greeted("s", None, None, live.connection)
+        await asyncio.wait_for(live.requests.settled(), 30)  # a session that was lost leaves no work
+        assert connection(hub) is not live
 
 
 def test_an_event_that_is_committed_takes_its_room_once() -> None:
@@ -166,6 +168,13 @@ async def test_two_hubs_of_one_store_hand_out_an_event_once(tmp_path: Path) -> N
     taken = await asyncio.gather(*(hub.take("mine", 5, 1_000) for hub in hubs), return_exceptions=True)
     given = [events for each in taken if not isinstance(each, BaseException) for events in each[0]]
     assert [each.event for each in given] == ["e1"]
+    await hubs[0].put_back("mine", given)
+    await until(lambda: all(hub.has_waiting("mine") for hub in hubs))
+    given, _ = await hubs[0].take("mine", 5, 1_000)
+    async with stores[1].transaction() as change:
+        change.delete(LIVE_PENDING, event.id)
+    await hubs[0].put_back("mine", given)
+    assert await stores[0].get(LIVE_PENDING, event.id) is None, "a withdrawn event does not come back"
     for recorder, store in zip(recorders, stores, strict=True):
         await recorder.close()
         await store.close()

@@ -48,7 +48,7 @@ async def test_a_server_of_the_library_pushes_what_its_host_enabled(tmp_path: Pa
         (said,) = texts(await use(client(hub, "mine"), "read_events"))
         assert "Build 2 is done." in said
         assert await say(hub, "late")
-        live = hub.hub_app.live.connections.of("s")
+        live = hub.hub_app.live.connections.shared("s")
         assert live is not None
         await until(lambda: "builds.late" in live.state.offer.feature_sets)
         await say(hub, "less")

@@ -18,7 +18,7 @@ import forking
 from hub.running_hub import running_hub, text_of
 from hub.test_server_logins import call, log_in
 from interlock.config.hub_secret import existing_secret
-from interlock.config.next_secret import has_next
+from interlock.config.next_secret import has_next, next_secret, prepare_next
 from interlock.config.secret_store import SecretStore
 from interlock.config.settings import Config, Hub, Server
 from interlock.hub.admin.rekeying import finish_rekeying, give_up, home_key_of_store, reseal, rotate
@@ -97,6 +97,17 @@ async def test_t24_a_new_key_opens_everything_and_the_old_one_nothing(tmp_path: 
         async with running_hub(tmp_path, docs) as hub:
             assert text_of(await call(hub, key)) == "you are client-1", "the login and the agent's key hold"
             assert len((await hub.operate("audit.search", tool="secrets.rekey"))["entries"]) == 2
+
+
+async def test_a_store_that_is_away_does_not_cost_the_next_key(home: Path) -> None:
+    (home / "hub.db").rename(home / "moved.db")
+    new = prepare_next(home)
+    with pytest.raises(StoreError, match="is missing"):
+        finish_rekeying(Config(), home)
+    assert next_secret(home) == new
+    (home / "moved.db").rename(home / "hub.db")
+    finish_rekeying(Config(), home)
+    assert not has_next(home), "nothing was sealed with it"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")

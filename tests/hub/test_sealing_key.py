@@ -17,7 +17,7 @@ from interlock.config.settings import Config, Hub, Server, Timeouts
 from interlock.hub.auth.keys import KEYS, Keys
 from interlock.hub.cannot_start import CannotStart
 from interlock.hub.foundation import COLLECTIONS
-from interlock.hub.sealing_key import claim_store
+from interlock.hub.sealing_key import SEALED, claim_store
 from interlock.hub.upstreams.states import ServerState
 from interlock.store import Store, StoreError
 from interlock.web.run import serve
@@ -41,6 +41,11 @@ async def store(where: str) -> AsyncIterator[Store]:
     store = await Store.open(where, COLLECTIONS)
     yield store
     await store.close()
+
+
+def test_every_collection_with_sealed_values_is_among_those_that_are_sealed_anew() -> None:
+    sealed = {one.name for one in COLLECTIONS if "sealed" in getattr(one.kind, "__struct_fields__", ())}
+    assert sealed == {each.collection.name for each in SEALED}
 
 
 async def test_hubs_with_one_key_read_each_others_logins_and_keys(tmp_path: Path, postgres: str) -> None:

@@ -1,6 +1,7 @@
 """Adds and removes tables of a TOML text and leaves the rest unchanged: comments, order, spacing and line ends.
 
-Each change is parsed again and compared with the intended content. A change that differs from it is refused.
+Each change is parsed again and compared with the intended content. A change that differs from it is refused. A hub that
+only reads its configuration does not load `tomlkit`, which takes more than two megabytes.
 """
 
 from __future__ import annotations
@@ -8,8 +9,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, MutableMapping
 from typing import Any
-
-import tomlkit
 
 from .lines import toml_sections
 
@@ -52,6 +51,8 @@ def remove_table(text: str, path: Path) -> str:
 
 def set_value(text: str, path: Path, value: object) -> str:
     """Set one value; tables on the way to it are made where they are missing."""
+    import tomlkit
+
     wanted = tomllib.loads(text)
     document = tomlkit.parse(text)
     plain: dict[str, Any] = wanted
@@ -79,6 +80,8 @@ def _append(text: str, tables: str) -> str:
 
 
 def _render(path: Path, tables: Mapping[str, Mapping[str, object]]) -> str:
+    import tomlkit
+
     outer: dict[str, Any] = {}
     for name, body in tables.items():
         outer[name] = tomlkit.table()
@@ -94,6 +97,8 @@ def _render(path: Path, tables: Mapping[str, Mapping[str, object]]) -> str:
 
 
 def _inline(values: Mapping[str, object]) -> object:
+    import tomlkit
+
     inline = tomlkit.inline_table()
     inline.update(dict(values))
     return inline
@@ -117,6 +122,8 @@ def _cut(text: str, path: Path) -> str:
 
 def _delete(text: str, path: Path) -> str:
     """Delete a table that is written inline or as dotted keys."""
+    import tomlkit
+
     document = tomlkit.parse(text)
     holder: MutableMapping[str, Any] = document
     for key in path[:-1]:

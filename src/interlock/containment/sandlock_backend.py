@@ -44,9 +44,9 @@ _alone = False
 
 
 OWN_FACTS: Final = ("stat", "statm", "status", "maps", "cmdline", "limits")
-"""What a process may read about itself. Its folder as a whole would show the connections of others too."""
+"""The files that a process may read about itself. Its whole folder would show the connections of others too."""
 FACTS: Final = tuple(f"/proc/{name}" for name in ("cpuinfo", "loadavg", "meminfo", "stat", "uptime", "version"))
-"""What every process may read about the machine, as bubblewrap shows it too."""
+"""The files that every process may read about the machine, as bubblewrap shows them too."""
 _SET_SUBREAPER: Final = 36
 
 

@@ -65,7 +65,7 @@ class Starter(Protocol):
 
 
 class ChannelConversations:
-    """The conversations of `[channels]` (`hub.live.connections.Handler` for `channels/incoming`)."""
+    """The conversations of `[channels]` (`hub.live.server_messages.Handler` for `channels/incoming`)."""
 
     def __init__(self, hub_app: HubApp, host: Starter, places: ChannelPlaces) -> None:
         self._hub_app = hub_app
@@ -79,7 +79,7 @@ class ChannelConversations:
 
     def start(self) -> None:
         """Take messages, and begin turns for events, also for those that an earlier run left."""
-        self._hub_app.live.connections.serve_with(INCOMING, self)
+        self._hub_app.live.connections.messages.serve_with(INCOMING, self)
         subscription = self._hub_app.bus.subscribe(EventFilter.of(AgentWoken), 1024)
         self._wakes = SubscriberTask(subscription, self._on_wakes)
         for agent in {table.agent for table in self._tables.values()}:

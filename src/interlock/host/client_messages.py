@@ -41,7 +41,7 @@ class ClientMessages:
         """The newest client that takes the messages of a channel; None if there is none."""
         hosts = self._hub_app.live.hosts
         for host in hosts.of_connection(live):
-            grant = hosts.rights(host, live).active.grant if live in hosts.connections(host) else None
+            grant = hosts.offers.rights(host, live).active.grant if live in hosts.offers.connections(host) else None
             if grant is None or not host.can(CHANNELS_INCOMING) or not hosts.reachable(host, METHOD):
                 continue
             if grant.allows_channel(CHANNELS_INCOMING, channel):
@@ -96,7 +96,7 @@ class ClientMessages:
 
     def _feature(self, live: LiveConnection, host: ClientHost) -> str:
         """The feature set that the client's messages of a server count for."""
-        active = self._hub_app.live.hosts.rights(host, live).active
+        active = self._hub_app.live.hosts.offers.rights(host, live).active
         covering = (name for name in active.enabled_sets if active.declared[name].covers(CHANNELS_INCOMING))
         return next(covering, "")
 

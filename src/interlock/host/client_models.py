@@ -45,7 +45,9 @@ class HostModels:
         asked_for = frozenset(agents)
         for host in (each for each in hosts.of_connection(live) if each.principal.id in asked_for):
             name = host.name(live.server, asked.feature_set)
-            if not hosts.allows(host, live, INFERENCE, asked.feature_set) or not hosts.reachable(host, METHOD, name):
+            if not hosts.offers.allows(host, live, INFERENCE, asked.feature_set) or not hosts.reachable(
+                host, METHOD, name
+            ):
                 continue
             if asked.conversation_id in host.conversations:
                 return HostModel(self._hub_app, live, host, asked)
@@ -57,9 +59,13 @@ class HostModels:
         hosts = self._hub_app.live.hosts
         for agent in hosts.agents if live.agent is None else [live.agent]:
             for host in hosts.for_agent(agent):
-                if live not in hosts.connections(host) or not host.can(MODEL_INFO) or not hosts.reachable(host, INFO):
+                if (
+                    live not in hosts.offers.connections(host)
+                    or not host.can(MODEL_INFO)
+                    or not hosts.reachable(host, INFO)
+                ):
                     continue
-                if hosts.rights(host, live).active.grant.allows(MODEL_INFO):
+                if hosts.offers.rights(host, live).active.grant.allows(MODEL_INFO):
                     return host
         return None
 
@@ -85,7 +91,7 @@ class HostModel:
 
     def check_allowed(self) -> None:
         """Refuse an answer for a server that may no longer have it. Raises FEATURE_SET_DISABLED."""
-        if not self._hub_app.live.hosts.allows(self.host, self._live, INFERENCE, self._asked.feature_set):
+        if not self._hub_app.live.hosts.offers.allows(self.host, self._live, INFERENCE, self._asked.feature_set):
             raise Fault("FEATURE_SET_DISABLED", "Feature set not enabled", data={"featureSet": self._asked.feature_set})
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:

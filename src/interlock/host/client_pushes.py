@@ -104,9 +104,10 @@ class ClientPushes:
         hosts = self._hub_app.live.hosts
         return {
             (live.server, name)
-            for live in hosts.connections(host)
+            for live in hosts.offers.connections(host)
             for name in live.state.offer.feature_sets
-            if hosts.allows(host, live, PUSH, name) and hosts.reachable(host, METHOD, host.name(live.server, name))
+            if hosts.offers.allows(host, live, PUSH, name)
+            and hosts.reachable(host, METHOD, host.name(live.server, name))
         }
 
     async def _push_all(self, host: ClientHost, events: list[Pending]) -> bool:

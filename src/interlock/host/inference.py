@@ -54,7 +54,7 @@ SWEPT_AT_ONCE: Final = 500
 
 
 class ServerInference:
-    """Answers `inference/request` and `model/info` (`hub.live.connections.Handler`)."""
+    """Answers `inference/request` and `model/info` (`hub.live.server_messages.Handler`)."""
 
     def __init__(self, hub_app: HubApp, models: Models, conversations: Conversations) -> None:
         self._hub_app = hub_app
@@ -70,7 +70,7 @@ class ServerInference:
         found = [row for day in (today - 1, today) for row in await self._hub_app.store.find(INFERENCES, day=day)]
         self._budgets.load(row.value for row in found if row.value.server and row.value.at > since)
         for method in ("inference/request", "model/info"):
-            self._hub_app.live.connections.serve_with(method, self)
+            self._hub_app.live.connections.messages.serve_with(method, self)
 
     async def sweep(self) -> None:
         """Forget inferences that are older than the configuration keeps them, a week of days at a time."""

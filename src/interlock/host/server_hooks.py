@@ -11,7 +11,7 @@ from interlock.host.hooks import HookedTurn, Response
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.inference_hooks import Answer
+from interlock.hub.live.hooked_inference import Answer
 from interlock.protocols.mcpl.hooks import BeforeInference
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
 from interlock.protocols.mcpl.states import Connection

@@ -316,7 +316,7 @@ def _judge_authority(url: str) -> tuple[Finding, ...]:
     if not at or not re.search(r"[\\#?]", before):
         return ()
     if "\\" in before or _would_be_refused(re.split(r"[\\?#:]", after)[0].strip("[]") or "."):
-        return (Finding("url.ambiguous", "What stands before the @ hides where this leads.", _ENCODE),)
+        return (Finding("url.ambiguous", "The part before the @ hides where this leads.", _ENCODE),)
     return ()
 
 

@@ -49,7 +49,7 @@ class GatewayMessages:
         for data in missed or ():
             self._frames.send(text_frame(data), (member,))
         if missed is None:
-            message = "What you missed is not kept any more."
+            message = "The envelopes that you missed are not kept any more."
             self.refuse(member, Refusal(Reason.HISTORY_LOST, message, "Ask the others what happened."))
         elif history is not None:
             self.cursor(member, history)

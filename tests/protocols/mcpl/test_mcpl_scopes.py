@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from interlock.protocols.mcpl.feature_sets import ScopeRules
-from interlock.protocols.mcpl.scopes import agreed_label, decide, derive_label, plain
+from interlock.protocols.mcpl.scopes import agreed_label, decide, derive_label, plain, shown
 from interlock.wire.errors import Fault
 
 FILES = ScopeRules(("/project/**", "/tmp/**"), ("**/.env", "**/secrets/**"))
@@ -21,6 +21,9 @@ DISCORD = ScopeRules(("#general", "#dev-*", "discord:acme/*"), ("#admin-*", "#de
         (FILES, "/project/src/main.ts", "allow"),
         (FILES, "/etc/hosts", "ask"),
         (FILES, "/project/.env", "deny"),
+        (FILES, "/project/.ENV", "deny"),
+        (FILES, "/project/Secrets/key", "deny"),
+        (ScopeRules(("/**",), ("/Private/**",)), "/private/key", "deny"),
         (FILES, "/project/a/.env", "deny"),
         (FILES, "/project/.env/", "deny"),
         (FILES, "/project//.env", "deny"),
@@ -51,6 +54,13 @@ DISCORD = ScopeRules(("#general", "#dev-*", "discord:acme/*"), ("#admin-*", "#de
 )
 def test_the_blacklist_wins_and_what_no_list_names_is_asked(rules: ScopeRules, label: str, outcome: str) -> None:
     assert decide(rules, label).outcome == outcome
+
+
+def test_a_denial_says_why_on_one_line() -> None:
+    assert decide(FILES, "/project/a\x00.txt").why == "the label has control characters"
+    assert decide(FILES, "/project/.env").why == "blacklist **/.env"
+    assert shown("/a\x00\n" + "b" * 300).isprintable()
+    assert len(shown("b" * 300)) == 200
 
 
 @given(st.text("ab/.", max_size=12))

@@ -87,7 +87,7 @@ def disable(done: Json, **given: Any) -> None:
 def forget(done: Json, **given: Any) -> None:
     """Delete patterns that you enabled or disabled for an agent. Needs a terminal.
 
-    What no other pattern enables is off. What another one enables is on again.
+    A feature set that no other pattern enables is off. One that another pattern enables is on again.
 
     \b
     Example:
@@ -110,7 +110,8 @@ def events(found: Json, **given: Any) -> None:
     Example:
       interlock events --agent claude-code
     """
-    say_rows(found["events"], _event, "There are no events.")
+    whose = f" for {plain(given['agent'])}" if given["agent"] else ""
+    say_rows(found["events"], _event, f"There are no events{whose}.")
     for server, count in sorted(found["refused"].items()):
         say(f"{bold(plain(server))}: {counted(count, 'message')} refused; `interlock audit` has the reasons")
 

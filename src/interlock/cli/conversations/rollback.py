@@ -67,7 +67,7 @@ def _show_plan(plan: Json) -> None:
         else:
             say(f"  cannot be taken back  {_named(step)}: {plain(step['reason'])}")
     if plan["lasting"]:
-        say(f"What {counted(len(plan['lasting']), 'other call')} did stays:")
+        say(f"The effects of {counted(len(plan['lasting']), 'other call')} stay:")
         for (turn, tool), count in Counter((call["turn"], call["tool"]) for call in plan["lasting"]).items():
             say(f"  turn {turn}  {plain(tool)}{f', {count} times' if count > 1 else ''}")
 

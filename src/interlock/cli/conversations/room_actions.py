@@ -33,9 +33,9 @@ MOST_SHOWN = 20
     show_default=True,
     help="Who may join: members, everyone with a key, or everyone.",
 )
-@click.option("--member", multiple=True, metavar="NAME=PROFILE", help="What the holder of a key may send.")
+@click.option("--member", multiple=True, metavar="NAME=PROFILE", help="A profile for the holder of a key.")
 @click.option(
-    "--kind", multiple=True, metavar="KIND=PROFILE", help="What agents, persons, services or admins may send."
+    "--kind", multiple=True, metavar="KIND=PROFILE", help="A profile for agents, persons, services or admins."
 )
 @click.option("--server", "servers", multiple=True, metavar="ID", help="Let a tool server take part, as server:ID.")
 @click.option("--strict", is_flag=True, help="Refuse envelopes whose kind does not match their payload.")

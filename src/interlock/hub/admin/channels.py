@@ -64,7 +64,7 @@ class ChannelOperations:
 
     async def list(self, by: Principal, params: Nothing, trace: str) -> ChannelRows:
         """The channels of all servers."""
-        found = self._hub_app.live.connections.agents_connected()
+        found = self._hub_app.live.connections.all()
         rows = {row.id: row for live in found for row in [self._row(live, each) for each in live.channels.values()]}
         return ChannelRows([rows[id_] for id_ in sorted(rows)])
 
@@ -84,7 +84,7 @@ class ChannelOperations:
         return Closed(await close_channel(live, live.state, channel))
 
     def _live(self, server: str) -> LiveConnection:
-        live = self._hub_app.live.connections.of(server)
+        live = self._hub_app.live.connections.shared(server)
         if live is None:
             hint = "`interlock features list` shows servers that do"
             raise Fault("NOT_FOUND", f"{server[:100]!r} is no server that speaks MCPL", hint=hint)

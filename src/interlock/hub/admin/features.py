@@ -15,7 +15,7 @@ from interlock.config.names import why_bad_agent
 from interlock.hub.admin.operation import ControlFlag, Secret
 from interlock.hub.app import HubApp
 from interlock.hub.auth.access_methods import MAX_JUSTIFICATION
-from interlock.hub.auth.principals import Principal
+from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import FeatureEntry, entry_id
 from interlock.hub.live.usage import By, EventRow, UsageRow
@@ -25,6 +25,7 @@ from interlock.wire.errors import Fault
 
 SETTLED_S: Final = 2.0
 """How long the answer waits for the server to take its new feature sets."""
+MOST_NAMED: Final = 20
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
@@ -70,11 +71,23 @@ class FeatureOperations:
     async def events(self, by: Principal, params: ListEvents, trace: str) -> EventRows:
         """The newest events: what waits, what was delivered, and what was dropped."""
         usage = self._live.usage
-        return EventRows(await usage.events(params.agent, params.server, params.most), usage.refused())
+        found = await usage.events(params.agent, params.server, params.most)
+        if not found and params.agent is not None:
+            self._check_agent(params.agent)
+        return EventRows(found, usage.refused())
 
     async def usage(self, by: Principal, params: AskUsage, trace: str) -> UsageRows:
         """Events, wakes, inferences, tokens and cost, per server, feature set, agent and conversation."""
         return UsageRows(await self._live.usage.rows(params.days, params.by))
+
+    def _check_agent(self, agent: str) -> None:
+        """Refuse the name of an agent that can have no events: it has neither a key nor settings nor feature sets."""
+        hub_app = self._hub_app
+        known = {LOCAL_AGENT.id, *hub_app.config.agents, *(entry.agent for entry in self._live.features.entries())}
+        known.update(key.principal for key in hub_app.keys.list())
+        if agent not in known:
+            hint = f"one of {', '.join(sorted(known)[:MOST_NAMED])}"
+            raise Fault("NOT_FOUND", f"no agent {agent[:100]!r} has a key or a feature set", hint=hint)
 
     async def _need_person(self, by: Principal, params: EnableFeatures, hint: str) -> None:
         if not (by.key or params.terminal or params.console):
@@ -109,13 +122,13 @@ class FeatureOperations:
 
     def _uses(self, server: str, pattern: str) -> tuple[str, ...] | None:
         """The uses of the declared feature sets that a pattern names; None where none is declared now."""
-        live = self._live.connections.of(server)
+        live = self._live.connections.shared(server)
         declared = {} if live is None else live.state.offer.feature_sets
         found = [declared[name].needs | declared[name].may for name in declared if names((pattern,), name)]
         return tuple(sorted({path for paths in found for path in paths})) if found else None
 
     def _rows(self, server: str) -> Sequence[FeatureRow]:
-        live = self._live.connections.of(server)
+        live = self._live.connections.shared(server)
         entries = self._entries(server)
         rows = [] if live is None else [self._declared(live, name) for name in live.state.offer.feature_sets]
         known = {row.feature for row in rows}

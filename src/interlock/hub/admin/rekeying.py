@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from interlock.config.hub_secret import (
+    FILE,
     LostHubSecret,
     existing_secret,
     has_secret,
@@ -23,7 +24,7 @@ from interlock.config.hub_secret import (
     make_secret,
     sealing_secret,
 )
-from interlock.config.next_secret import adopt_next, discard_next, next_secret, prepare_next
+from interlock.config.next_secret import NEXT, adopt_next, discard_next, next_secret, prepare_next
 from interlock.config.secret_store import SecretStore
 from interlock.config.settings import Config
 from interlock.hub.admin.backups import back_up_before, refuse_while_used
@@ -133,7 +134,12 @@ def finish_rekeying(config: Config, home: Path) -> None:
     new = next_secret(home)
     if new is None:
         return
-    if _stored(store_of(config, home), lambda database: _check(database) == check_of(new)):
+    where = store_of(config, home)
+    if not is_shared(where) and not sqlite_path(where).exists():
+        # It may be away for now, sealed with the next key, which nothing else has.
+        hint = f"put the store back; if there never was one, delete {home / FILE}{NEXT}"
+        raise StoreError(f"{sqlite_path(where)} is missing, and a `rekey` of it was interrupted", hint)
+    if _stored(where, lambda database: _check(database) == check_of(new)):
         SecretStore(home).reseal(existing_secret(home), new)
         adopt_next(home)
     else:

@@ -33,7 +33,7 @@ from interlock.store import Store, StoreError
 from interlock.store.documents import Change, Changes
 from interlock.wire.errors import Fault
 
-WINDOW_S: Final = 0.02
+WINDOW_S: Final = 0.05
 """How long an entry waits for others."""
 HOLD_S: Final = 0.1
 """How long an intent, and every entry behind it, waits for its outcome, so that the two become one entry."""

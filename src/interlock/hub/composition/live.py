@@ -58,11 +58,11 @@ class LiveParts:
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
         self.hosts = ClientHosts(self.features, self.connections, authentication.access)
-        self.connections.follow_with(self.hosts)
+        self.connections.updates.follow_with(self.hosts)
         self.offers = LiveOffers(addresses, self.hosts)
         registered = RegisteredChannels(ChannelAnnouncements(self.hosts))
         for method in CHANNEL_METHODS:
-            self.connections.serve_with(method, registered)
+            self.connections.messages.serve_with(method, registered)
         self.hooks = IncomingWebhooks(self._hook_settings, self.intake, self.refusals)
         self.webhook = WakeWebhook(lambda: settings().webhook, foundation.resolver, foundation.bus, foundation.log)
         self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals, self.wakes)
@@ -75,7 +75,7 @@ class LiveParts:
         foundation = self._foundation
         store = foundation.store
         elevations = Elevations(inbox, self.scope_hold_s, lambda: foundation.config.servers)
-        self.connections.decide_scopes_with(elevations)
+        self.connections.messages.decide_scopes_with(elevations)
         await self.features.start(store, self._on_features)
         await self.deliveries.start(store, self)
         await self.wakes.start(store)

@@ -97,7 +97,7 @@ class HostMethods:
 
     def on_notification(self, caller: Caller, session: Session | None, said: Notification) -> None:
         """Take a notification of MCPL. One that cannot be read or may not be sent has no answer, and is dropped."""
-        host = self._hosts.known(caller, session) if said.method in METHODS else None
+        host = self._hosts.of_notification(session, caller) if said.method in METHODS else None
         if host is None:
             return
         try:
@@ -113,7 +113,7 @@ class HostMethods:
             return
 
     def _serve(self, exchange: Exchange, caller: Caller) -> None:
-        host = self._hosts.of(exchange, caller)
+        host = self._hosts.of_request(exchange, caller)
         if host is None:
             self._serve_other(exchange, caller)
             return
@@ -128,7 +128,7 @@ class HostMethods:
             if method == UPDATE:
                 _answer(exchange, self._update(host, params, request=True))
             elif method == MANIFEST:
-                _answer(exchange, self._hosts.manifest(host))
+                _answer(exchange, self._hosts.offers.manifest(host))
             else:
                 self._background.begin(self._run(exchange, host, self._served[method]), exchange)
         except Fault as fault:

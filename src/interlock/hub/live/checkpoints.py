@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call, Check
+from interlock.hub.calls.call import Call
 from interlock.hub.calls.local_exchange import LocalExchange
 from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.hub.live.client_hosts import ClientHosts
+from interlock.hub.live.feature_set_gate import FeatureSetGate
 from interlock.hub.live.scopes import ScopeGate
 from interlock.protocols.mcpl.checkpoints import CheckpointTree
 from interlock.protocols.mcpl.decoding import Name, Object, Value, decode
@@ -49,38 +49,27 @@ def tree_id(conversation: str, server: str, feature_set: str) -> str:
     return "\x1f".join((conversation, server, feature_set))
 
 
-class StateGate:
+class StateGate(FeatureSetGate):
     """Gives calls of a conversation the state that their feature set has there, and those of a host its own."""
 
     name = "state"
 
     def __init__(self, scopes: ScopeGate, hosts: ClientHosts) -> None:
-        self._scopes = scopes
+        super().__init__(scopes)
         self._hosts = hosts
 
-    def plan(self, principal: Principal, target: Target) -> Verdict:
-        """Pass: state belongs to one call."""
-        return PASS
-
-    def check(self, target: Target) -> Check | None:
-        """Add the state to calls of a tool that belongs to a feature set."""
-        feature = self._scopes.feature_of(target)
-        if feature is None:
-            return None
-
-        def judge(call: Call) -> Verdict:
-            exchange = call.exchange
-            if isinstance(exchange, LocalExchange) and exchange.states is not None:
-                call.state = exchange.states.use(target.server, feature)
-                call.plain = call.plain and not call.state
-                return PASS
-            return PASS if call.plain else self._judge_host(call, target, feature)
-
-        return judge
+    def judge(self, target: Target, feature: str, call: Call) -> Verdict:
+        """Add the state to a call."""
+        exchange = call.exchange
+        if isinstance(exchange, LocalExchange) and exchange.states is not None:
+            call.state = exchange.states.use(target.server, feature)
+            call.plain = call.plain and not call.state
+            return PASS
+        return PASS if call.plain else self._judge_host(call, target, feature)
 
     def _judge_host(self, call: Call, target: Target, feature: str) -> Verdict:
         """Take the state that a client keeps which is a host and selected the tool's feature set."""
-        host = self._hosts.known(call.caller, call.exchange.session)
+        host = self._hosts.of_request(call.exchange, call.caller)
         if host is None or not host.selected(target.server, feature):
             return PASS
         try:
@@ -88,7 +77,7 @@ class StateGate:
         except Fault as fault:
             return Refuse(fault, "state: what a host keeps of a tool's state must be readable")
         if said.checkpoint is not None:
-            own = [live for live in self._hosts.connections(host) if live.server == target.server]
+            own = [live for live in self._hosts.offers.connections(host) if live.server == target.server]
             if not own or own[0].agent is None:
                 message = "a checkpoint needs a connection that nobody shares"
                 hint = 'the operator can set share = "principal"'

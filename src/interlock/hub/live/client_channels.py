@@ -112,8 +112,8 @@ class ClientChannels:
 
     def _all(self, host: ClientHost) -> list[channels.Channel]:
         found = []
-        for live in self._hosts.connections(host):
-            grant = self._hosts.rights(host, live).active.grant
+        for live in self._hosts.offers.connections(host):
+            grant = self._hosts.offers.rights(host, live).active.grant
             mine = [each for each in live.channels.values() if grant.allows_channel(CHANNELS_REGISTER, each.id)]
             found += [self._shown(host, live, channel) for channel in mine]
         return found
@@ -121,27 +121,27 @@ class ClientChannels:
     def _tell(self, host: ClientHost, method: str, said: Outgoing) -> None:
         conversation = host.conversation(said.conversation_id)
         inference = private_id("inf", host.owner, said.inference_id)
-        for live in self._hosts.connections(host):
+        for live in self._hosts.offers.connections(host):
             channel = THINKING if said.channel_id == THINKING else self._own(host, live.server, said.channel_id)
             if channel is not None:
                 own: Value = msgspec.structs.replace(
                     said, inference_id=inference, conversation_id=conversation, channel_id=channel
                 )
-                channel_requests.tell(live, self._hosts.rights(host, live), method, channel, own)
+                channel_requests.tell(live, self._hosts.offers.rights(host, live), method, channel, own)
 
     def _of(self, host: ClientHost, id: str) -> tuple[LiveConnection, Connection, str]:
         """The server of a channel, its rights with the client, and its own id of the channel."""
-        for live in self._hosts.connections(host):
+        for live in self._hosts.offers.connections(host):
             channel = self._own(host, live.server, id)
             if channel is not None:
-                return live, self._hosts.rights(host, live), channel
+                return live, self._hosts.offers.rights(host, live), channel
         raise unknown_channel(id)
 
     def _opener(self, host: ClientHost, said: channels.Open) -> tuple[LiveConnection, Connection]:
         named = said.metadata.get(SERVER)
         if named is None and said.channel_id is not None and not host.bare:
             named = said.channel_id.partition("/")[0]
-        able = [(live, self._hosts.rights(host, live)) for live in self._hosts.connections(host)]
+        able = [(live, self._hosts.offers.rights(host, live)) for live in self._hosts.offers.connections(host)]
         able = [(live, rights) for live, rights in able if rights.active.grant.allows(CHANNELS_LIFECYCLE)]
         found = [(live, rights) for live, rights in able if named in (None, live.server)]
         if len(found) == 1:
@@ -178,9 +178,9 @@ class ChannelAnnouncements:
         """A server registered or removed channels."""
         hosts = self._hosts
         for host in hosts.of_connection(live):
-            if not host.can(CHANNELS_REGISTER) or live not in hosts.connections(host):
+            if not host.can(CHANNELS_REGISTER) or live not in hosts.offers.connections(host):
                 continue
-            grant = hosts.rights(host, live).active.grant
+            grant = hosts.offers.rights(host, live).active.grant
             if not grant.allows(CHANNELS_REGISTER):
                 continue
             mine = [each for each in added if grant.allows_channel(CHANNELS_REGISTER, each.id)]

@@ -1,15 +1,16 @@
-"""Clients that are hosts of MCPL themselves: what the hub offers each, and what each selected of that.
+"""Clients that are hosts of MCPL themselves: which there are, what each selected, and the streams they opened.
 
-A client is offered the feature sets that a person enabled for its agent, under the names of `protocols.mcpl.between`.
-It can only narrow them: what it did not select is off for it, and a set that the operator switches off is off at once.
+A client with a session is known while the session lasts. One of the stateless era says with every request what it is:
+its first request makes it known, and its selection of an earlier run of the hub holds for that request already.
+`client_offers.py` has what a client can select from.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Iterator
+from typing import Final, Protocol
 
 import msgspec
 
@@ -17,20 +18,21 @@ from interlock.hub.auth.access import Access
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.live.client_host import ClientHost, Declared
+from interlock.hub.live.client_offers import ClientOffers, supported
 from interlock.hub.live.client_streams import ClientStreams, Notify
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.connections import UPDATE, LiveConnections
+from interlock.hub.live.connections import LiveConnections
+from interlock.hub.live.feature_updates import UPDATE
 from interlock.hub.live.features import Features
 from interlock.hub.sessions.session import Exchange, Session, SessionCaller
 from interlock.protocols.mcp import dialect as mcp_dialect
-from interlock.protocols.mcpl import between, states
+from interlock.protocols.mcpl import between
 from interlock.protocols.mcpl.capabilities import Dialect
-from interlock.protocols.mcpl.feature_sets import FeatureSet, Receipt, Update
+from interlock.protocols.mcpl.feature_sets import Receipt, Update
 from interlock.protocols.mcpl.live import LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
-from interlock.protocols.mcpl.negotiation import UNSUPPORTED, Offer, answer, read_offer
-from interlock.protocols.mcpl.policy import effective
+from interlock.protocols.mcpl.negotiation import answer, read_offer
 from interlock.protocols.mcpl.received import Selection, receipt, receive
 from interlock.protocols.mcpl.uses import read_in
 from interlock.transports.live_requests import HostKey, HostRequests
@@ -62,9 +64,9 @@ class ClientHosts:
     """All clients that are hosts, and the streams that those of the stateless era opened."""
 
     def __init__(self, features: Features, connections: LiveConnections, access: Access) -> None:
+        self.offers = ClientOffers(features, connections, access)
         self._features = features
         self._connections = connections
-        self._access = access
         self._hosts: OrderedDict[HostKey, ClientHost] = OrderedDict()
         self._streams = ClientStreams()
         self.requests = HostRequests(self._streams)
@@ -91,13 +93,13 @@ class ClientHosts:
     def offered(self, dialect: mcp_dialect.Dialect, caller: Caller) -> dict[str, object]:
         """The capabilities that answer a client's offer, in its place; none for a client that made none."""
         host = self._read(caller.path, dialect, caller)
-        return {} if host is None else answer(self.manifest(host), host.home)
+        return {} if host is None else answer(self.offers.manifest(host), host.home)
 
     def join(self, session: Session) -> None:
         """A session was opened: its client may be a host."""
         host = self._read(session, session.dialect, session.caller)
         if host is not None:
-            host.declared = self._declared(host)
+            host.declared = self.offers.declared(host)
             host.selection = session.selection
             self._hosts[session] = host
             if host.selection.enabled:  # It goes on with a session of an earlier run.
@@ -110,25 +112,16 @@ class ClientHosts:
         if host is not None:
             self._count(host.principal.id)
 
-    def of(self, exchange: Exchange, caller: Caller) -> ClientHost | None:
-        """The client of a request; None for one that is no host."""
-        key: Session | str = _key(caller) if exchange.session is None else exchange.session
-        host = self._hosts.get(key)
-        if host is None and exchange.session is None:
-            host = self._read(key, exchange.dialect, caller)
-            if host is not None:
-                host.declared = self._declared(host)
-                self._remember(host)
-        return host
+    def of_request(self, exchange: Exchange, caller: Caller) -> ClientHost | None:
+        """The client of a request, which is known from now on; None for one that is no host."""
+        session = exchange.session
+        if session is not None:
+            return self._hosts.get(session)
+        return self._hosts.get(_key(caller)) or self._meet(exchange.dialect, caller)
 
-    def known(self, caller: Caller, session: Session | None) -> ClientHost | None:
-        """The client of a notification, if it is a host."""
+    def of_notification(self, session: Session | None, caller: Caller) -> ClientHost | None:
+        """The client of a notification, if a request made it known: a notification does not say what its client is."""
         return self._hosts.get(_key(caller) if session is None else session)
-
-    def manifest(self, host: ClientHost) -> dict[str, object]:
-        """The hub's manifest for a client: what a person enabled for its agent, and nothing else."""
-        found = [live.state.offer for live, _ in self._available(host)]
-        return between.client_manifest(host.declared or self._declared(host), host.dialect, found)
 
     # Enabled feature sets
 
@@ -136,7 +129,7 @@ class ClientHosts:
         """Take a client's `featureSets/update`. It narrows what the operator allowed, and cannot widen it."""
         said = read_params(METHODS[UPDATE], params)
         assert isinstance(said, Update)
-        host.declared = self._declared(host)
+        host.declared = self.offers.declared(host)
         declared = {name: read_in(name, each, host.dialect) for name, each in host.declared.items()}
         host.selection = receive(host.selection, declared, said, host.dialect, request=request)
         if not isinstance(host.key, str):
@@ -146,34 +139,6 @@ class ClientHosts:
         self._count(host.principal.id)
         self.on_active(host)
         return receipt(host.selection, declared)
-
-    def rights(self, host: ClientHost, live: LiveConnection) -> states.Connection:
-        """A server's rights with a client: those with its agent, as far as the client selected them."""
-        known = host.views.get(live.server)
-        basis = (live.state, host.selection, *self._features.basis(live.server))
-        if known is not None and len(known[0]) == len(basis) and all(map(_same, known[0], basis)):
-            return known[1]
-        offer = live.state.offer
-        mine = [name for name in offer.feature_sets if host.selected(live.server, name)]
-        policy = self._features.policy(live.server, offer.feature_sets, host.principal.id, only=mine)
-        active, scopes = live.state.active, host.scopes(live.server, mine)
-        if scopes:
-            # The client's own rules hold beside the operator's: a channel needs both.
-            active = active & effective(offer, msgspec.structs.replace(policy, scopes=scopes))
-        if host.dialect is Dialect.V0_5:
-            refused = tuple(path for path in offer.paths if not host.selection.grant.allows(path))
-            policy = msgspec.structs.replace(policy, denied=(*policy.denied, *refused))
-        view = msgspec.structs.replace(live.state, active=active & effective(offer, policy))
-        host.views[live.server] = (basis, view)
-        return view
-
-    def connections(self, host: ClientHost) -> list[LiveConnection]:
-        """The connections to servers that this client may reach now."""
-        return [
-            live
-            for live in self._connections.of_agent(host.principal.id)
-            if host.server in (None, live.server) and self._access.reaches(host.principal, live.server)
-        ]
 
     @property
     def agents(self) -> list[str]:
@@ -198,16 +163,9 @@ class ClientHosts:
             return self._streams.listens(host.key, method, feature)
         return not host.key.over and host.key.channel.open_streams > 0
 
-    def allows(self, host: ClientHost, live: LiveConnection, path: str, feature: str) -> bool:
-        """Whether a server may use a capability with a client by one of its feature sets now."""
-        if not self._access.reaches(host.principal, live.server) or not host.can(path):
-            return False
-        active = self.rights(host, live).active
-        return active.enabled(feature) and active.grant.allows(path) and active.declared[feature].covers(path)
-
     async def settled(self, host: ClientHost) -> None:
         """Wait a little until the servers of a client were told which feature sets are on, for all at once."""
-        behind = [live.server for live in self.connections(host) if len(live.updates)]
+        behind = [live.server for live in self.offers.connections(host) if len(live.updates)]
         await asyncio.gather(*(self._connections.settled(server, SETTLE_S) for server in behind))
 
     def refresh(self) -> None:
@@ -224,14 +182,13 @@ class ClientHosts:
 
     def granted(self, caller: Caller, dialect: mcp_dialect.Dialect, wanted: LiveFilter | None) -> LiveFilter | None:
         """The part of a stream that servers' messages may take; None for a client that is no host."""
-        if wanted is None or (known := self._hosts.get(_key(caller))) is None:
-            host = None if wanted is None else self._read(_key(caller), dialect, caller)
-            if host is None:
-                return None
-            host.declared = self._declared(host)
-            self._remember(host)
-        else:
+        if wanted is None:
+            return None
+        known = self._hosts.get(_key(caller))
+        if known is not None:
             self._streams.check_quota(str(known.key))
+        elif self._meet(dialect, caller) is None:
+            return None
         return wanted
 
     def open_stream(self, stream: object, caller: Caller, wanted: LiveFilter, notify: Notify) -> None:
@@ -253,9 +210,17 @@ class ClientHosts:
             if found is None:
                 return None
             host = ClientHost(key, caller, found[0], found[1], found[0].dialect)
-            host.dialect = between.spoken_with(found[0], [each for _, each in self._sets(host)])
+            host.dialect = between.spoken_with(found[0], [each for _, each in self.offers.sets(host)])
         except Fault:
             return None  # plain MCP, also where the feature sets cannot be read
+        return host
+
+    def _meet(self, dialect: mcp_dialect.Dialect, caller: Caller) -> ClientHost | None:
+        """A client of the stateless era that is not known yet; None for one that is no host."""
+        host = self._read(_key(caller), dialect, caller)
+        if host is not None:
+            host.declared = self.offers.declared(host)
+            self._remember(host)
         return host
 
     def _remember(self, host: ClientHost) -> None:
@@ -275,50 +240,19 @@ class ClientHosts:
         if host.selection.enabled:
             self._count(host.principal.id)
 
-    def _available(self, host: ClientHost) -> list[tuple[LiveConnection, frozenset[str]]]:
-        """The servers of a client's agent, each with the feature sets that a person enabled for it."""
-        found = []
-        for live in self.connections(host):
-            offer = live.state.offer
-            supported = _supported(host.offer)
-            policy = self._features.policy(
-                live.server, offer.feature_sets, host.principal.id, supported=supported
-            )  # fmt: skip
-            found.append((live, frozenset(effective(offer, policy).enabled_sets)))
-        return found
-
-    def _sets(self, host: ClientHost) -> list[tuple[str, FeatureSet]]:
-        available = self._available(host)
-        return [(live.server, live.state.offer.feature_sets[name]) for live, on in available for name in sorted(on)]
-
-    def _declared(self, host: ClientHost) -> Declared:
-        """The feature sets of a client now. Those of a server that is away stay while they are enabled."""
-        try:
-            found: dict[str, Mapping[str, Any]] = dict(
-                between.declared(self._sets(host), host.dialect, bare=host.bare)
-            )  # fmt: skip
-        except Fault:
-            return {}
-        here = {live.server for live in self._connections.of_agent(host.principal.id)}
-        for name, said in host.declared.items():
-            server, _, feature = (host.server, "", name) if host.server is not None else name.partition(".")
-            if server not in here and self._features.enabled(server, host.principal.id, feature):
-                found.setdefault(name, said)
-        return found
-
     async def _refresh(self) -> None:
         # Changes that come together are told together.
         await asyncio.sleep(0)
         self._refreshing = False
         for host in list(self._hosts.values()):
-            before, host.declared = host.declared, self._declared(host)
+            before, host.declared = host.declared, self.offers.declared(host)
             if before != host.declared:
                 self._tell(host, before)
             await asyncio.sleep(0)
 
     def _tell(self, host: ClientHost, before: Declared) -> None:
         if host.dialect is Dialect.V0_5:
-            said = ManifestChanged(revision_of(self.manifest(host)), ("capabilities", "featureSets"))
+            said = ManifestChanged(revision_of(self.offers.manifest(host)), ("capabilities", "featureSets"))
             self.requests.tell(host.key, "mcpl/manifestChanged", msgspec.json.encode(said))
             return
         added = {name: said for name, said in host.declared.items() if before.get(name) != said}
@@ -329,21 +263,8 @@ class ClientHosts:
     def _count(self, agent: str) -> None:
         """Work out what the clients of an agent can do."""
         hosts = [host for host in self._hosts.values() if host.principal.id == agent and host.selection.enabled]
-        self._features.host(agent, frozenset[str]().union(*(_supported(host.offer) for host in hosts)))
-
-
-def _supported(offer: Offer) -> frozenset[str]:
-    """The families of capabilities that a client offers, of those that a hub without a model lacks."""
-    return frozenset(family for family in UNSUPPORTED if any(_in(path, family) for path in offer.paths))
-
-
-def _in(path: str, family: str) -> bool:
-    return path == family or path.startswith(family + ".")
+        self._features.host(agent, frozenset[str]().union(*(supported(host.offer) for host in hosts)))
 
 
 def _key(caller: Caller) -> str:
     return f"{caller.owner}\x1f{caller.path}"
-
-
-def _same(one: object, other: object) -> bool:
-    return one is other

@@ -7,7 +7,8 @@ import msgspec
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.inference_hooks import Answer, InferenceHooks
+from interlock.hub.live.hooked_inference import Answer
+from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.protocols.mcpl.between import FEATURE_SET, channels_for, private_id
 from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, OBSERVE, Dialect
 from interlock.protocols.mcpl.decoding import decode
@@ -44,7 +45,7 @@ class ClientInference:
 
     def rights(self, live: LiveConnection) -> Connection:
         """A server's rights with the client."""
-        return self._hosts.rights(self._host, live)
+        return self._hosts.offers.rights(self._host, live)
 
     def params(self, server: str) -> BeforeInference:
         """The hook's params, with the channels that the client named."""
@@ -100,8 +101,8 @@ class ClientInferences:
 
     def _any(self, host: ClientHost, path: str) -> str | None:
         """A feature set of the client that uses a capability: an answer names one, also without a contribution."""
-        for live in self._hosts.connections(host):
-            active = self._hosts.rights(host, live).active
+        for live in self._hosts.offers.connections(host):
+            active = self._hosts.offers.rights(host, live).active
             for name in active.enabled_sets:
                 if active.declared[name].covers(path):
                     return host.name(live.server, name)

@@ -30,14 +30,14 @@ class ClientRollbacks:
     async def roll_back(self, host: ClientHost, params: bytes) -> RollbackResult:
         """Take a client's state at a server back. Refused beforehand where others share the connection."""
         said = decode(Rollback, params)
-        for live in self._hosts.connections(host):
+        for live in self._hosts.offers.connections(host):
             for feature in live.state.offer.feature_sets:
                 if host.name(live.server, feature) == said.feature_set:
                     return await self._roll_back(host, live, feature, said.checkpoint)
         raise unknown_feature_set(said.feature_set)
 
     async def _roll_back(self, host: ClientHost, live: LiveConnection, feature: str, checkpoint: str) -> RollbackResult:
-        rights = self._hosts.rights(host, live)
+        rights = self._hosts.offers.rights(host, live)
         check_outgoing(rights, ROLLBACK)
         check_tool_call(rights, feature, scoped=False, rollback=True)
         if live.agent is None:

@@ -60,6 +60,11 @@ class LiveConnection:
         self.note = ""
         """The server's own word on the last update, for the operator."""
 
+    def end(self) -> None:
+        """The connection, or its session, is gone: give up the work that it led to."""
+        self.requests.cancel()
+        self.updates.cancel()
+
     def in_hook(self, params: bytes) -> bool:
         """Whether a hook of this server led to a message: it names the hook's inference or its conversation."""
         if not self.hooks:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
@@ -16,15 +15,13 @@ import msgspec
 from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
+from interlock.hub.live.agent_queue import AgentQueue
 from interlock.hub.live.events import LIVE_PENDING, Pending, agent_of, now, seen_id
 from interlock.store import Conflict, Mirror, Store
 from interlock.wire.errors import Fault
 
 OWN: Final = ":live"
 """Stands for the hub where resources have a server. No server has this name."""
-MAX_PER_AGENT: Final = 2_000
-MAX_BYTES_PER_AGENT: Final = 16 * 1024 * 1024
-"""A server has as much of this room as it leaves free, 1,000 events where no other has any: none locks others out."""
 MAX_IN_ALL: Final = 20_000
 KEEP_DELIVERED: Final = 100
 """Delivered events of one agent that can be read again."""
@@ -46,45 +43,6 @@ class TouchListener(Protocol):
 
     def on_touched(self, agent: str) -> None:
         """An agent was given an event, after a time without one."""
-
-
-class AgentQueue:
-    """The events of one agent: those that wait and those that it got lately."""
-
-    __slots__ = ("changed", "counts", "delivered", "events", "lock", "reserved", "sizes", "woken")
-
-    def __init__(self) -> None:
-        self.events: dict[str, Pending] = {}
-        self.delivered: dict[str, Pending] = {}
-        """Those that it got, to be read again."""
-        self.counts: Counter[str] = Counter()
-        """Waiting and reserved events, by server."""
-        self.sizes: Counter[str] = Counter()
-        """Their bytes."""
-        self.reserved: dict[str, tuple[str, int]] = {}
-        """Events that are being committed, by `seen_id`: server and bytes. A committed one is in `events` alone."""
-        self.woken: set[str] = set()
-        """Events for which it was woken and that it has not got yet."""
-        self.changed: set[asyncio.Future[None]] = set()
-        """Calls that wait for a wake."""
-        self.lock = asyncio.Lock()
-
-    def has_room(self, server: str, size: int) -> bool:
-        """Whether an event of a server fits, with as much room free afterwards as the server has then."""
-        has_place = self.counts[server] + 1 <= MAX_PER_AGENT - self.counts.total() - 1
-        return has_place and self.sizes[server] + size <= MAX_BYTES_PER_AGENT - self.sizes.total() - size
-
-    def take_room(self, server: str, size: int) -> None:
-        """An event waits, or is about to."""
-        self.counts[server] += 1
-        self.sizes[server] += size
-
-    def give_room(self, server: str, size: int) -> None:
-        """An event waits no longer."""
-        self.counts[server] -= 1
-        self.sizes[server] -= size
-        if not self.counts[server]:
-            del self.counts[server], self.sizes[server]
 
 
 class Deliveries:
@@ -136,7 +94,7 @@ class Deliveries:
         found = self._agents.get(agent)
         if found is None:
             return []
-        return [event for _, event in sorted(found.events.items()) if self._may_have(event)]
+        return [event for event in found.oldest_first if self._may_have(event)]
 
     def delivered(self, agent: str) -> list[Pending]:
         """The events that an agent got lately and may still have, oldest first."""
@@ -195,12 +153,16 @@ class Deliveries:
         raise Fault("RESOURCE_EXHAUSTED", "the events are being read elsewhere", retry_after_ms=500)
 
     async def put_back(self, agent: str, events: Iterable[Pending]) -> None:
-        """Let events wait again that nobody could be given."""
-        found, again = self._agents.setdefault(agent, AgentQueue()), list(events)
-        async with found.lock, self._store.transaction() as transaction:
-            for event in again:
-                transaction.put(LIVE_PENDING, msgspec.structs.replace(event, delivered=0.0))
-        self.wake(agent, [event.id for event in again])
+        """Let events wait again that nobody could be given. Those that were withdrawn meanwhile stay away."""
+        found, ids = self._agents.setdefault(agent, AgentQueue()), [event.id for event in events]
+        async with found.lock:
+            for _ in range(TRIES):
+                try:
+                    self.wake(agent, await self._put_back(ids))
+                except Conflict:
+                    continue  # one of them was withdrawn in this moment
+                return
+        raise Fault("RESOURCE_EXHAUSTED", "the events are being changed elsewhere", retry_after_ms=500)
 
     async def wait(self, agent: str, timeout_s: float) -> None:
         """Wait until the agent is woken, or the time is up. Raises RESOURCE_EXHAUSTED if too many calls wait."""
@@ -228,12 +190,7 @@ class Deliveries:
 
     def wake(self, agent: str, ids: Collection[str]) -> None:
         """Wake an agent for some of its events. Called after the commit of the wake."""
-        found = self._agents.setdefault(agent, AgentQueue())
-        found.woken.update(id_ for id_ in ids if id_ in found.events)
-        if found.woken:
-            for changed in list(found.changed):
-                if not changed.done():
-                    changed.set_result(None)
+        self._agents.setdefault(agent, AgentQueue()).wake(ids)
 
     async def withdraw(self, server: str) -> None:
         """Delete the waiting events of a server that their agents may no longer have."""
@@ -251,14 +208,23 @@ class Deliveries:
         """Forget delivered events that are old, or more than are kept."""
         expired = now() - KEEP_DELIVERED_S
         gone: list[str] = []
-        for waiting in self._agents.values():
-            old = sorted(waiting.delivered.values(), key=lambda event: event.delivered)
-            surplus = len(old) - KEEP_DELIVERED
-            gone += [event.id for place, event in enumerate(old) if place < surplus or event.delivered < expired]
+        for queue in self._agents.values():
+            gone += queue.surplus(KEEP_DELIVERED, expired)
         if gone:
             async with self._store.transaction() as transaction:
                 for id_ in gone[:1000]:
                     transaction.delete(LIVE_PENDING, id_)
+
+    async def _put_back(self, ids: Iterable[str]) -> list[str]:
+        """Store that delivered events wait again. Returns those that do."""
+        again: list[str] = []
+        async with self._store.transaction() as transaction:
+            for id_ in ids:
+                document = await transaction.get(LIVE_PENDING, id_)
+                if document is not None and document.value.delivered:
+                    transaction.put(LIVE_PENDING, msgspec.structs.replace(document.value, delivered=0.0))
+                    again.append(id_)
+        return again
 
     async def _mark(self, agent: str, chosen: list[Pending]) -> None:
         at = now()

@@ -36,7 +36,7 @@ class Elevations:
         feature, scope = asked.feature_set, asked.scope
         label, decision = judge_scope(live.state, feature, scope.payload, scope.label)
         if decision.outcome == "deny":
-            return ElevateResult(False, reason=f"the blacklist has {decision.pattern}")
+            return ElevateResult(False, reason=decision.why)
         settings = self._settings().get(live.server)
         given = enriched(scope.payload, label, None if settings is None else settings.scopes.get(feature))
         payload = msgspec.json.encode(given)

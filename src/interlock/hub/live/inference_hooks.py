@@ -2,7 +2,7 @@
 
 The inference is the hub's own or that of a client that is a host itself. A hook that is late, fails or says something
 it may not say costs its contribution, and the inference goes on. Only a server that the operator set to `fail-closed`
-can withhold an answer.
+can withhold an answer. `hook_parties.py` finds and asks the servers, `hook_records.py` records how each hook ended.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.journal import Journal
-from interlock.hub.live.connection import LiveConnection, OpenHook
 from interlock.hub.live.connections import LiveConnections
+from interlock.hub.live.hook_parties import HookParties, Party
+from interlock.hub.live.hook_records import HookRecords
+from interlock.hub.live.hooked_inference import Answer, HookedInference, after_params
 from interlock.hub.live.judged_injections import judged
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.judge.instructions import is_loaded
@@ -28,28 +30,17 @@ from interlock.judge.masking import Masker
 from interlock.judge.text import show_hidden
 from interlock.protocols.mcpl.authorization import (
     before_inference,
-    check_outgoing,
     use_injections,
     use_rewrite,
     wants_after_inference,
     wants_before_inference,
     wants_lifecycle,
 )
-from interlock.protocols.mcpl.capabilities import AFTER_REWRITE
 from interlock.protocols.mcpl.decoding import decode
-from interlock.protocols.mcpl.errors import inference_in_hook
-from interlock.protocols.mcpl.hooks import (
-    AfterInference,
-    AfterInferenceResult,
-    BeforeInference,
-    BeforeInferenceResult,
-    Lifecycle,
-)
+from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInference, BeforeInferenceResult, Lifecycle
 from interlock.protocols.mcpl.inference import Usage
 from interlock.protocols.mcpl.injections import Dropped, Sourced
-from interlock.protocols.mcpl.states import Connection
-from interlock.wire.errors import ErrorDialect, Fault
-from interlock.wire.messages import Request
+from interlock.wire.errors import Fault
 
 BEFORE: Final = "context/beforeInference"
 AFTER: Final = "context/afterInference"
@@ -64,55 +55,11 @@ MOST_REWRITTEN: Final = 512 * 1024
 Phase = Literal["started", "completed", "aborted", "failed"]
 
 
-class HookedInference(Protocol):
-    """An inference, as far as servers take part in it."""
-
-    @property
-    def principal(self) -> Principal:
-        """The agent whose inference it is."""
-
-    @property
-    def around(self) -> BeforeInference:
-        """Its ids, its user's message and its model, as servers read them."""
-
-    def rights(self, live: LiveConnection) -> Connection:
-        """A server's rights with it, at this moment."""
-
-    def params(self, server: str) -> BeforeInference:
-        """The hook's params for one server, with the channels around the inference."""
-
-
 class Tainting(Protocol):
     """Notes who is given text of servers."""
 
     async def given(self, principal: Principal, servers: Iterable[str], method: str) -> None:
         """A principal is about to be given text that servers add to its inference."""
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """The answer of a model, after some servers have seen it."""
-
-    text: str
-    usage: Usage | None = None
-    rewritten_by: tuple[tuple[str, str | None], ...] = ()
-    """The servers that replaced it, each with the feature set that it named."""
-
-
-class Party(msgspec.Struct, frozen=True):
-    """A server in an inference: its connection, and its rights at the moment it was asked."""
-
-    live: LiveConnection
-    state: Connection
-
-    @property
-    def blocks(self) -> bool:
-        """Whether the answer waits for it."""
-        return self.state.offer.blocking_after_hook
-
-    @property
-    def rewrites(self) -> bool:
-        """Whether it may replace the answer."""
-        return self.blocks and self.state.active.grant.allows(AFTER_REWRITE)
 
 
 class InferenceHooks:
@@ -128,12 +75,10 @@ class InferenceHooks:
         journal: Journal,
         config: Callable[[], Config],
     ) -> None:
-        self._connections = connections
-        self._refusals = refusals
-        self._access = access
+        self._parties = HookParties(connections, refusals, access)
+        self._records = HookRecords(journal)
         self._judging = judging
         self._tainting = tainting
-        self._journal = journal
         self._config = config
         self._maskers: tuple[Config | None, dict[str, Masker]] = (None, {})
 
@@ -147,7 +92,7 @@ class InferenceHooks:
         within_s = BEFORE_S if within_s is None else within_s
         asked = [
             (party, params)
-            for party in self._parties(inference, wants_before_inference)
+            for party in self._parties.find(inference, wants_before_inference)
             if (params := before_inference(party.state, inference.params(party.live.server))) is not None
         ]
         contributions = (self._contribution(party, inference, params, within_s) for party, params in asked)
@@ -163,10 +108,10 @@ class InferenceHooks:
         """Record where the injections went, and those that had no room."""
         for each in dropped:
             reason = f"{each.namespace}: {each.reason}, {each.cost} bytes"
-            self._journal_hook(each.server, inference, BEFORE, "dropped", reason=reason)
+            self._records.add(each.server, inference, BEFORE, "dropped", reason=reason)
         for server in sorted({server for server, _ in costs}):
             sizes = {name: cost for (of, name), cost in costs.items() if of == server}
-            self._journal_hook(server, inference, BEFORE, "injected", sizes=sizes)
+            self._records.add(server, inference, BEFORE, "injected", sizes=sizes)
 
     async def after(self, inference: HookedInference, answer: Answer) -> Answer:
         """The answer after every server has seen it. Raises a `Fault` where one that fails closed did not answer."""
@@ -176,26 +121,26 @@ class InferenceHooks:
                 answer = await self._rewritten(party, inference, answer)
         others = [party for party in parties if party.blocks and not party.rewrites]
         await asyncio.gather(*(self._rewritten(party, inference, answer) for party in others))
-        said = msgspec.json.encode(_after(inference, answer))
+        said = msgspec.json.encode(after_params(inference, answer))
         for party in parties:
             if not party.blocks:
-                self._notify(party, AFTER, said)
+                party.notify(AFTER, said)
         await self._tainting.given(inference.principal, (server for server, _ in answer.rewritten_by), AFTER)
         return answer
 
     async def tell_shown(self, inference: HookedInference, answer: Answer) -> None:
         """Tell the servers of an answer that its user has read already: none can replace or withhold it."""
-        said = msgspec.json.encode(_after(inference, answer))
+        said = msgspec.json.encode(after_params(inference, answer))
         parties = self._after_parties(inference)
         for party in parties:
             if not party.blocks:
-                self._notify(party, AFTER, said)
-                self._journal_hook(party.live.server, inference, AFTER, "told")
+                party.notify(AFTER, said)
+                self._records.add(party.live.server, inference, AFTER, "told")
         await asyncio.gather(*(self._ask_shown(party, inference, said) for party in parties if party.blocks))
 
     def tell(self, inference: HookedInference, phase: Phase, usage: Usage | None) -> None:
         """Tell of an inference, without its content (0.5)."""
-        hearing = self._parties(inference, wants_lifecycle)
+        hearing = self._parties.find(inference, wants_lifecycle)
         if not hearing:
             return
         around = inference.around
@@ -204,7 +149,7 @@ class InferenceHooks:
         )  # fmt: skip
         params = msgspec.json.encode(said)
         for party in hearing:
-            self._notify(party, LIFECYCLE, params)
+            party.notify(LIFECYCLE, params)
 
     # Before an inference.
 
@@ -213,15 +158,15 @@ class InferenceHooks:
     ) -> tuple[Sourced, ...]:
         """The injections of one server that its rights allow, judged. Everything else is recorded."""
         try:
-            answer = await self._ask(party, inference, BEFORE, msgspec.json.encode(params), within_s)
+            answer = await self._parties.ask(party, inference, BEFORE, msgspec.json.encode(params), within_s)
             said = decode(BeforeInferenceResult, answer, "result")
         except Fault as fault:
-            self._record(party, inference, BEFORE, fault)
+            self._records.failed(party.live.server, inference, BEFORE, fault)
             return ()
         used = use_injections(inference.rights(party.live), said)
         for injection, refusal in used.refused:
             about = f"{injection.namespace} at {injection.position}"
-            self._record(party, inference, BEFORE, refusal, said.feature_set, about)
+            self._records.failed(party.live.server, inference, BEFORE, refusal, said.feature_set, about)
         found = [Sourced(party.live.server, injection, said.feature_set or "") for injection in used.accepted]
         return await self._judged(inference, found, len(answer)) if found else ()
 
@@ -232,7 +177,7 @@ class InferenceHooks:
         here = size <= JUDGED_HERE and is_loaded()
         checked = judge() if here else await self._judging.elsewhere(judge)
         for server, outcome, reason in checked.findings:
-            self._journal_hook(server, inference, BEFORE, outcome, reason=reason)
+            self._records.add(server, inference, BEFORE, outcome, reason=reason)
         return checked.kept
 
     def maskers(self) -> Mapping[str, Masker]:
@@ -246,19 +191,21 @@ class InferenceHooks:
     # After an inference.
 
     def _after_parties(self, inference: HookedInference) -> list[Party]:
-        return self._parties(inference, wants_after_inference)
+        return self._parties.find(inference, wants_after_inference)
 
     async def _rewritten(self, party: Party, inference: HookedInference, answer: Answer) -> Answer:
         """The answer after one blocking hook."""
         said: AfterInferenceResult | None = None
         try:
-            params = msgspec.json.encode(_after(inference, answer))
-            said = decode(AfterInferenceResult, await self._ask(party, inference, AFTER, params, AFTER_S), "result")
+            params = msgspec.json.encode(after_params(inference, answer))
+            said = decode(
+                AfterInferenceResult, await self._parties.ask(party, inference, AFTER, params, AFTER_S), "result"
+            )
             text = use_rewrite(inference.rights(party.live), said)
             if text is not None and len(text) > MOST_REWRITTEN:
                 raise Fault("TOO_LARGE", f"an answer has at most {MOST_REWRITTEN} characters")
         except Fault as fault:
-            self._record(party, inference, AFTER, fault, None if said is None else said.feature_set)
+            self._records.failed(party.live.server, inference, AFTER, fault, None if said is None else said.feature_set)
             if said is None and self._closed(party):
                 hint = (
                     f"`interlock logs {party.live.server}` may say why; [servers.{party.live.server}.live] asks for it"
@@ -268,7 +215,7 @@ class InferenceHooks:
             return answer
         outcome = "passed" if text is None else "rewritten"
         sizes = {} if text is None else {"before": len(answer.text), "after": len(text)}
-        self._journal_hook(
+        self._records.add(
             party.live.server, inference, AFTER, outcome, feature_set=said.feature_set, sizes=sizes
         )  # fmt: skip
         if text is None:
@@ -276,100 +223,24 @@ class InferenceHooks:
         by = (*answer.rewritten_by, (party.live.server, said.feature_set))
         return Answer(show_hidden(text), answer.usage, by)
 
+    async def _ask_after(self, party: Party, inference: HookedInference, params: bytes) -> AfterInferenceResult:
+        return decode(AfterInferenceResult, await self._parties.ask(party, inference, AFTER, params, AFTER_S), "result")
+
     async def _ask_shown(self, party: Party, inference: HookedInference, params: bytes) -> None:
         try:
-            said = decode(AfterInferenceResult, await self._ask(party, inference, AFTER, params, AFTER_S), "result")
+            said = decode(
+                AfterInferenceResult, await self._parties.ask(party, inference, AFTER, params, AFTER_S), "result"
+            )
         except Fault as fault:
-            self._record(party, inference, AFTER, fault)
+            self._records.failed(party.live.server, inference, AFTER, fault)
             return
         late = said.modified_response is not None
         reason = "the client had shown the answer" if late else ""
         outcome = "ignored" if late else "passed"
-        self._journal_hook(
+        self._records.add(
             party.live.server, inference, AFTER, outcome, feature_set=said.feature_set, reason=reason
         )  # fmt: skip
 
     def _closed(self, party: Party) -> bool:
         settings = self._config().servers.get(party.live.server)
         return settings is not None and settings.live.after_hook == "fail-closed"
-
-    # Both.
-
-    def _parties(self, inference: HookedInference, wants: Callable[[Connection], bool]) -> list[Party]:
-        """The servers that take this part in the inference by its feature sets, in the order of their names."""
-        principal, parties = inference.principal, list[Party]()
-        for found in self._connections.of_agent(principal.id):
-            # Most take no part with anybody, which the connection knows. The rights of the inference only narrow it.
-            if wants(found.state) and self._access.reaches(principal, found.server):
-                party = Party(found, inference.rights(found))
-                if wants(party.state):
-                    parties.append(party)
-        return parties
-
-    async def _ask(
-        self, party: Party, inference: HookedInference, method: str, params: bytes, within_s: float
-    ) -> bytes:
-        live, around = party.live, inference.around
-        hook = OpenHook(around.inference_id, around.conversation_id)
-        live.hooks.add(hook)
-        try:
-            return await live.connection.request(
-                method, params, timeout=within_s, asked=partial(self._on_request, live), idempotent=False
-            )
-        finally:
-            live.hooks.discard(hook)
-
-    def _on_request(self, live: LiveConnection, request: Request) -> None:
-        """A request on the hook's own stream: the hook caused it."""
-        if request.method == "inference/request":
-            fault = inference_in_hook("")
-            self._refusals.add(live.server, request.method, "", "", fault)
-            live.connection.refuse(request.id, fault.render(ErrorDialect.MCPL))
-        elif not self._connections.on_request(live.server, live.key, request):
-            unknown = Fault("METHOD_NOT_FOUND", f"{request.method[:100]} is not served here")
-            live.connection.refuse(request.id, unknown.render(ErrorDialect.MCPL))
-
-    def _notify(self, party: Party, method: str, params: bytes) -> None:
-        try:
-            check_outgoing(party.state, method, notification=True)
-            party.live.connection.tell(method, params)
-        except Fault:
-            return  # It may not have this, or it is gone: a notification promises nothing.
-
-    def _record(
-        self,
-        party: Party,
-        inference: HookedInference,
-        method: str,
-        fault: Fault,
-        feature_set: str | None = None,
-        about: str = "",
-    ) -> None:
-        outcome = "timeout" if fault.name in ("UPSTREAM_TIMEOUT", "TIMEOUT") else "failed" if not about else "refused"
-        reason = f"{about + ': ' if about else ''}{fault.name}: {fault.message}"[:500]
-        self._journal_hook(party.live.server, inference, method, outcome, feature_set=feature_set, reason=reason)
-
-    def _journal_hook(
-        self,
-        server: str,
-        inference: HookedInference,
-        method: str,
-        outcome: str,
-        *,
-        feature_set: str | None = None,
-        reason: str = "",
-        sizes: Mapping[str, int] | None = None,
-    ) -> None:
-        around = inference.around
-        self._journal.live_hook(
-            server, around.inference_id, around.conversation_id, method, outcome, feature_set=feature_set,
-            reason=reason, sizes=sizes, agent=inference.principal.id,
-        )  # fmt: skip
-
-
-def _after(inference: HookedInference, answer: Answer) -> AfterInference:
-    around = inference.around
-    return AfterInference(
-        around.inference_id, around.conversation_id, around.turn_index, around.user_message, answer.text,
-        around.model, answer.usage,
-    )  # fmt: skip

@@ -23,7 +23,7 @@ from interlock.hub.live.features import Features
 from interlock.protocols.mcpl.authorization import judge_scope
 from interlock.protocols.mcpl.errors import feature_set_disabled
 from interlock.protocols.mcpl.feature_sets import TOOL_FEATURE_SET, ScopeRules
-from interlock.protocols.mcpl.scopes import Scope, ScopeDecision, decide, derive_label
+from interlock.protocols.mcpl.scopes import Scope, ScopeDecision, decide, derive_label, shown
 from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
 
@@ -56,7 +56,7 @@ class ScopeGate:
             return None
 
         def judge(call: Call) -> Verdict:
-            live = self._connections.of(target.server)
+            live = self._connections.shared(target.server)
             if feature is None:
                 return _undeclared(live, scopes, call)
             if live is None:  # the server speaks plain MCP
@@ -141,12 +141,12 @@ def _arguments(call: Call) -> Mapping[str, object]:
 
 
 def _denied(feature: str, label: str, decision: ScopeDecision, call: Call) -> Refuse:
-    fault = Fault("ACCESS_DENIED", f"{call.target.name} may not act on {label[:200]}")
-    return Refuse(fault, f"scope {feature}: blacklist {decision.pattern}")
+    fault = Fault("ACCESS_DENIED", f"{call.target.name} may not act on {shown(label)}")
+    return Refuse(fault, f"scope {feature}: {decision.why}")
 
 
 def _ask(feature: str, label: str, call: Call) -> Ask:
-    question = f"{call.target.name} would act on {label[:200]}, which the scopes of {feature} do not name."
+    question = f"{call.target.name} would act on {shown(label)}, which the scopes of {feature} do not name."
     return Ask(question, f"scope {feature}: not on its whitelist")
 
 

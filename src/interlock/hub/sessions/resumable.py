@@ -157,7 +157,7 @@ class ResumableSessions:
             self._file.append(_Ended(digest))
 
     def take_selection(self, client: str) -> Selection:
-        """What a client of the stateless era selected in an earlier run, once."""
+        """The selection of a client of the stateless era in an earlier run, once."""
         kept = self._earlier_hosts.pop(_digest(client), None) if self._earlier_hosts else None
         return kept.selection if kept is not None and self._is_good(kept) else NO_SELECTION
 

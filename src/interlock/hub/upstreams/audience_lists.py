@@ -177,7 +177,7 @@ class _ListingListener:
     def attach(self, connection: Connection) -> None:
         """Answer on this connection, also requests that came already."""
         self._connection = connection
-        for request in self._early.take():
+        for request in self._early.release(connection):
             self.on_request(request)
 
     def on_request(self, request: Request) -> None:

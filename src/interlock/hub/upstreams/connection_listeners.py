@@ -2,6 +2,7 @@
 
 A shared connection serves many callers, so its listener never answers on behalf of a client.
 A private connection has one owner, and its listener routes messages to that owner.
+Both dispatch requests to the hub itself, such as those of MCP Live: they are for no client.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from interlock.wire.messages import Request
 
 
 class SharedConnectionListener:
-    """Dispatches the notifications of a shared connection and refuses every server request."""
+    """Dispatches notifications of a shared connection and requests to the hub itself; refuses requests to clients."""
 
     def __init__(self, dispatcher: NotificationDispatcher, ended: asyncio.Future[Fault]) -> None:
         self._dispatcher = dispatcher
@@ -37,7 +38,7 @@ class SharedConnectionListener:
     def attach(self, connection: Connection) -> None:
         """Answer requests on this connection, those too that arrived already."""
         self._connection = connection
-        for request in self._early.take():
+        for request in self._early.release(connection):
             self.on_request(request)
 
     def on_request(self, request: Request) -> None:

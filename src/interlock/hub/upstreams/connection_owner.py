@@ -66,7 +66,7 @@ class ConnectionOwner:
     def attach(self, connection: Connection) -> None:
         """Answer the server on this connection, also requests that came while it was being opened."""
         self.connection = connection
-        for request in self._early.take():
+        for request in self._early.release(connection):
             self.on_request(request)
 
     def on_notification(self, method: str, params: bytes) -> bool:

@@ -1,13 +1,18 @@
-"""Requests that a server sends while its connection is still being opened."""
+"""Requests that a server sends while its connection is still being opened. Each is answered once it is open."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from interlock.wire.messages import Request
+from interlock.client.connection import Connection
+from interlock.process.task_set import TaskSet
+from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.messages import Id, Request
 
 MOST_EARLY: Final = 16
-"""Upper bound for the requests of one connection that are kept."""
+"""Upper bound for the requests of one connection that are served later. Further ones are refused then."""
+MOST_REFUSED: Final = 1_024
+"""Upper bound for ids that are kept to be refused. A server that sends still more loses its connection."""
 
 
 class EarlyRequests:
@@ -15,13 +20,29 @@ class EarlyRequests:
 
     def __init__(self) -> None:
         self._kept: list[Request] = []
+        self._refused: list[Id] = []
+        self._flooded = False
+        self._closing = TaskSet()
 
     def keep(self, request: Request) -> None:
-        """Keep a request, unless the bound is reached."""
+        """Keep a request, or its id beyond the bound."""
         if len(self._kept) < MOST_EARLY:
             self._kept.append(request)
+        elif len(self._refused) < MOST_REFUSED:
+            self._refused.append(request.id)
+        else:
+            self._flooded = True
 
-    def take(self) -> list[Request]:
-        """The requests that were kept. They are kept no longer."""
-        kept, self._kept = self._kept, []
+    def release(self, connection: Connection) -> list[Request]:
+        """The requests to serve now. The others are refused on the connection."""
+        (kept, refused), self._kept, self._refused = (self._kept, self._refused), [], []
+        error = Fault(
+            "RESOURCE_EXHAUSTED", f"the hub serves {MOST_EARLY} requests from before the connection was open"
+        ).render(ErrorDialect.OLD_MCP)
+        for id_ in refused:
+            connection.refuse(id_, error)
+        if self._flooded:
+            # Their ids are not known any more; the end of the connection answers them.
+            self._closing.begin(connection.close())
+            return []
         return kept

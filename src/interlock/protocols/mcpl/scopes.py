@@ -16,6 +16,7 @@ import msgspec
 from interlock.protocols.mcpl.decoding import Line, Name, Object, Value
 from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.patterns import DENIED_NAMES, PatternError, PatternSet, compile_pattern
+from interlock.wire import visible_text
 from interlock.wire.errors import Fault
 
 DECODED: Final = 3
@@ -49,18 +50,24 @@ class ScopeDecision(msgspec.Struct, frozen=True):
 
     outcome: Literal["allow", "deny", "ask"]
     pattern: str | None = None
-    """The pattern that decided."""
+    """The pattern that decided; None for a denied label that no pattern names."""
+
+    @property
+    def why(self) -> str:
+        """Why a label is denied."""
+        return "the label has control characters" if self.pattern is None else f"blacklist {self.pattern}"
 
 
 def decide(rules: ScopeRules, label: str) -> ScopeDecision:
     """The verdict of the rules on a label: blacklist, then whitelist, then ask (MCPL 0.4, Host Evaluation)."""
     decoded = _decoded(label)
-    spellings = {made for each in decoded for made in (each, plain(each), plain(each.replace("\\", "/")))}
+    # Many file systems and servers ignore case, so a denial does.
+    spellings = {made.casefold() for each in decoded for made in (each, plain(each), plain(each.replace("\\", "/")))}
     if any(_CONTROL.search(each) for each in decoded):
         return ScopeDecision("deny")
     for text in rules.blacklist:
         try:
-            pattern = compile_pattern(text, DENIED_NAMES)
+            pattern = compile_pattern(text.casefold(), DENIED_NAMES)
         except PatternError:
             # A denial that cannot be read denies everything rather than nothing.
             return ScopeDecision("deny", text)
@@ -83,6 +90,11 @@ def plain(label: str) -> str:
     first, *rest = label.split("/")
     kept = [segment for segment in rest if segment not in ("", ".")]
     return "/".join([first, *kept]) or "/"
+
+
+def shown(label: str) -> str:
+    """The label in a message: bounded, on one line, with control characters by their numbers."""
+    return visible_text.plain(label[:200]).replace("\n", "\\n")
 
 
 def derive_label(template: str, arguments: Mapping[str, object]) -> str:

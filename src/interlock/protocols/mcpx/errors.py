@@ -98,7 +98,7 @@ MEANINGS: Final[Mapping[Reason, str]] = {
     Reason.UNAVAILABLE: "The gateway cannot judge or record envelopes at the moment",
     Reason.REPLACED: "The same participant connected again; this connection ends",
     Reason.TOO_SLOW: "The participant left too much unread; its connection ends",
-    Reason.HISTORY_LOST: "What was missed since the cursor is not kept any more, or never was",
+    Reason.HISTORY_LOST: "The envelopes since the cursor are not kept any more, or never were",
     Reason.ACCESS_ENDED: "The credential, the membership or the topic has ended; the connection ends",
 }
 

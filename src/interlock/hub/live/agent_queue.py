@@ -1,0 +1,71 @@
+"""The events of one agent: those that wait, those that it got lately, and the room that each server has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from interlock.hub.live.events import Pending
+
+MAX_PER_AGENT: Final = 2_000
+MAX_BYTES_PER_AGENT: Final = 16 * 1024 * 1024
+"""A server has as much of this room as it leaves free, 1,000 events where no other has any: none locks others out."""
+
+
+class AgentQueue:
+    """The events of one agent: those that wait and those that it got lately."""
+
+    __slots__ = ("changed", "counts", "delivered", "events", "lock", "reserved", "sizes", "woken")
+
+    def __init__(self) -> None:
+        self.events: dict[str, Pending] = {}
+        self.delivered: dict[str, Pending] = {}
+        """Those that it got, to be read again."""
+        self.counts: Counter[str] = Counter()
+        """Waiting and reserved events, by server."""
+        self.sizes: Counter[str] = Counter()
+        """Their bytes."""
+        self.reserved: dict[str, tuple[str, int]] = {}
+        """Events that are being committed, by `seen_id`: server and bytes. A committed one is in `events` alone."""
+        self.woken: set[str] = set()
+        """Events for which it was woken and that it has not got yet."""
+        self.changed: set[asyncio.Future[None]] = set()
+        """Calls that wait for a wake."""
+        self.lock = asyncio.Lock()
+
+    @property
+    def oldest_first(self) -> list[Pending]:
+        """The events that wait."""
+        return [event for _, event in sorted(self.events.items())]
+
+    def surplus(self, keep: int, expired: float) -> list[str]:
+        """Delivered events that are older than this, or more than are kept."""
+        old = sorted(self.delivered.values(), key=lambda event: event.delivered)
+        return [event.id for place, event in enumerate(old) if place < len(old) - keep or event.delivered < expired]
+
+    def has_room(self, server: str, size: int) -> bool:
+        """Whether an event of a server fits, with as much room free afterwards as the server has then."""
+        has_place = self.counts[server] + 1 <= MAX_PER_AGENT - self.counts.total() - 1
+        return has_place and self.sizes[server] + size <= MAX_BYTES_PER_AGENT - self.sizes.total() - size
+
+    def take_room(self, server: str, size: int) -> None:
+        """An event waits, or is about to."""
+        self.counts[server] += 1
+        self.sizes[server] += size
+
+    def give_room(self, server: str, size: int) -> None:
+        """An event waits no longer."""
+        self.counts[server] -= 1
+        self.sizes[server] -= size
+        if not self.counts[server]:
+            del self.counts[server], self.sizes[server]
+
+    def wake(self, ids: Iterable[str]) -> None:
+        """Let those who wait go on, if some of these events wait."""
+        self.woken.update(id_ for id_ in ids if id_ in self.events)
+        if self.woken:
+            for changed in list(self.changed):
+                if not changed.done():
+                    changed.set_result(None)

@@ -1,0 +1,118 @@
+"""The hub's offer to each client that is a host of MCPL, and a server's rights with such a client.
+
+A client is offered the feature sets that a person enabled for its agent, under the names of `protocols.mcpl.between`.
+It can only narrow them: a set that it did not select is off for it, and a set that the operator switches off is off at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from interlock.hub.auth.access import Access
+from interlock.hub.live.client_host import ClientHost, Declared
+from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.connections import LiveConnections
+from interlock.hub.live.features import Features
+from interlock.protocols.mcpl import between, states
+from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.feature_sets import FeatureSet
+from interlock.protocols.mcpl.negotiation import UNSUPPORTED, Offer
+from interlock.protocols.mcpl.policy import effective
+from interlock.wire.errors import Fault
+
+
+class ClientOffers:
+    """The offers to all clients that are hosts."""
+
+    def __init__(self, features: Features, connections: LiveConnections, access: Access) -> None:
+        self._features = features
+        self._connections = connections
+        self._access = access
+
+    def manifest(self, host: ClientHost) -> dict[str, object]:
+        """The hub's manifest for a client: what a person enabled for its agent, and nothing else."""
+        found = [live.state.offer for live, _ in self._available(host)]
+        return between.client_manifest(host.declared or self.declared(host), host.dialect, found)
+
+    def declared(self, host: ClientHost) -> Declared:
+        """The feature sets of a client now. Those of a server that is away stay while they are enabled."""
+        try:
+            found: dict[str, Mapping[str, Any]] = dict(
+                between.declared(self.sets(host), host.dialect, bare=host.bare)
+            )  # fmt: skip
+        except Fault:
+            return {}
+        here = {live.server for live in self._connections.of_agent(host.principal.id)}
+        for name, said in host.declared.items():
+            server, _, feature = (host.server, "", name) if host.server is not None else name.partition(".")
+            if server not in here and self._features.enabled(server, host.principal.id, feature):
+                found.setdefault(name, said)
+        return found
+
+    def sets(self, host: ClientHost) -> list[tuple[str, FeatureSet]]:
+        """The feature sets that a person enabled for a client's agent, each with its server."""
+        available = self._available(host)
+        return [(live.server, live.state.offer.feature_sets[name]) for live, on in available for name in sorted(on)]
+
+    def connections(self, host: ClientHost) -> list[LiveConnection]:
+        """The connections to servers that this client may reach now."""
+        return [
+            live
+            for live in self._connections.of_agent(host.principal.id)
+            if host.server in (None, live.server) and self._access.reaches(host.principal, live.server)
+        ]
+
+    def rights(self, host: ClientHost, live: LiveConnection) -> states.Connection:
+        """A server's rights with a client: those with its agent, as far as the client selected them."""
+        known = host.views.get(live.server)
+        basis = (live.state, host.selection, *self._features.basis(live.server))
+        if known is not None and len(known[0]) == len(basis) and all(map(_same, known[0], basis)):
+            return known[1]
+        offer = live.state.offer
+        mine = [name for name in offer.feature_sets if host.selected(live.server, name)]
+        policy = self._features.policy(live.server, offer.feature_sets, host.principal.id, only=mine)
+        active, scopes = live.state.active, host.scopes(live.server, mine)
+        if scopes:
+            # The client's own rules hold beside the operator's: a channel needs both.
+            active = active & effective(offer, msgspec.structs.replace(policy, scopes=scopes))
+        if host.dialect is Dialect.V0_5:
+            refused = tuple(path for path in offer.paths if not host.selection.grant.allows(path))
+            policy = msgspec.structs.replace(policy, denied=(*policy.denied, *refused))
+        view = msgspec.structs.replace(live.state, active=active & effective(offer, policy))
+        host.views[live.server] = (basis, view)
+        return view
+
+    def allows(self, host: ClientHost, live: LiveConnection, path: str, feature: str) -> bool:
+        """Whether a server may use a capability with a client by one of its feature sets now."""
+        if not self._access.reaches(host.principal, live.server) or not host.can(path):
+            return False
+        active = self.rights(host, live).active
+        return active.enabled(feature) and active.grant.allows(path) and active.declared[feature].covers(path)
+
+    def _available(self, host: ClientHost) -> list[tuple[LiveConnection, frozenset[str]]]:
+        """The servers of a client's agent, each with the feature sets that a person enabled for it."""
+        found = []
+        for live in self.connections(host):
+            offer = live.state.offer
+            policy = self._features.policy(
+                live.server, offer.feature_sets, host.principal.id, supported=supported(host.offer)
+            )
+            found.append((live, frozenset(effective(offer, policy).enabled_sets)))
+        return found
+
+
+def supported(offer: Offer) -> frozenset[str]:
+    """The families of capabilities that a client offers, of those that a hub without a model lacks."""
+    return frozenset(family for family in UNSUPPORTED if any(_in(path, family) for path in offer.paths))
+
+
+def _in(path: str, family: str) -> bool:
+    return path == family or path.startswith(family + ".")
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other

@@ -1,0 +1,145 @@
+"""Tells servers which feature sets are on (`featureSets/update`), and follows what they declare.
+
+The grant in force decides when a message arrives, so a narrower grant holds before the server has heard of it. A server
+of 0.5 answers an update with a receipt, which may come on another stream than its next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.features import Features
+from interlock.hub.upstreams.logs import Logs
+from interlock.protocols.mcpl import feature_sets, states
+from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.methods import METHODS
+from interlock.protocols.mcpl.negotiation import Offer, read_manifest_result
+from interlock.protocols.mcpl.policy import HostPolicy
+from interlock.wire.errors import Fault
+
+UPDATE: Final = "featureSets/update"
+ANSWER_TIMEOUT_S: Final = 10.0
+"""How long a server may take to answer an update or for its manifest."""
+MAX_UPDATES: Final = 2_048
+"""Updates of one connection that are under way."""
+
+
+class DeclarationListener(Protocol):
+    """Hears that servers declare other feature sets than before."""
+
+    def refresh(self) -> None:
+        """Some feature sets may have changed."""
+
+
+class FeatureUpdates:
+    """The updates of all connections."""
+
+    def __init__(self, features: Features, logs: Logs) -> None:
+        self._features = features
+        self._logs = logs
+        self._listener: DeclarationListener | None = None
+
+    def follow_with(self, listener: DeclarationListener) -> None:
+        """Have a part of a higher layer hear of changed declarations."""
+        self._listener = listener
+
+    async def update(self, live: LiveConnection) -> None:
+        """Decide again what is on, and tell the server."""
+        live.state = states.decide(live.state, self._policy(live, live.state.offer))
+        await self._send(live)
+
+    def begin(self, live: LiveConnection) -> None:
+        """Do the same in the background."""
+        live.updates.begin(self.update(live), None)
+
+    def on_changed(self, live: LiveConnection, change: feature_sets.Changed) -> None:
+        """A server declares other feature sets. Raises a `Fault` for a change that cannot be."""
+        sets = feature_sets.apply_change(live.state.offer.feature_sets, change, live.state.dialect)
+        # At once: the next change may come before the server is told of this one.
+        self._redeclare(live, msgspec.structs.replace(live.state.offer, feature_sets=sets))
+        if len(live.updates) < MAX_UPDATES:
+            live.updates.begin(self._announce(live), None)
+
+    def on_manifest_hint(self, live: LiveConnection) -> None:
+        """A server of 0.5 says that its manifest changed."""
+        live.manifest_hints += 1
+        if live.manifest_hints == 1:
+            live.updates.begin(self._read_manifests(live), None)
+
+    def _redeclare(self, live: LiveConnection, offer: Offer) -> None:
+        live.state = states.redeclare(live.state, offer, self._policy(live, offer))
+
+    async def _announce(self, live: LiveConnection) -> None:
+        """Tell the server, and those who follow declarations, what holds after other declarations."""
+        await self._send(live)
+        if self._listener is not None:
+            self._listener.refresh()
+
+    def _policy(self, live: LiveConnection, offer: Offer) -> HostPolicy:
+        return self._features.policy(live.server, offer.feature_sets, live.agent)
+
+    async def _send(self, live: LiveConnection) -> None:
+        """Write the latest update. To a 0.5 server it is a request, whose receipt may come later."""
+        message, number = live.state.message(), live.state.update
+        if message is None:
+            return
+        params = msgspec.json.encode(message)
+        try:
+            if live.state.dialect is Dialect.V0_4 and not live.connection.modern:
+                live.connection.tell(UPDATE, params)
+                live.state = states.written(live.state, number)
+                return
+            asked = asyncio.ensure_future(live.connection.request(UPDATE, params, timeout=ANSWER_TIMEOUT_S, early=True))
+            # The request is on its way once the task has run; nothing else is sent before that.
+            await asyncio.sleep(0)
+            live.state = states.written(live.state, number)
+            live.receipt = asyncio.get_running_loop().create_future()
+            live.updates.begin(self._take_receipt(live, number, asked, live.receipt), None)
+        except Fault as fault:
+            self._log(live.server, f"was not told of its feature sets: {fault.message}")
+
+    async def _take_receipt(
+        self, live: LiveConnection, number: int, asked: asyncio.Future[bytes], taken: asyncio.Future[None]
+    ) -> None:
+        receipt = None
+        try:
+            row = METHODS[UPDATE]
+            found = msgspec.json.decode(await asked, type=row.result) if row.result is not None else None
+            receipt = found if isinstance(found, feature_sets.Receipt) else None
+        except (Fault, msgspec.MsgspecError, UnicodeDecodeError) as cause:
+            self._log(live.server, f"did not accept its feature sets: {cause}")
+        finally:
+            live.state = states.answered(live.state, number, receipt)
+            taken.set_result(None)
+        if receipt is not None and (not receipt.accepted or receipt.notes):
+            live.note = receipt.reason or "; ".join(receipt.notes)
+            self._log(live.server, f"answered its feature sets: accepted={receipt.accepted} {live.note}"[:1000])
+
+    async def _read_manifests(self, live: LiveConnection) -> None:
+        """Read the manifest, and once more for all hints that came meanwhile. A flood of them begins no more tasks."""
+        try:
+            while live.manifest_hints and len(live.updates) < MAX_UPDATES:
+                hints = live.manifest_hints
+                await self._read_manifest(live)
+                live.manifest_hints -= hints
+        finally:
+            live.manifest_hints = 0
+
+    async def _read_manifest(self, live: LiveConnection) -> None:
+        """Read a 0.5 server's declarations again. They are off at once where they differ."""
+        try:
+            result = await live.connection.request("mcpl/manifest", timeout=ANSWER_TIMEOUT_S)
+            offer = read_manifest_result(result)
+        except Fault as fault:
+            self._log(live.server, f"its new MCPL manifest cannot be read: {fault.message}")
+            return
+        if offer is not None and offer.dialect is live.state.dialect:
+            self._redeclare(live, offer)
+            await self._announce(live)
+
+    def _log(self, server: str, text: str) -> None:
+        self._logs.add(server, "hub", text)

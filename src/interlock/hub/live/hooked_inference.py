@@ -1,0 +1,49 @@
+"""An inference as servers take part in it, and the answer of its model."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from interlock.hub.auth.principals import Principal
+from interlock.hub.live.connection import LiveConnection
+from interlock.protocols.mcpl.hooks import AfterInference, BeforeInference
+from interlock.protocols.mcpl.inference import Usage
+from interlock.protocols.mcpl.states import Connection
+
+
+class HookedInference(Protocol):
+    """An inference, as far as servers take part in it."""
+
+    @property
+    def principal(self) -> Principal:
+        """The agent whose inference it is."""
+
+    @property
+    def around(self) -> BeforeInference:
+        """Its ids, its user's message and its model, as servers read them."""
+
+    def rights(self, live: LiveConnection) -> Connection:
+        """A server's rights with it, at this moment."""
+
+    def params(self, server: str) -> BeforeInference:
+        """The hook's params for one server, with the channels around the inference."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The answer of a model, after some servers have seen it."""
+
+    text: str
+    usage: Usage | None = None
+    rewritten_by: tuple[tuple[str, str | None], ...] = ()
+    """The servers that replaced it, each with the feature set that it named."""
+
+
+def after_params(inference: HookedInference, answer: Answer) -> AfterInference:
+    """The params of the hook after an inference."""
+    around = inference.around
+    return AfterInference(
+        around.inference_id, around.conversation_id, around.turn_index, around.user_message, answer.text,
+        around.model, answer.usage,
+    )  # fmt: skip

@@ -1,0 +1,220 @@
+"""Messages that servers of MCPL send by themselves: each request is admitted, served and answered, or refused.
+
+The grant in force decides when a message arrives. Every id is answered once; a refusal is recorded. A server of the
+stateless era gets its answers with requests of the hub.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.hub.live.connection import LiveConnection, named_in
+from interlock.hub.live.elevations import Elevations
+from interlock.hub.live.feature_updates import ANSWER_TIMEOUT_S, FeatureUpdates
+from interlock.hub.live.features import Features
+from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.upstreams.logs import Logs
+from interlock.protocols.mcpl import feature_sets
+from interlock.protocols.mcpl.authorization import Arrival, admit
+from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.events import PushEvent
+from interlock.protocols.mcpl.live import ANSWER, DELIVERY, Answer, AnswerError, Delivery
+from interlock.protocols.mcpl.manifests import ManifestChanged
+from interlock.protocols.mcpl.methods import METHODS
+from interlock.protocols.mcpl.scopes import Elevate
+from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.messages import Request
+
+_log = logging.getLogger(__name__)
+
+MAX_OPEN: Final = 1_024
+"""Requests of one connection that the hub has not answered yet."""
+MAX_TASKS: Final = 2 * MAX_OPEN
+"""Requests, answers and notifications of one connection that are under way."""
+
+
+class Handler(Protocol):
+    """Takes requests of servers of one method."""
+
+    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+        """The answer to a request that was admitted. Raises a `Fault` to refuse it."""
+
+
+class Pushes(Protocol):
+    """Takes the events that servers push."""
+
+    async def accept(self, server: str, event: PushEvent, agents: tuple[str, ...]) -> msgspec.Struct:
+        """Take an event for these agents. Returns the answer for the server. Raises a `Fault` to refuse it."""
+
+
+class ServerMessages:
+    """Takes the messages of all connections."""
+
+    def __init__(
+        self, features: Features, pushes: Pushes, refusals: RecordedRefusals, updates: FeatureUpdates, logs: Logs
+    ) -> None:
+        self._features = features
+        self._pushes = pushes
+        self._refusals = refusals
+        self._updates = updates
+        self._logs = logs
+        self._elevations: Elevations | None = None
+        self._handlers: dict[str, Handler] = {}
+
+    def decide_scopes_with(self, elevations: Elevations) -> None:
+        """Put requests for scopes to people."""
+        self._elevations = elevations
+
+    def serve_with(self, method: str, handler: Handler) -> None:
+        """Have the requests of a method taken by a part of a higher layer."""
+        self._handlers[method] = handler
+
+    def on_request(self, live: LiveConnection, request: Request) -> bool:
+        """Take a request of a server. False where this is no method of MCPL."""
+        if request.method not in METHODS:
+            return False
+        over = _over_bound(live, request)
+        if over is not None:
+            self._refuse(live, request, over)
+            return True
+        arrival: Arrival | None = None
+        try:
+            arrival = self._admit(live, request)
+        except Fault as fault:
+            if live.receipt is None or live.receipt.done():
+                self._refuse(live, request, fault)
+                return True
+        live.open.add(request.id)
+        live.requests.begin(self._answer(live, request, arrival), None)
+        return True
+
+    def on_notification(self, live: LiveConnection, method: str, params: bytes) -> None:
+        """Take a notification of a server, if it is one of MCPL."""
+        server = live.server
+        if method == DELIVERY and live.connection.modern:
+            self._deliver(live, params)
+            return
+        if method not in METHODS:
+            return
+        try:
+            arrival = admit(live.state, method, params, live.channels, notification=True)
+        except Fault as fault:
+            self._refusals.add(server, method, "", "", fault)
+            return
+        if isinstance(arrival.params, feature_sets.Changed):
+            try:
+                self._updates.on_changed(live, arrival.params)
+            except Fault as fault:
+                self._refusals.add(server, method, "", "", fault)
+        elif isinstance(arrival.params, ManifestChanged):
+            self._updates.on_manifest_hint(live)
+        elif (handler := self._handlers.get(method)) is not None:
+            if len(live.requests) >= MAX_TASKS:
+                self._refusals.add(server, method, "", "", Fault("RESOURCE_EXHAUSTED", "too much is under way"))
+                return
+            live.requests.begin(self._take(live, handler, Request("", method, params), arrival), None)
+
+    def _admit(self, live: LiveConnection, request: Request) -> Arrival:
+        in_hook = live.in_hook(request.params)
+        return admit(live.state, request.method, request.params, live.channels, in_hook=in_hook)
+
+    async def _admitted_after_receipt(self, live: LiveConnection, request: Request) -> Arrival:
+        """Judge a request again that may have overtaken the server's receipt: they can come on different streams."""
+        if live.receipt is not None:
+            await asyncio.wait([live.receipt])
+        return self._admit(live, request)
+
+    def _deliver(self, live: LiveConnection, params: bytes) -> None:
+        """Take a message of a server of the stateless era, from the stream that the hub opened."""
+        try:
+            said = decode(Delivery, params)
+        except Fault as fault:
+            self._refusals.add(live.server, DELIVERY, "", "", fault)
+            return
+        inner = msgspec.json.encode(said.params)
+        if said.id is None:
+            self.on_notification(live, said.method, inner)
+        elif not self.on_request(live, Request(said.id, said.method, inner)):
+            unknown = Fault("METHOD_NOT_FOUND", f"{said.method[:100]} is no method of MCPL")
+            self._refuse(live, Request(said.id, said.method, inner), unknown)
+
+    async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival | None) -> None:
+        """Answer a request. An error that nobody foresaw is logged, and is an answer too."""
+        try:
+            if arrival is None:
+                arrival = await self._admitted_after_receipt(live, request)
+            result = await self._served(live, request, arrival)
+        except Fault as fault:
+            self._refuse(live, request, fault)
+        except Exception:
+            _log.exception("a request of %s could not be answered: %s", live.server, request.method)
+            self._refuse(live, request, Fault("INTERNAL_ERROR", "a fault of the hub; it was logged"))
+        else:
+            if live.connection.modern:
+                self._say(live, Answer(request.id, msgspec.to_builtins(result)))
+                return
+            with contextlib.suppress(Fault):
+                live.connection.answer(request.id, msgspec.json.encode(result))
+        finally:
+            live.open.discard(request.id)
+
+    async def _served(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+        """The result of a request. Raises a `Fault` to refuse it."""
+        params = arrival.params
+        if isinstance(params, PushEvent):
+            agents = live.recipients(self._features, params.feature_set)
+            return await self._pushes.accept(live.server, params, agents)
+        if isinstance(params, Elevate) and self._elevations is not None:
+            result = await self._elevations.elevate(live, params)
+            admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
+            self._refusals.elevated(live.server, params.feature_set, params.scope.label, approved=result.approved)
+            return result
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+        return await handler.serve(live, request, arrival)
+
+    async def _take(self, live: LiveConnection, handler: Handler, said: Request, arrival: Arrival) -> None:
+        """Take a notification. It has no answer, so a refusal is only recorded."""
+        try:
+            await handler.serve(live, said, arrival)
+        except Fault as fault:
+            self._refusals.add(live.server, said.method, "", "", fault)
+
+    def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
+        named = named_in(request.params)
+        self._refusals.add(live.server, request.method, named.featureSet, named.eventId, fault)
+        error = fault.render(ErrorDialect.MCPL)
+        if live.connection.modern:
+            self._say(live, Answer(request.id, error=AnswerError(error.code, error.message, error.data)))
+            return
+        with contextlib.suppress(Fault):
+            live.connection.refuse(request.id, error)
+
+    def _say(self, live: LiveConnection, answer: Answer) -> None:
+        """Answer a server of the stateless era, with a request. One that takes no answers gets no more of them."""
+        if len(live.requests) >= MAX_TASKS:
+            self._logs.add(live.server, "hub", "takes its answers too slowly; some were dropped")
+            return
+
+        async def say() -> None:
+            try:
+                await live.connection.request(ANSWER, msgspec.json.encode(answer), timeout=ANSWER_TIMEOUT_S)
+            except Fault as fault:
+                self._logs.add(live.server, "hub", f"did not take an answer: {fault.message}"[:500])
+
+        live.requests.begin(say(), None)
+
+
+def _over_bound(live: LiveConnection, request: Request) -> Fault | None:
+    """Why a connection cannot have one more open request."""
+    if request.id in live.open:
+        return Fault("INVALID_REQUEST", "another request with this id is open")
+    if len(live.open) >= MAX_OPEN:
+        return Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests are open", retry_after_ms=500)
+    return None
