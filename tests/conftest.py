@@ -27,6 +27,8 @@ from interlock.store import sqlite
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=EVERY_RUN)
 settings.register_profile("campaign", deadline=None, max_examples=3_000, print_blob=True)
 settings.load_profile("same")
+# Collecting makes hundreds of thousands of objects that stay: see `pytest_collection_finish`.
+gc.disable()
 # No test cuts the power, so SQLite need not wait for the disk here.
 sqlite.SYNCHRONOUS = "OFF"
 
@@ -69,6 +71,7 @@ def pytest_collection_finish() -> None:
     """Tests and modules live as long as the run: the collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

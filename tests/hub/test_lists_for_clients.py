@@ -37,9 +37,8 @@ def settings(budget: int | None = 2_000, **more: Any) -> Hub:
 
 
 async def counted(hub: RunningHub, *servers: str) -> None:
-    tokens, catalog = hub.hub_app.tokens, hub.hub_app.catalog
     for server in servers:
-        await until(lambda: (o := catalog.offer(server)) is not None and tokens.exact(o.tools.values()) is not None)  # noqa: B023
+        await hub.counted(server)
 
 
 async def names(client: RawClient, era: str, info: dict[str, str] | None = None) -> list[str]:

@@ -318,6 +318,11 @@ async def test_only_a_person_enables(tmp_path: Path) -> None:
                 await hub.operate("features.enable", by, server="s", features=["news.*"], agent="local")
         with pytest.raises(Fault, match="terminal"):
             await hub.operate("features.enable", server="s", features=["news.*"], agent="local")
+        root = await hub.new_key("root", "admin")
+        wanted = json.dumps({"features": ["news.*"], "agent": "local"}).encode()
+        for act in ("enable", "forget"):
+            status, _, answer = await RawClient(f"{hub.url}/admin/servers/s/features/{act}", root).post(wanted)
+            assert (status, b"needs a person, and root is not one" in answer) == (403, True)
         await enable(hub, "news.push")
         (found,) = [found.record for found in await entries(hub, event="dev.interlock.feature_enabled")]
         assert found.details == {"agent_id": "local", "featureSet": "news.push"}

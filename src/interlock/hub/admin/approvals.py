@@ -15,7 +15,8 @@ from msgspec import Meta
 from interlock.hub.admin.operation import ControlFlag, Nothing, Secret, Text
 from interlock.hub.admin.rooms import ProposalAnswer, RoomGateway
 from interlock.hub.approvals.decision import Answer, Decision, Kind, Where
-from interlock.hub.approvals.inbox import MAX_KEPT, MAX_OPEN, Inbox
+from interlock.hub.approvals.decision_index import MAX_KEPT
+from interlock.hub.approvals.inbox import MAX_OPEN, Inbox
 from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState
