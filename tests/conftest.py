@@ -35,8 +35,11 @@ sqlite.SYNCHRONOUS = "OFF"
 _PREFIX = "il-pg-"
 _TOGETHER = ("tests/peers/",)
 """Folders whose tests share a start-up of many processes. One worker runs all of such a folder."""
-_FIRST = ("tests/peers/", "tests/web/", "tests/attacks/", "tests/hub/", "tests/cli/", "tests/store/", "tests/threats/")
-"""Folders whose tests take long, longest first: short ones are left for the end, when workers run out of work."""
+_FIRST = (
+    *("tests/peers/", "tests/web/", "tests/attacks/", "tests/hub/", "tests/cli/", "tests/store/", "tests/threats/"),
+    *("tests/test_architecture.py", "tests/judge/", "tests/bench/", "tests/signatures/", "tests/containment/"),
+)
+"""Files and folders that take long, longest first: short ones are left for the end, when workers run out of work."""
 
 
 class FileScheduling(LoadScopeScheduling):

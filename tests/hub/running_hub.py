@@ -23,6 +23,7 @@ from interlock.host import Host
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.app import HubApp
+from interlock.hub.approvals import passphrase
 from interlock.hub.audit import write_failures
 from interlock.hub.auth.access_methods import Give
 from interlock.hub.auth.keys import KEYS
@@ -131,6 +132,9 @@ write_failures.MAX_UNWRITTEN_S = 60.0  # type: ignore[misc]
 quarantine.IDLE_AFTER_S = 3600.0  # type: ignore[misc]
 # The process that counts takes half a second of processor time. It starts where a list or a test asks for counts.
 token_counting.SOON_S = 3600.0  # type: ignore[misc]
+PASSPHRASE_COST = passphrase.COST
+"""The cost in a hub by itself. Here a guess is a matter of milliseconds."""
+passphrase.COST = 2**8  # type: ignore[misc]
 
 
 @contextlib.asynccontextmanager

@@ -107,15 +107,14 @@ class LoginAttempts:
 
     def failed(self, address: str) -> None:
         """Count a failure."""
-        now = self._clock()
-        if address not in self._meters and len(self._meters) >= MAX_ADDRESSES:
-            self._meters = {known: meter for known, meter in self._meters.items() if not meter.is_idle(now)}
-            while len(self._meters) >= MAX_ADDRESSES:
-                del self._meters[next(iter(self._meters))]
-        meter = self._meters.get(address)
+        meter = self._meters.pop(address, None)
         if meter is None:
-            meter = self._meters[address] = Meter(address, Rate(per_minute=FAILURES_PER_MINUTE))
-        meter.take(now)
+            if len(self._meters) >= MAX_ADDRESSES:
+                # The first failed longest ago.
+                del self._meters[next(iter(self._meters))]
+            meter = Meter(address, Rate(per_minute=FAILURES_PER_MINUTE))
+        meter.take(self._clock())
+        self._meters[address] = meter
 
 
 def _digest(id: str) -> bytes:
