@@ -101,6 +101,7 @@ async def test_a_client_that_searches_by_itself_sees_everything_unless_the_opera
         assert await names(RawClient(hub.url + "/mcp"), era, {"name": "other", "version": "1"}) == KERNEL
         assert await names(RawClient(hub.url + "/mcp", hub.key("told")), era, info) == KERNEL
         assert await names(RawClient(hub.url + "/mcp", hub.key("bound")), era, info) == KERNEL
+        assert (await hub.operate("budget", agent="bound"))["searches"] == SEARCHING["claude-code"]
 
 
 @given(st.binary(max_size=60) | st.sampled_from([b'{"name":5}', b"[]", b'{"name":"claude-code"}', b"{}"]))

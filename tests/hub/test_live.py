@@ -199,8 +199,15 @@ async def test_t18_a_feature_set_that_uses_more_than_was_enabled_is_off(tmp_path
         await until(lambda: len(live.state.offer.feature_sets["news.push"].needs) > 1)
         await live.updates.settled()
         assert code((await push(hub, event()))[0]) == -32001, "until a person says so again"
+        await enable(hub, "news.push", agent="other")
+        assert (await push(hub, event()))[0]["result"]["accepted"] is True
+        deliveries = hub.hub_app.live.deliveries
+        assert [len(deliveries.waiting(agent)) for agent in ("local", "other")] == [0, 1], "for that agent alone"
+        rows = (await hub.operate("features.list"))["features"]
+        assert [row["agents"] for row in rows if row["feature"] == "news.push"] == [["other"]]
         await enable(hub, "news.push")
         assert (await push(hub, event("e2")))[0]["result"]["accepted"] is True
+        assert [len(deliveries.waiting(agent)) for agent in ("local", "other")] == [1, 2]
 
 
 async def test_declarations_change_while_the_server_runs(tmp_path: Path) -> None:

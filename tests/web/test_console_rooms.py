@@ -114,7 +114,10 @@ async def test_a_person_proposes_and_leaves(hub: RunningHub, visitor: Visitor) -
     assert answer.status == 303
     assert "mcp/proposal:tools/call:look" in (await visitor.get("/console/rooms/build/talk")).text
     await shown(visitor, "proposes tools/call", "/console/rooms/build/proposals")
-    own = await visitor.press("/console/rooms/build", "once")
+    page = (await visitor.get("/console/rooms/build/proposals")).text
+    assert "You asked for it yourself" in page
+    (decision,) = hub.hub_app.inbox.all(only_open=True)
+    own = await post(visitor, f"/console/approvals/{decision.id}", answer="once", view=decision.question.view)
     assert own.status == 403, "nobody fulfils their own proposal"
     assert (await post(visitor, "/console/rooms/build", command="propose", method="x", params="[]")).status == 400
     assert (await post(visitor, "/console/rooms/build", command="leave")).status == 303

@@ -88,7 +88,7 @@ class Live(msgspec.Struct, frozen=True):
     rate: Rate = Rate(per_minute=6_000, per_hour=36_000)
     """New events of one server. The hub stores each for `keep_days`."""
     keep_days: Annotated[int, Meta(ge=1, le=365)] = 7
-    """How long the hub knows an event again that is sent a second time."""
+    """How long the hub knows an event again that is sent a second time, and how long an event waits to be read."""
     ask_s: Annotated[float, Meta(ge=0, le=86_400)] = 1800.0
     """After an event, or a message of a room, an agent's tools that change something need a person's approval for this
     long."""

@@ -146,7 +146,7 @@ class FeatureOperations:
         declared = live.state.offer.feature_sets[name]
         decided = live.state.pending or live.state.active
         state = decided.states.get(name)
-        agents = list(self._live.features.agents(live.server, name))
+        agents = list(self._live.features.agents(live.server, name, declared))
         on = live.state.on and live.state.active.enabled(name)
         why = ""
         if not on:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -18,10 +18,9 @@ from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where, asker_of, new_id
 from interlock.hub.approvals.decision_index import DecisionIndex
-from interlock.hub.approvals.full_view import hash_of
 from interlock.hub.approvals.learned_rules import LearnedRules
 from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, RULES, Rule
-from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal
+from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal, with_view
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
@@ -153,8 +152,7 @@ class Inbox:
 
         `view` is everything that a person must read before approving, where the summary leaves out something.
         """
-        if view:
-            question = msgspec.structs.replace(question, view=hash_of(view))
+        question = await with_view(question, view)
         async with acquire(self._ask_lock, within_s, "the inbox"):
             current = self.current(question)
             if current is not None:
@@ -169,33 +167,39 @@ class Inbox:
             now = self._clock()
             decision = Decision(new_id(self._index.ids), question, now, now + int(self._valid_s() * 1000))
             async with self._store.transaction() as change:
-                change.insert(DECISIONS, decision)
-                if view:
-                    change.put(VIEWS, self._seal.close(decision.id, view))
-                _recorded(change, self._record(decision, asker_of(question)))
+                await self._insert(change, decision, view, asker_of(question))
             return decision
+
+    async def _insert(self, change: Transaction, decision: Decision, view: str, by: Principal) -> None:
+        change.insert(DECISIONS, decision)
+        if view:
+            change.put(VIEWS, await self._seal.closed(decision.id, view))
+        _recorded(change, self._record(decision, by))
 
     async def view(self, decision: Decision) -> str | None:
         """The full view of an open decision; None if it has none, or this hub cannot open it."""
         if not decision.question.view:
             return None
         stored = await self._store.get(VIEWS, decision.id)
-        return None if stored is None else self._seal.open(stored.value)
+        return None if stored is None else await self._seal.opened(stored.value)
 
-    async def ask_all(self, questions: Iterable[Question]) -> list[Decision]:
-        """Open requests of the hub itself in one commit, or join those on the same matter."""
+    async def ask_all(self, questions: Iterable[Question], views: Mapping[str, str] | None = None) -> list[Decision]:
+        """Open requests of the hub itself in one commit, or join those on the same matter. `views` are by matter."""
         async with self._ask_lock:
-            now = self._clock()
+            views, now = views or {}, self._clock()
             found: list[Decision] = []
             new: list[Decision] = []
             async with self._store.transaction() as change:
                 for question in questions:
-                    current = self.current(question)
+                    current, view = self.current(question), views.get(question.matter, "")
+                    if current is not None and view and not current.question.view:
+                        await self.void([current])  # It was asked without a view, so nobody could approve it.
+                        current = None
                     if current is None and self._index.open_count + len(found) < MAX_OPEN:
                         id_ = new_id(self._index.ids, {other.id for other in new})
-                        current = Decision(id_, question, now, now + int(self._valid_s() * 1000))
-                        change.insert(DECISIONS, current)
-                        _recorded(change, self._record(current, NOBODY))
+                        bound = await with_view(question, view)
+                        current = Decision(id_, bound, now, now + int(self._valid_s() * 1000))
+                        await self._insert(change, current, view, NOBODY)
                         new.append(current)
                     if current is not None:
                         found.append(current)
@@ -256,7 +260,7 @@ class Inbox:
     async def make_rule(self, id: str, by: Principal) -> Rule:
         """Make a rule from an approval."""
         decision = self.get(id)
-        if by.kind != "person" or (by.id, by.kind) == (decision.question.asker, decision.question.asker_kind):
+        if by.kind != "person" or decision.question.is_of(by):
             raise Fault("ACCESS_DENIED", "only a person can make a rule, and never the asker itself")
         rule = self._rules.learn(decision, by, self._clock())
         async with self._store.transaction() as change:
@@ -344,8 +348,7 @@ class Inbox:
 
 
 def _too_many(of_asker: str, limit: int) -> Fault:
-    message = f"{limit} approval requests{of_asker} wait for an answer"
-    return Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=30_000)
+    return Fault("RESOURCE_EXHAUSTED", f"{limit} approval requests{of_asker} wait for an answer", retry_after_ms=30_000)
 
 
 def _recorded(change: Transaction, record: object) -> None:

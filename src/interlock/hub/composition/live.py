@@ -28,7 +28,7 @@ from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.elevations import Elevations
 from interlock.hub.live.event_attachment import EventAttachment
-from interlock.hub.live.events import now
+from interlock.hub.live.events import DAY_S, now
 from interlock.hub.live.features import Features
 from interlock.hub.live.gate import LiveGate
 from interlock.hub.live.incoming_webhooks import IncomingWebhooks
@@ -76,7 +76,7 @@ class LiveParts:
         store = foundation.store
         elevations = Elevations(inbox, self.scope_hold_s, lambda: foundation.config.servers)
         self.connections.messages.decide_scopes_with(elevations)
-        await self.features.start(store, self._on_features)
+        await self.features.start(store, self._on_features, self.connections)
         await self.deliveries.start(store, self)
         await self.wakes.start(store)
         self.intake.start(store)
@@ -105,7 +105,7 @@ class LiveParts:
     async def sweep(self) -> None:
         """Forget what is old."""
         try:
-            await self.deliveries.sweep()
+            await self.deliveries.sweep(self._settings().keep_days * DAY_S)
             await self.intake.prune()
         except StoreError as cause:
             self._foundation.log("hub", f"old events could not be deleted: {cause}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
@@ -17,12 +18,13 @@ from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
 from interlock.hub.live.agent_queue import AgentQueue
 from interlock.hub.live.events import LIVE_PENDING, Pending, agent_of, now, seen_id
-from interlock.store import Conflict, Mirror, Store
+from interlock.store import Conflict, Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 
 OWN: Final = ":live"
 """Stands for the hub where resources have a server. No server has this name."""
 MAX_IN_ALL: Final = 20_000
+"""Waiting events of all agents. A server has as much of this room as it leaves free, so none locks others out."""
 KEEP_DELIVERED: Final = 100
 """Delivered events of one agent that can be read again."""
 KEEP_DELIVERED_S: Final = 86_400.0
@@ -53,6 +55,8 @@ class Deliveries:
         self._journal = journal
         self._bus = bus
         self._agents: dict[str, AgentQueue] = {}
+        self._counts: Counter[str] = Counter()
+        """Waiting and reserved events of all agents, by server."""
         self._touched: dict[str, float] = {}
         self._touch_listener: TouchListener | None = None
         self._store: Store
@@ -78,16 +82,17 @@ class Deliveries:
         if not waiting.has_room(server, size):
             message = f"{waiting.counts[server]} events of {server} wait for {agent}"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=60_000)
-        if len(self._mirror) >= MAX_IN_ALL:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_IN_ALL} events wait", retry_after_ms=60_000)
+        if self._counts[server] + 1 > MAX_IN_ALL - self._counts.total() - 1:
+            message = f"{self._counts[server]} events of {server} wait for agents"
+            raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=60_000)
         waiting.reserved[seen] = server, size
-        waiting.take_room(server, size)
+        self._take_room(waiting, server, size)
 
     def release(self, agent: str, seen: str) -> None:
         """Give back the room that `reserve` took, unless the event has it."""
         waiting = self._agents[agent]
         if (kept := waiting.reserved.pop(seen, None)) is not None:
-            waiting.give_room(*kept)
+            self._give_room(waiting, *kept)
 
     def waiting(self, agent: str) -> list[Pending]:
         """The events that an agent may have and has not got, oldest first."""
@@ -198,22 +203,31 @@ class Deliveries:
         if not gone:
             return
         async with self._store.transaction() as transaction:
-            for event in gone:
-                transaction.delete(LIVE_PENDING, event.id)
-            for agent in sorted({event.agent for event in gone if not event.delivered}):
-                mine = [event for event in gone if event.agent == agent and not event.delivered]
-                transaction.record(self._journal.live_withdrawn(server, agent, [event.event for event in mine]))
+            self._withdraw(transaction, gone)
 
-    async def sweep(self) -> None:
-        """Forget delivered events that are old, or more than are kept."""
-        expired = now() - KEEP_DELIVERED_S
+    async def sweep(self, keep_s: float) -> None:
+        """Forget delivered events that are old, or more than are kept, and waiting ones that nobody read in time."""
+        at = now()
         gone: list[str] = []
+        unread: list[Pending] = []
         for queue in self._agents.values():
-            gone += queue.surplus(KEEP_DELIVERED, expired)
-        if gone:
+            gone += queue.surplus(KEEP_DELIVERED, at - KEEP_DELIVERED_S)
+            unread += (event for event in queue.events.values() if event.at < at - keep_s)
+        if gone or unread:
             async with self._store.transaction() as transaction:
                 for id_ in gone[:1000]:
                     transaction.delete(LIVE_PENDING, id_)
+                self._withdraw(transaction, unread[:1000])
+
+    def _withdraw(self, transaction: Transaction, gone: Iterable[Pending]) -> None:
+        """Delete events, and record those that nobody got."""
+        unread: dict[tuple[str, str], list[str]] = {}
+        for event in gone:
+            transaction.delete(LIVE_PENDING, event.id)
+            if not event.delivered:
+                unread.setdefault((event.server, event.agent), []).append(event.event)
+        for (server, agent), events in sorted(unread.items()):
+            transaction.record(self._journal.live_withdrawn(server, agent, events))
 
     async def _put_back(self, ids: Iterable[str]) -> list[str]:
         """Store that delivered events wait again. Returns those that do."""
@@ -233,6 +247,8 @@ class Deliveries:
                 document = self._mirror.document(event.id)
                 transaction.expect(LIVE_PENDING, event.id, 0 if document is None else document.version)
                 transaction.put(LIVE_PENDING, msgspec.structs.replace(event, delivered=at))
+            for id_ in self._agents[agent].surplus(KEEP_DELIVERED, 0.0):
+                transaction.delete(LIVE_PENDING, id_)
             transaction.record(self._journal.live_delivered(agent, [(each.server, each.event) for each in chosen]))
 
     def _may_have(self, event: Pending) -> bool:
@@ -244,7 +260,7 @@ class Deliveries:
         waiting = self._agents.setdefault(agent, AgentQueue())
         before = waiting.events.pop(key, None)
         if before is not None:
-            waiting.give_room(before.server, before.size)
+            self._give_room(waiting, before.server, before.size)
         if event is None:
             waiting.delivered.pop(key, None)
         elif event.delivered:
@@ -253,7 +269,7 @@ class Deliveries:
         else:
             self.release(agent, seen_id(event.server, event.event))
             waiting.events[key] = event
-            waiting.take_room(event.server, event.size)
+            self._take_room(waiting, event.server, event.size)
             if self._bus.wants(ResourceUpdated):
                 self._bus.publish(ResourceUpdated(OWN, self._bus.next(), now_us(), agent))
             if event.wake:
@@ -261,6 +277,16 @@ class Deliveries:
                 return
         if event is None or event.delivered:
             waiting.woken.discard(key)
+
+    def _take_room(self, queue: AgentQueue, server: str, size: int) -> None:
+        queue.take_room(server, size)
+        self._counts[server] += 1
+
+    def _give_room(self, queue: AgentQueue, server: str, size: int) -> None:
+        queue.give_room(server, size)
+        self._counts[server] -= 1
+        if not self._counts[server]:
+            del self._counts[server]
 
     def _touch(self, agent: str, at: float) -> None:
         before = self._touched.get(agent, 0.0)
