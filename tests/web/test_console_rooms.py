@@ -178,7 +178,7 @@ async def test_a_feature_set_is_switched_and_its_events_are_shown(hub: RunningHu
     grant = {"agent_id": "local", "server_id": "s", "entry_type": "server_grant", "permission": "allow"}
     await hub.operate("grants.grant", **grant)
     usage = re.sub(r"<[^>]+>", "", (await visitor.get("/console/agents/local")).text)
-    assert "s · news.push 1 events, 0 wakes, 0 inferences" in usage
+    assert "s · news.push 1 event, 0 wakes, about" in usage
     assert (await visitor.press("/console/live", "disable")).status == 303
     assert "On for" not in (await visitor.get("/console/live")).text
     assert (await post(visitor, "/console/live", command="explode", server="s")).status == 400

@@ -43,7 +43,8 @@ class LiveRule(msgspec.Struct, frozen=True):
     through_quiet_hours: bool = False
     """Whether it wakes in quiet hours."""
     quiet_s: Pause = 2.0
-    """Events of one agent, server and channel or feature set within this time after another share a wake."""
+    """Events of one agent, server and channel or feature set within this time after another share a wake of the
+    rule."""
     longest_s: Pause = 60.0
     """The longest that an event waits for others."""
     wakes_per_hour: Count | None = None

@@ -69,6 +69,10 @@ class Pending(msgspec.Struct, frozen=True):
     size: int = 0
     delivered: float = 0.0
     """When the agent got it; 0 while it waits."""
+    on_way: bool = False
+    """Whether it was handed on and nobody has answered for it yet."""
+    held_at: float = 0.0
+    """When it was left out of a wake of its group, as a budget had no room for it."""
 
     @property
     def tokens(self) -> int:
@@ -90,6 +94,8 @@ class Wake(msgspec.Struct, frozen=True):
     events: int = 1
     cost: int = 0
     """In tokens, estimated."""
+    chain: tuple[str, ...] = ()
+    """The agents whose wakes led to it, itself last."""
 
 
 LIVE_SEEN: Final = Collection("live_seen", Seen, key="id", columns=("day",))
