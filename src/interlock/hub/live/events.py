@@ -70,6 +70,8 @@ class Pending(msgspec.Struct, frozen=True):
     size: int = 0
     delivered: float = 0.0
     """When the agent got it; 0 while it waits."""
+    on_way: bool = False
+    """Whether it was handed on and nobody has answered for it yet."""
     held_at: float = 0.0
     """When it was left out of a wake of its group, as a budget had no room for it."""
 
