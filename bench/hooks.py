@@ -92,7 +92,7 @@ async def running(folder: Path, urls: list[str]) -> AsyncIterator[tuple[HubApp, 
         operations = Operations(hub, lambda: None, host=host)
         async with asyncio.timeout(60):
             for number, name in enumerate(config.servers):
-                while hub.live.connections.of(name) is None:
+                while hub.live.connections.shared(name) is None:
                     await asyncio.sleep(0.01)
                 for agent in (agent for agent, count in AGENTS.items() if number >= SERVERS - count):
                     wanted = {"server": name, "features": ["bench.*"], "agent": agent, "terminal": True}

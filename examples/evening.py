@@ -130,11 +130,11 @@ async def evening(folder: Path) -> dict[str, object]:
             return said
 
         for server, features in FEATURES.items():
-            while hub.live.connections.of(server) is None:
+            while hub.live.connections.shared(server) is None:
                 await asyncio.sleep(0.01)
             enabled = {"server": server, "features": [features], "agent": "assistant"}
             await do("features.enable", **enabled, terminal=True)
-        talk = hub.live.connections.of("chat")
+        talk = hub.live.connections.shared("chat")
         while talk is None or not talk.channels:
             await asyncio.sleep(0.01)
 

@@ -27,14 +27,19 @@ from interlock.store import sqlite
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=EVERY_RUN)
 settings.register_profile("campaign", deadline=None, max_examples=3_000, print_blob=True)
 settings.load_profile("same")
+# Collecting makes hundreds of thousands of objects that stay: see `pytest_collection_finish`.
+gc.disable()
 # No test cuts the power, so SQLite need not wait for the disk here.
 sqlite.SYNCHRONOUS = "OFF"
 
 _PREFIX = "il-pg-"
 _TOGETHER = ("tests/peers/",)
 """Folders whose tests share a start-up of many processes. One worker runs all of such a folder."""
-_FIRST = ("tests/peers/", "tests/web/", "tests/attacks/", "tests/hub/", "tests/cli/", "tests/store/", "tests/threats/")
-"""Folders whose tests take long, longest first: short ones are left for the end, when workers run out of work."""
+_FIRST = (
+    *("tests/peers/", "tests/web/", "tests/attacks/", "tests/hub/", "tests/cli/", "tests/store/", "tests/threats/"),
+    *("tests/test_architecture.py", "tests/judge/", "tests/bench/", "tests/signatures/", "tests/containment/"),
+)
+"""Files and folders that take long, longest first: short ones are left for the end, when workers run out of work."""
 
 
 class FileScheduling(LoadScopeScheduling):
@@ -69,6 +74,7 @@ def pytest_collection_finish() -> None:
     """Tests and modules live as long as the run: the collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -82,7 +82,7 @@ async def test_t31_a_narrowed_administrator_grants_only_what_it_may_call(tmp_pat
 
 def test_t31_several_connects_at_once_leave_the_one_key_that_is_in_the_file(user: User) -> None:  # noqa: F811
     user.configure()
-    assert user.finished("up", "-d")[0] == 0
+    user.start_hub()
     try:
         processes = [user.process("connect", "cursor", "--json") for _ in range(4)]
         for process in processes:

@@ -4,78 +4,87 @@ hundreds of milliseconds, and some several seconds."""
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from attacks.site import SHAPES, SIZE, asking, attacked, call_of
+from attacks.site import SHAPES, SIZE, AttackedHub, asking, attacked, call_of
 from interlock.config.settings import Rate
+from interlock.hub.upstreams.states import ServerState
 
 LEGAL = ("text", "three_byte_text", "escaped_letters", "source_code", "blanks")
 ILLEGAL = ("objects", "names", "same_names", "deep", "long_integers", "late_bad_utf8")
 
 
-async def test_t38_large_arguments_of_every_shape_keep_the_loop_free(tmp_path: Path) -> None:
-    async with attacked(tmp_path) as site:
-        for shape in (*LEGAL, *ILLEGAL):
-            answer = await site.call("good__echo", partial(_marked, shape))
-            await site.dog.check(SIZE)
-            assert ("result" in answer) is (shape in LEGAL), (shape, answer)
+@pytest.fixture(scope="module")
+async def shared_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AttackedHub]:
+    async with attacked(tmp_path_factory.mktemp("attacked")) as site:
+        yield site
+
+
+@pytest.fixture
+async def site(shared_site: AttackedHub) -> AttackedHub:
+    """A server that was ended for the test before is back."""
+    for server in ("good", "bad", "web"):
+        await shared_site.hub.state(server, ServerState.CONNECTED)
+    return shared_site
+
+
+async def test_t38_large_arguments_of_every_shape_keep_the_loop_free(site: AttackedHub) -> None:
+    for shape in (*LEGAL, *ILLEGAL):
+        answer = await site.call("good__echo", partial(_marked, shape))
+        await site.dog.check(SIZE)
+        assert ("result" in answer) is (shape in LEGAL), (shape, answer)
 
 
 @pytest.mark.parametrize("member", ["x", "trace_id", "id"])
-async def test_t38_large_members_beside_a_call_keep_the_loop_free(tmp_path: Path, member: str) -> None:
-    async with attacked(tmp_path) as site:
-        for shape in ("text", "escaped_lines", "objects", "names", "deep"):
-            answer = await site.call("good__echo", partial(_beside, member, shape))
-            await site.dog.check(SIZE)
-            assert "error" in answer or member != "id"
+async def test_t38_large_members_beside_a_call_keep_the_loop_free(site: AttackedHub, member: str) -> None:
+    for shape in ("text", "escaped_lines", "objects", "names", "deep"):
+        answer = await site.call("good__echo", partial(_beside, member, shape))
+        await site.dog.check(SIZE)
+        assert "error" in answer or member != "id"
 
 
 @pytest.mark.parametrize("server", ["bad", "web"])
-async def test_t38_what_servers_answer_keeps_the_loop_free(tmp_path: Path, server: str) -> None:
+async def test_t38_what_servers_answer_keeps_the_loop_free(site: AttackedHub, server: str) -> None:
     tool = f"{server}__do"
-    async with attacked(tmp_path) as site:
-        for what in ("result", "error", "error_data", "log", "stray"):
-            for shape in ("text", "three_byte_text", "objects"):
-                answer = await site.call(tool, partial(call_of, tool, asking(what, shape)))
-                await site.dog.check(SIZE)
-                assert "result" in answer or "error" in answer
-                assert len(str(answer.get("error", ""))) < 10_000
-
-
-@pytest.mark.parametrize("server", ["bad", "web"])
-async def test_t38_tiny_pieces_without_an_end_keep_the_loop_free(tmp_path: Path, server: str) -> None:
-    tool = f"{server}__do"
-    async with attacked(tmp_path) as site:
-        for what in ("blank_lines", "tiny_lines", "data_lines"):
-            answer = await site.call(tool, partial(call_of, tool, asking(what, "blanks")))
+    for what in ("result", "error", "error_data", "log", "stray"):
+        for shape in ("text", "three_byte_text", "objects"):
+            answer = await site.call(tool, partial(call_of, tool, asking(what, shape)))
             await site.dog.check(SIZE)
             assert "result" in answer or "error" in answer
+            assert len(str(answer.get("error", ""))) < 10_000
 
 
-async def test_t38_large_arguments_reach_the_server_and_large_results_the_client_unchanged(tmp_path: Path) -> None:
-    async with attacked(tmp_path) as site:
-        for shape in LEGAL:
-            answer = await site.call("bad__do", partial(call_of, "bad__do", asking("result", shape)))
-            (block,) = answer["result"]["content"]
-            assert block["text"] == json.loads(SHAPES[shape]()), shape
-            given = await site.call("good__echo", partial(_marked, shape))
-            assert given["result"]["content"][0]["text"] == "m", shape
+@pytest.mark.parametrize("server", ["bad", "web"])
+async def test_t38_tiny_pieces_without_an_end_keep_the_loop_free(site: AttackedHub, server: str) -> None:
+    tool = f"{server}__do"
+    for what in ("blank_lines", "tiny_lines", "data_lines"):
+        answer = await site.call(tool, partial(call_of, tool, asking(what, "blanks")))
+        await site.dog.check(SIZE)
+        assert "result" in answer or "error" in answer
 
 
-async def test_t38_malformed_requests_use_up_their_senders_rate(tmp_path: Path) -> None:
-    async with attacked(tmp_path) as site:
-        key = await site.hub.new_key("sender", rate=Rate(per_minute=5))
-        bad = call_of("good__echo", b"[{},{}", b'"x":[1,')
-        codes = [(await site.call("good__echo", lambda: bad, key))["error"]["code"] for _ in range(7)]
-        assert codes[:5] == [-32700] * 5
-        large = call_of("good__echo", b'{"mark":"%b"}' % (b"x" * 100_000))
-        for body in (bad, large, call_of("good__echo", b"{}")):
-            refused = await site.call("good__echo", lambda body=body: body, key)
-            assert "rate" in str(refused), refused
-        assert "result" in await site.call("good__echo", lambda: large, await site.hub.new_key("another"))
+async def test_t38_large_arguments_reach_the_server_and_large_results_the_client_unchanged(site: AttackedHub) -> None:
+    for shape in LEGAL:
+        answer = await site.call("bad__do", partial(call_of, "bad__do", asking("result", shape)))
+        (block,) = answer["result"]["content"]
+        assert block["text"] == json.loads(SHAPES[shape]()), shape
+        given = await site.call("good__echo", partial(_marked, shape))
+        assert given["result"]["content"][0]["text"] == "m", shape
+
+
+async def test_t38_malformed_requests_use_up_their_senders_rate(site: AttackedHub) -> None:
+    key = await site.hub.new_key("sender", rate=Rate(per_minute=5))
+    bad = call_of("good__echo", b"[{},{}", b'"x":[1,')
+    codes = [(await site.call("good__echo", lambda: bad, key))["error"]["code"] for _ in range(7)]
+    assert codes[:5] == [-32700] * 5
+    large = call_of("good__echo", b'{"mark":"%b"}' % (b"x" * 100_000))
+    for body in (bad, large, call_of("good__echo", b"{}")):
+        refused = await site.call("good__echo", lambda body=body: body, key)
+        assert "rate" in str(refused), refused
+    assert "result" in await site.call("good__echo", lambda: large, await site.hub.new_key("another"))
 
 
 def _marked(shape: str) -> bytes:

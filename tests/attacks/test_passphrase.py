@@ -13,7 +13,7 @@ import pytest
 
 from hub.legacy_client import LegacyClient, answers
 from hub.raw_server import RawHttpServer
-from hub.running_hub import RawClient, RunningHub, running_hub, until
+from hub.running_hub import PASSPHRASE_COST, RawClient, RunningHub, running_hub, until
 from hub.test_bridges_questions import ALL
 from hub.test_journal import entries
 from hub.test_operations import sample, terminal
@@ -61,7 +61,7 @@ async def test_t42_nothing_is_approved_without_the_passphrase_wherever_it_comes_
 ) -> None:
     answer = await asked(hub)
     assert await refused(hub, "approvals.answer", **answer, terminal=True) == "PASSPHRASE_REQUIRED"
-    assert await refused(hub, "approvals.answer", **answer, console=True) == "PASSPHRASE_REQUIRED"
+    assert await refused(hub, "approvals.answer", **answer, console=True) == "ACCESS_DENIED", "it is not the console"
     assert await refused(hub, "approvals.answer", **answer, terminal=True, passphrase=WRONG) == "ACCESS_DENIED"
     assert await refused(hub, "console.code", terminal=True) == "PASSPHRASE_REQUIRED"
     assert await refused(hub, "rules.make", decision=answer["id"], terminal=True) == "PASSPHRASE_REQUIRED"
@@ -237,6 +237,10 @@ async def test_t33_no_key_has_the_name_of_the_hubs_user(hub: RunningHub) -> None
             assert await refused(hub, "keys.create", **given) == "INVALID_PARAMS", name
     old = hub.key(owner.id)  # as an older hub stored it
     assert (await RawClient(hub.url + "/mcp", old).post(b"{}"))[0] == 401
+
+
+def test_t42_each_guess_at_a_stolen_hash_is_costly() -> None:
+    assert PASSPHRASE_COST >= 2**15
 
 
 async def test_t42_one_caller_uses_up_no_attempts_of_another_and_a_restart_gives_none_back(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def harm(path: Path, column: str, value: Any) -> None:
 def used(user: User) -> User:  # noqa: F811
     """A user whose hub has recorded something and runs no more."""
     user.configure()
-    assert user.finished("up", "-d")[0] == 0
+    user.start_hub()
     for name in ("one", "two", "three"):
         assert user.run("keys", "create", name).exit_code == 0
     assert user.run("down").exit_code == 0
@@ -63,7 +63,7 @@ def used(user: User) -> User:  # noqa: F811
 
 @pytest.fixture
 def running(used: User) -> Iterator[User]:
-    assert used.finished("up", "-d")[0] == 0
+    used.start_hub()
     yield used
     used.run("down")
 
@@ -101,7 +101,7 @@ def test_t34_every_command_reports_every_harm_and_goes_on(running: User, tmp_pat
 def test_t34_a_hub_starts_and_records_on_every_harm(used: User) -> None:
     for column, value in HARM.values():
         harm(used.home / "hub.db", column, value)
-    assert used.finished("up", "-d")[0] == 0
+    used.start_hub()
     try:
         assert used.run("keys", "create", "four").exit_code == 0
         assert used.run("audit", "verify").exit_code == 1

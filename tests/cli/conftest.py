@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ class User:
     """Runs `interlock` as this user, in this process or as one of its own."""
 
     def __init__(self, root: Path) -> None:
+        self._hubs: list[subprocess.Popen[bytes]] = []
         self.root = root
         self.home = root / "h"
         self.folder = root / "work"
@@ -64,6 +66,24 @@ class User:
         done = subprocess.run(line, env=self.environ, cwd=self.folder, input=stdin, capture_output=True, timeout=120)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
+    def start_hub(self) -> None:
+        """A hub in the background, for tests that are not about its start: a fork, without its starter."""
+        output = self.root / "hub.out"
+        line = forking.command("-m", "interlock.cli", "up")
+        with output.open("ab") as out:
+            hub = subprocess.Popen(
+                line, env=self.environ, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            )
+        while not is_running(self.home):
+            assert hub.poll() is None, output.read_text()
+            time.sleep(0.02)
+        self._hubs.append(hub)
+
+    def forget_hubs(self) -> None:
+        """Wait for the ends of hubs that were stopped."""
+        for hub in self._hubs:
+            hub.wait(120)
+
     def starts(self) -> int:
         """How many hubs were started in the background."""
         return (self.home / "run" / "hub.log").read_text().count("Interlock listens")
@@ -93,6 +113,7 @@ def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
         with HubLink.open(user.home) as link:
             link.ask("hub/stop")
             link.wait_closed(120)
+    user.forget_hubs()
     shutil.rmtree(root, ignore_errors=True)
 
 

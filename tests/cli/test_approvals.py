@@ -98,7 +98,7 @@ def on_terminal(user: User, *arguments: str, script: list[tuple[bytes, bytes]] |
 @pytest.fixture
 def agent(user: User) -> Iterator[Agent]:
     user.configure(ASKING)
-    assert user.finished("up", "-d")[0] == 0
+    user.start_hub()
     with HubLink.open(user.home) as link:
         while link.ask("hub/status")["servers"][0]["state"] != "connected":
             time.sleep(0.02)

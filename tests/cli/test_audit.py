@@ -16,7 +16,7 @@ from .fake_hub import FakeHub
 def busy(user: User) -> User:
     """A hub where something has happened."""
     user.configure()
-    assert user.finished("up", "-d")[0] == 0
+    user.start_hub()
     assert user.run("keys", "create", "ci").exit_code == 0
     assert user.run("grants", "allow", "ci", "demo", "--because", "the nightly run").exit_code == 0
     assert user.run("grants", "revoke", "ci", "demo").exit_code == 0

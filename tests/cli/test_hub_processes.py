@@ -96,7 +96,7 @@ def test_up_in_the_foreground_says_where_it_listens_and_ends_with_the_hub(user: 
 
 def test_the_terminal_sees_calls_and_changes_a_running_hub(user: User) -> None:
     user.configure()
-    user.finished("up", "-d")
+    user.start_hub()
     ready(user)
     assert "demo__convert" in user.finished("list")[1]
     code, out, _ = user.finished("call", "demo__convert", "value=1", "source=km", "target=m", "--json")
@@ -116,7 +116,7 @@ def test_the_terminal_sees_calls_and_changes_a_running_hub(user: User) -> None:
 
 def test_a_broken_change_leaves_the_old_configuration_in_force_and_is_told(user: User) -> None:
     user.configure()
-    user.finished("up", "-d")
+    user.start_hub()
     user.configure("mode = 'gard'\n")
     with HubLink.open(user.home) as link:
         assert link.ask("hub/reload")["applied"] is False
@@ -137,7 +137,7 @@ def test_the_hubs_own_log_says_what_is_wrong_with_a_changed_file(user: User) -> 
 
 def test_a_changed_file_is_taken_over_without_being_told(user: User) -> None:
     user.configure()
-    user.finished("up", "-d")
+    user.start_hub()
     user.configure("[servers.late]\nurl = 'http://127.0.0.1:9/'\n")
     deadline = time.monotonic() + 120
     while user.servers() != ["late"] and time.monotonic() < deadline:
@@ -147,7 +147,7 @@ def test_a_changed_file_is_taken_over_without_being_told(user: User) -> None:
 
 def test_a_file_that_goes_and_comes_back_ends_no_server(user: User) -> None:
     user.configure("[servers.here]\nurl = 'http://127.0.0.1:9/'\n")
-    user.finished("up", "-d")
+    user.start_hub()
     user.config.unlink()
     deadline = time.monotonic() + 120
     while "was deleted" not in (output := user.run("status").output) and time.monotonic() < deadline:
@@ -199,7 +199,7 @@ def test_a_project_file_that_nobody_confirmed_is_named_in_the_status(user: User)
     file = user.folder / ".mcp.json"
     file.write_text('{"mcpServers": {"here": {"command": "npx"}}}')
     Confirmations(user.home).add(file, hashlib.sha256(file.read_bytes()).hexdigest())
-    user.finished("up", "-d")
+    user.start_hub()
     assert user.servers() == ["here"]
     assert "confirmed" not in user.run("status").output
     file.write_text('{"mcpServers": {"other": {"command": "npx"}}}')
@@ -214,7 +214,7 @@ def test_a_project_file_that_nobody_confirmed_is_named_in_the_status(user: User)
 def test_a_project_file_that_waits_at_the_start_is_named_in_the_status(user: User) -> None:
     user.configure()
     (user.folder / ".mcp.json").write_text('{"mcpServers": {"here": {"command": "npx"}}}')
-    user.finished("up", "-d")
+    user.start_hub()
     deadline = time.monotonic() + 120
     while "confirmed" not in (said := user.run("status").output) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -244,7 +244,7 @@ def test_a_hub_that_stdio_starts_knows_nothing_of_the_folder(user: User) -> None
 
 def test_blank_lines_before_the_hello_cost_nothing(user: User) -> None:
     user.configure()
-    user.finished("up", "-d")
+    user.start_hub()
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(str(user.home / "run" / "hub.sock"))
         sock.settimeout(10)

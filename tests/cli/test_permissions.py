@@ -73,7 +73,7 @@ def test_a_real_hub_withholds_a_tool_until_the_person_at_the_terminal_says_yes(u
     user.configure(
         f'[hub.approvals]\nhold_s = 0\n[servers.s]\ncommand = {command}\nenv = {{ PYTHONPATH = "{SOURCE}" }}\n'
     )
-    assert user.finished("up", "-d")[0] == 0
+    user.start_hub()
 
     def listing() -> Any:
         return json.loads(user.finished("permissions", "list", "--json")[1])["permissions"]

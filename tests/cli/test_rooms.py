@@ -25,7 +25,7 @@ listener = ["mcp/response:*"]
 def test_what_one_terminal_says_another_one_sees(user: User) -> None:
     user.config.parent.mkdir(parents=True, exist_ok=True)
     user.config.write_text(CONFIG)
-    assert user.finished("up", "-d")[0] == 0
+    user.start_hub()
     try:
         me = f"person:{getpass.getuser()}"
         code, out, err = user.finished("rooms", "list")

@@ -49,6 +49,27 @@ def test_a_unit_is_written_started_and_taken_away(user: User, systemctl: Path) -
     assert user.run("service", "uninstall").exit_code == 1
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="systemd")
+def test_variables_that_the_service_lacks_are_told_and_can_be_given(user: User, systemctl: Path) -> None:
+    user.configure('[servers.db]\ncommand = ["db"]\nenv = { TOKEN = "${env:DB_TOKEN}" }\n')
+    told = user.run("service", "install", "--config", str(user.config))
+    assert "does not have these variables of the configuration: DB_TOKEN" in told.output
+    assert "interlock secrets set" in told.output
+    unit = user.root / "c" / "systemd" / "user" / "interlock.service"
+    kept = unit.read_text().partition("EnvironmentFile=-")[2].splitlines()[0]
+    Path(kept).parent.mkdir(parents=True, exist_ok=True)
+    Path(kept).write_text("DB_TOKEN=x\n")
+    assert "DB_TOKEN" not in user.run("service", "install", "--config", str(user.config)).output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="systemd")
+def test_a_unit_that_systemd_refuses_is_taken_away_again(user: User, systemctl: Path) -> None:
+    user.configure()
+    (user.root / "bin" / "systemctl").write_text("#!/bin/sh\necho no >&2; exit 1\n")
+    assert user.run("service", "install", "--config", str(user.config)).exit_code == 1
+    assert user.run("service", "status").exit_code == 1
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd's own check")
 def test_systemd_takes_the_unit_with_unusual_paths(tmp_path: Path) -> None:
     program = tmp_path / "a b" / "python"

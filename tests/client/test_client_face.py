@@ -164,14 +164,14 @@ async def test_prompts_and_completions_work(where: str, era: str) -> None:
 
 
 async def test_what_stays_fresh_is_not_asked_for_again_until_it_changes() -> None:
-    server = running_hub()
-    async with visiting(server, "memory", era="modern") as client:
+    server, heard = running_hub(), list[str]()
+    async with visiting(server, "memory", era="modern", heard=lambda method, _: heard.append(method)) as client:
         first = await client.read_resource("note://one")
         assert await client.read_resource("note://one") == first
         await client.subscribe("note://one")
         await until(lambda: client.connection._watch.acknowledged)
         server.resource_updated("note://one")
-        await until(lambda: not client._cache._entries)
+        await until(lambda: "notifications/resources/updated" in heard)
         assert (await client.read_resource("note://one"))["contents"][0]["text"] == "version 2"
 
 

@@ -23,6 +23,7 @@ from interlock.host import Host
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.app import HubApp
+from interlock.hub.approvals import passphrase
 from interlock.hub.audit import write_failures
 from interlock.hub.auth.access_methods import Give
 from interlock.hub.auth.keys import KEYS
@@ -30,6 +31,7 @@ from interlock.hub.auth.principals import Kind, Principal, local_person
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog import quarantine
+from interlock.hub.tool_search import tokens as token_counting
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.access import EntryType
 from interlock.protocols.mgp.negotiation import EXTENSIONS
@@ -104,6 +106,14 @@ class RunningHub:
         """Wait until a server is in one of the states."""
         await until(lambda: self.hub_app.upstreams[server].state in wanted)
 
+    async def counted(self, server: str) -> None:
+        """Have the tokens of a server's tools counted at once, and wait for it."""
+        tokens, catalog = self.hub_app.tokens, self.hub_app.catalog
+        async with asyncio.timeout(120):
+            while (offer := catalog.offer(server)) is None or tokens.exact(offer.tools.values()) is None:
+                await tokens.settled()
+                await asyncio.sleep(0.01)
+
 
 async def operate(hub_app: HubApp, name: str, by: Principal | None = None, /, **params: object) -> Any:
     """Perform an operation for the hub's own user or for somebody else. Returns the result as JSON has it."""
@@ -120,6 +130,11 @@ async def operate(hub_app: HubApp, name: str, by: Principal | None = None, /, **
 write_failures.MAX_UNWRITTEN_S = 60.0  # type: ignore[misc]
 # The hubs of one worker judge with the same compiled signals. A hub by itself frees them when it is idle.
 quarantine.IDLE_AFTER_S = 3600.0  # type: ignore[misc]
+# The process that counts takes half a second of processor time. It starts where a list or a test asks for counts.
+token_counting.SOON_S = 3600.0  # type: ignore[misc]
+PASSPHRASE_COST = passphrase.COST
+"""The cost in a hub by itself. Here a guess is a matter of milliseconds."""
+passphrase.COST = 2**8  # type: ignore[misc]
 
 
 @contextlib.asynccontextmanager

@@ -121,9 +121,9 @@ async def test_nothing_is_left_of_calls_however_they_end(tmp_path: Path) -> None
 
             await asyncio.gather(*(one(number) for number in range(CALLS)))
             await until(lambda: hub.hub_app.hub.open_calls == len(hub.hub_app.parking) == 0)
-            for session in hub.endpoint.sessions._by_id.values():
-                assert not session.opened
-                assert not session._asked
+            for session in hub.hub_app.hub.clients.sessions:
+                assert not session.channel.opened
+                assert not session.channel._asked
             for line in (
                 line for name in servers for line in hub.hub_app.upstreams[name].pool.private.open_connections()
             ):

@@ -192,7 +192,7 @@ async def test_no_server_can_speak_under_anothers_name(tmp_path: Path) -> None:
 async def test_loaded_tools_keep_their_place_and_the_least_recently_used_goes_first(tmp_path: Path) -> None:
     servers, agents = {"many": child("many_server.py", "120")}, {"bound": Agent(budget=3_000)}
     async with running_hub(tmp_path, servers, hub=settings(), agents=agents) as hub:
-        await until(lambda: hub.hub_app.tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
+        await hub.counted("many")
         client = RawClient(hub.url + "/mcp", hub.key("bound"))
         await client.initialize(FINDS_TOOLS)
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Scopes
+from interlock.hub.live.client_hosts import MAX_OFFERS
 
 from .host_client import HOST, HostClient
-from .running_hub import RunningHub
-from .test_client_hosts import GENERAL, OFFER, TURN, asked, between, drive, enable, heard, injects, reply
+from .running_hub import RawClient, RunningHub
+from .test_client_hosts import GENERAL, OFFER, TURN, asked, between, drive, enable, event, heard, injects, reply
 
 SIGNS: dict[str, Any] = {
     "version": "0.5",
@@ -300,3 +301,46 @@ async def test_a_new_manifest_of_a_server_written_by_hand_is_read(tmp_path: Path
             assert len(live.updates) == 1, "a flood of hints leads to few readings"
             await live.updates.settled()
             assert not live.manifest_hints
+
+
+async def test_each_offer_of_a_stateless_client_has_its_own_dialect_and_selection(tmp_path: Path) -> None:
+    pushes = {**OFFER, "featureSets": {"note.push": OFFER["featureSets"]["note.push"]}}
+    async with between(tmp_path, offer=pushes) as hub:
+        new = HostClient(hub, "mine", modern=True, version="0.5")
+        old = HostClient(hub, "mine", modern=True, version="0.4")
+        old.key = new.key
+        grant = {"effectiveCapabilities": ["pushEvents"]}
+        async with new.running(), old.running():
+            assert (new.manifest["version"], old.manifest["version"]) == ("0.5", "0.4")
+            refused = await new.select("a.note.push")
+            assert refused["unavailableFeatures"], "no capability was granted in 0.5"
+            assert not (await old.select("a.note.push")).get("unavailableFeatures"), "0.4 speaks of feature sets alone"
+            nothing = await new.select("a.note.push", effectiveCapabilities=[])
+            assert nothing["unavailableFeatures"], "a grant of nothing switches nothing on"
+            old.answers["push/event"] = new.answers["push/event"] = {"accepted": True}
+            await drive(hub, "a", "push", events=[event("e1")])
+            assert (await asked(old))["params"]["eventId"] == "a/e1", "the other client selected nothing"
+            assert not (await new.select("a.note.push", **grant)).get("unavailableFeatures")
+            await old.select(disabled=["a.note.push"])
+            await drive(hub, "a", "push", events=[event("e2")])
+            assert (await asked(new))["params"]["eventId"] == "a/e2"
+            assert old.asked.empty()
+        plain = RawClient(hub.url + "/mcp", new.key)
+        other = await plain.modern("mcpl/manifest")
+        assert other["error"]["code"] == -32601, "a client that makes no offer is no host, though its key had one"
+
+
+async def test_offers_of_one_client_push_out_no_other_client(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub:
+        await enable(hub, "a", "note.**", agent="other")
+        await reply(hub, "a", "context/beforeInference", injects("Here."))
+        other = HostClient(hub, "other", modern=True)
+        await other.select("a.note.recall")
+        for number in range(MAX_OFFERS + 2):
+            mine = HostClient(hub, "mine", modern=True)
+            mine.capabilities = {"experimental": {"mcpl": {**HOST, "x": number}}}
+            await mine.select("a.note.recall")
+        hosts = hub.hub_app.live.hosts
+        assert len(list(hosts.for_agent("mine"))) == MAX_OFFERS
+        assert (await other.result("context/beforeInference", TURN))["contextInjections"]
+        assert (await mine.result("context/beforeInference", TURN))["contextInjections"]

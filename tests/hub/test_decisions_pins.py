@@ -24,6 +24,7 @@ from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.offer import Offer
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
+from web.console_visitor import Visitor
 
 from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
@@ -261,10 +262,44 @@ async def _longest_pause(work: Any) -> float:
     return worst
 
 
-def test_a_difference_reads_line_by_line_and_is_bounded() -> None:
+def test_a_difference_reads_line_by_line_and_leaves_out_nothing() -> None:
     text = difference(json.dumps(READ), json.dumps(EVIL))
     assert '-  "description": "Read a file."' in text
-    assert len(difference(json.dumps(READ), json.dumps({**READ, "x": ["y" * 50] * 10_000}))) < 21_000
+    for lines in (600, 10_000):  # compared by lines, and one after the other
+        padded = {**EVIL, "_meta": {"aaa": [f"line {number}" for number in range(lines)]}}
+        assert "remember it for later" in difference(json.dumps(READ), json.dumps(padded))
+    assert "remember it for later" in difference("", json.dumps(EVIL))
+    posing = {**READ, "description": 'Read a file.\u2028+  "inputSchema": {}'}
+    assert '\n+  "inputSchema"' not in difference(json.dumps(READ), json.dumps(posing))
+
+
+async def test_t41_a_change_is_approved_only_by_somebody_who_was_shown_all_of_it(rug: ChangingTools) -> None:
+    """The admin API, `approvals show`, the inbox and the console say the same, and a change that is too long has no
+    approval."""
+    padding = {"_meta": {"aaa": [f"padding {number} {'x' * 40}" for number in range(600)]}}
+    async with rug.running_hub() as hub:
+        await listed(hub)
+        rug.lay({**EVIL, **padding}, {**OTHER, "_meta": {"aaa": [1] * 120_000}})
+        await rug.relisted(hub)
+        decisions = {each.question.name: each for each in hub.hub_app.inbox.all(only_open=True)}
+        shown, hidden = decisions["read"].id, decisions["other"].id
+        key = await hub.new_key("ada", "person")
+        for id_, view in ((shown, ""), (shown, "0" * 64), (hidden, ""), (hidden, "0" * 64)):
+            body = json.dumps({"answer": "once", "view": view}).encode()
+            status, _, said = await RawClient(f"{hub.url}/admin/decisions/{id_}/answer", key).send("POST", body)
+            assert (status, b"not shown in full" in said) == (400, True), said
+        found = await hub.operate("approvals.show", id=shown)
+        assert "remember it for later" in found["view"]
+        assert len(found["decision"]["summary"]) < 5_000
+        assert (await hub.operate("approvals.show", id=hidden))["view"] is None
+        visitor = await Visitor(hub).log_in()
+        forms = [*await visitor.forms("/console/approvals"), *await visitor.forms(f"/console/approvals/{hidden}")]
+        assert not [form for form in forms if ("answer", "once") in form.buttons], "the list does not show them"
+        page = await visitor.get(f"/console/approvals/{shown}")
+        assert "remember it for later" in page.text
+        assert (await visitor.press(f"/console/approvals/{shown}", "once")).status == 303
+        await until(lambda: "read" in hub.hub_app.catalog.offers()["s"].tools)
+        assert await listed(hub) == ["s__read"]
 
 
 async def test_where_nothing_more_can_be_kept_the_server_says_so_and_what_helps(tmp_path: Path) -> None:

@@ -24,8 +24,7 @@ def small(budget: int | None = BUDGET) -> Hub:
 
 async def counted(hub: RunningHub) -> None:
     """Wait until the tokens of every tool are counted, not estimated."""
-    tokens = hub.hub_app.tokens
-    await until(lambda: tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
+    await hub.counted("many")
 
 
 async def find(client: RawClient, **arguments: Any) -> Any:

@@ -32,9 +32,11 @@ from interlock.store.documents import find
 from .running_hub import HERE, SOURCE, RawClient, until
 
 AT_ONCE = 12
-KILLS = {"strict": (1, 60, 25, 110), "batched": (90, 5, 40)}
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "1"))
+"""`make faults` kills many more hubs than a run of the tests."""
+KILLS = {"strict": (1, 60, 25, 110) * ROUNDS, "batched": (90, 5, 40) * ROUNDS}
 """After so many answers the hub is killed, in the middle of whatever it does."""
-MOST_LOST = 2000
+MOST_LOST = 2000 * ROUNDS
 """Upper bound for the calls in a flush window of 20 ms under this load, on a slow machine too."""
 
 pytestmark = pytest.mark.slow

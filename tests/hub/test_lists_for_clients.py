@@ -37,9 +37,8 @@ def settings(budget: int | None = 2_000, **more: Any) -> Hub:
 
 
 async def counted(hub: RunningHub, *servers: str) -> None:
-    tokens, catalog = hub.hub_app.tokens, hub.hub_app.catalog
     for server in servers:
-        await until(lambda: (o := catalog.offer(server)) is not None and tokens.exact(o.tools.values()) is not None)  # noqa: B023
+        await hub.counted(server)
 
 
 async def names(client: RawClient, era: str, info: dict[str, str] | None = None) -> list[str]:
@@ -102,6 +101,7 @@ async def test_a_client_that_searches_by_itself_sees_everything_unless_the_opera
         assert await names(RawClient(hub.url + "/mcp"), era, {"name": "other", "version": "1"}) == KERNEL
         assert await names(RawClient(hub.url + "/mcp", hub.key("told")), era, info) == KERNEL
         assert await names(RawClient(hub.url + "/mcp", hub.key("bound")), era, info) == KERNEL
+        assert (await hub.operate("budget", agent="bound"))["searches"] == SEARCHING["claude-code"]
 
 
 @given(st.binary(max_size=60) | st.sampled_from([b'{"name":5}', b"[]", b'{"name":"claude-code"}', b"{}"]))

@@ -199,8 +199,15 @@ async def test_t18_a_feature_set_that_uses_more_than_was_enabled_is_off(tmp_path
         await until(lambda: len(live.state.offer.feature_sets["news.push"].needs) > 1)
         await live.updates.settled()
         assert code((await push(hub, event()))[0]) == -32001, "until a person says so again"
+        await enable(hub, "news.push", agent="other")
+        assert (await push(hub, event()))[0]["result"]["accepted"] is True
+        deliveries = hub.hub_app.live.deliveries
+        assert [len(deliveries.waiting(agent)) for agent in ("local", "other")] == [0, 1], "for that agent alone"
+        rows = (await hub.operate("features.list"))["features"]
+        assert [row["agents"] for row in rows if row["feature"] == "news.push"] == [["other"]]
         await enable(hub, "news.push")
         assert (await push(hub, event("e2")))[0]["result"]["accepted"] is True
+        assert [len(deliveries.waiting(agent)) for agent in ("local", "other")] == [1, 2]
 
 
 async def test_declarations_change_while_the_server_runs(tmp_path: Path) -> None:
@@ -318,6 +325,11 @@ async def test_only_a_person_enables(tmp_path: Path) -> None:
                 await hub.operate("features.enable", by, server="s", features=["news.*"], agent="local")
         with pytest.raises(Fault, match="terminal"):
             await hub.operate("features.enable", server="s", features=["news.*"], agent="local")
+        root = await hub.new_key("root", "admin")
+        wanted = json.dumps({"features": ["news.*"], "agent": "local"}).encode()
+        for act in ("enable", "forget"):
+            status, _, answer = await RawClient(f"{hub.url}/admin/servers/s/features/{act}", root).post(wanted)
+            assert (status, b"needs a person, and root is not one" in answer) == (403, True)
         await enable(hub, "news.push")
         (found,) = [found.record for found in await entries(hub, event="dev.interlock.feature_enabled")]
         assert found.details == {"agent_id": "local", "featureSet": "news.push"}

@@ -12,6 +12,9 @@ import pytest
 
 from interlock.config.live_settings import LiveRule
 from interlock.hub.auth.principals import Principal
+from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.tools import LiveTools
+from interlock.hub.sessions.session import Exchange
 from interlock.transports.stdio.server import StdioServer
 from interlock.wire.errors import Fault
 
@@ -187,6 +190,58 @@ async def test_a_wake_reaches_the_channel_of_a_session_on_standard_streams(tmp_p
         assert not [found for found in other.seen if "channel" in found.get("method", "")]
 
 
+async def test_a_client_that_left_its_call_takes_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Exchange] = []
+    serve, take = LiveTools.serve, Deliveries.take
+    taken, go_on = asyncio.Event(), asyncio.Event()
+
+    def serves(self: LiveTools, exchange: Exchange, *more: Any) -> None:
+        served.append(exchange)
+        serve(self, exchange, *more)
+
+    async def slow(*given: Any) -> Any:
+        found = await take(*given)
+        taken.set()
+        await go_on.wait()
+        return found
+
+    async with live_hub(tmp_path, rules=WAKE) as hub:
+        monkeypatch.setattr(LiveTools, "serve", serves)
+        await enable(hub, "news.push", agent="mine")
+        session = client(hub, "mine")
+        await session.initialize()
+        stream = await OneStream.open(hub, "mine")
+        call = {"name": "wait_for_events", "arguments": {"timeout_s": 50}}
+        modern = asyncio.create_task(client(hub, "mine").modern("tools/call", call))
+        legacy = asyncio.create_task(session.legacy("tools/call", call))
+        stream._say({"id": 7, "method": "tools/call", "params": call})
+        await until(lambda: len(served) == 3 and is_waiting(hub, "mine"))
+        modern.cancel()
+        legacy.cancel()
+        stream._say({"method": "notifications/cancelled", "params": {"requestId": 7}})
+        await until(lambda: not any(each.open and each.reachable for each in served))
+        await push(hub, event("e1", text="The build failed."))
+        assert "The build failed." in texts(await use(client(hub, "mine"), "read_events"))[0]
+
+        # One that leaves while the event is being handed out.
+        monkeypatch.setattr(Deliveries, "take", slow)
+        for number, name in enumerate(("read_events", "s__look")):
+            await push(hub, event(f"n{number}", text=f"Number {number}."))
+            stream._say({"id": 8 + number, "method": "tools/call", "params": {"name": name, "arguments": {}}})
+            await taken.wait()
+            stream._say({"method": "notifications/cancelled", "params": {"requestId": 8 + number}})
+            if number == 0:
+                await until(lambda: not served[-1].open)
+            else:
+                await stream.ping(20)
+            go_on.set()
+            await until(lambda: hub.hub_app.live.deliveries.is_woken("mine"))
+            taken.clear()
+            assert f"Number {number}." in texts(await use(client(hub, "mine"), "read_events"))[0]
+            go_on.clear()
+            taken.clear()
+
+
 class OneStream:
     """A session on a stream of lines, as `interlock stdio` carries them."""
 
@@ -219,10 +274,14 @@ class OneStream:
 
     async def close(self) -> None:
         """Ask something, so that everything that was sent before is read, and end."""
-        self._say({"id": 1, "method": "ping"})
-        while (await self._line()).get("id") != 1:
-            pass
+        await self.ping(1)
         self._writer.close()
+
+    async def ping(self, id: int) -> None:
+        """Wait until the hub has read everything that was sent."""
+        self._say({"id": id, "method": "ping"})
+        while (await self._line()).get("id") != id:
+            pass
 
     def _say(self, message: dict[str, Any]) -> None:
         self._writer.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")

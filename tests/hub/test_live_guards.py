@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
@@ -12,22 +13,20 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from interlock.config.live_settings import Live, LiveRule, LiveWebhook
+from interlock.config.live_settings import Live, LiveRule
 from interlock.config.settings import Rate
 from interlock.config.settings import Server as Settings
 from interlock.events import Bus
-from interlock.events.types import AgentWoken, Gap
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.journal import Journal
-from interlock.hub.live import refusals, server_messages, webhook_sender
+from interlock.hub.live import agent_queue, refusals, server_messages
+from interlock.hub.live import deliveries as delivery
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import LIVE_PENDING, Pending, pending_id, seen_id
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.passed_messages import PassedMessages
-from interlock.hub.live.wake_webhook import WakeWebhook
-from interlock.hub.live.webhook_sender import WebhookSender
 from interlock.protocols.mcpl import coalescing
 from interlock.protocols.mcpl.authorization import Arrival
 from interlock.protocols.mcpl.channels import Author, IncomingMessage
@@ -36,7 +35,6 @@ from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.events import PushResult
 from interlock.server import Server
 from interlock.store import Store, StoreUnavailable
-from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 
 from .running_hub import RunningHub, running_hub, until
@@ -189,11 +187,11 @@ async def test_a_message_that_comes_twice_at_once_is_passed_on_once(tmp_path: Pa
     await store.close()
 
 
-def fill(deliveries: Deliveries, server: str, size: int) -> int:
+def fill(deliveries: Deliveries, server: str, size: int, agent: str = "mine") -> int:
     """How many events of a server have room."""
     for number in range(5_000):
         try:
-            deliveries.reserve("mine", server, seen_id(server, str(number)), size)
+            deliveries.reserve(agent, server, seen_id(server, str(number)), size)
         except Fault as fault:
             assert fault.name == "RESOURCE_EXHAUSTED"
             return number
@@ -206,6 +204,37 @@ def test_t36_a_server_that_fills_its_room_leaves_room_for_others(size: int, firs
     deliveries._mirror = cast(Any, {})
     assert (fill(deliveries, "chatty", size), fill(deliveries, "alarms", size)) == (first, second)
     assert fill(deliveries, "hook:ci", size)
+
+
+def test_t36_a_server_with_many_agents_leaves_room_for_other_servers() -> None:
+    deliveries = Deliveries(cast(Any, None), cast(Any, None), Bus())
+    deliveries._mirror = cast(Any, {})
+    assert sum(fill(deliveries, "chatty", 10, f"x{number}") for number in range(21)) == 10_000
+    assert fill(deliveries, "hook:ci", 10) == 1_000
+
+
+async def test_t36_an_agent_that_reads_nothing_keeps_no_other_from_its_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_queue, "MAX_PER_AGENT", 4)
+    async with pushing(tmp_path) as (hub, server):
+        await hub.operate("features.enable", server="s", features=[FEATURE], agent="idle", terminal=True)
+        live = hub.hub_app.live
+        for number in range(4):
+            assert (await server.push(FEATURE, f"Number {number}.", event_id=f"e{number}"))[0].accepted
+            assert [each.event for each in (await live.deliveries.take("mine", 5, 1_000))[0]] == [f"e{number}"]
+        rows = (await hub.operate("events.list", agent="idle"))["events"]
+        assert {(row["event"], row["state"]) for row in rows} == {
+            ("e0", "waiting"), ("e1", "waiting"), ("e2", "dropped"), ("e3", "dropped"),
+        }  # fmt: skip
+        assert {row["cause"] for row in rows if row["state"] == "dropped"} == {"no_rule; no room for 1 of its agents"}
+        monkeypatch.setattr(delivery, "now", lambda: time.time() + 8 * 24 * 3600)
+        await live.sweep()
+        assert live.deliveries.waiting("idle") == [], "nor does anything wait for ever"
+        (gone,) = [found.record for found in await entries(hub, event="dev.interlock.live_withdrawn")]
+        assert gone.details == {"agent_id": "idle", "events": ["e0", "e1"], "count": 2}
+        assert (await server.push(FEATURE, "Again.", event_id="e4"))[0].accepted
+        assert len(live.deliveries.waiting("idle")) == 1
 
 
 async def test_a_push_that_the_store_fails_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,31 +325,6 @@ async def test_a_read_of_events_that_fails_is_recorded_as_failed(
         assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
         found = [entry.record for entry in await entries(hub) if entry.record.name == "interlock://events"]
         assert [entry.outcome and entry.outcome.tool for entry in found] == ["error"], found
-
-
-async def test_a_dead_webhook_holds_up_no_further_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[str] = []
-    logged: list[str] = []
-
-    async def send(_webhook: object, _url: str, _secret: str, id: str, _body: bytes) -> None:
-        sent.append(id)
-        if len(sent) <= webhook_sender.TRIES + 1:
-            raise Fault("UPSTREAM_UNAVAILABLE", "refused")
-
-    monkeypatch.setenv("OUT", "whsec_" + "a" * 48)
-    monkeypatch.setattr(webhook_sender, "PAUSE_S", 0)
-    monkeypatch.setattr(WebhookSender, "_post", send)
-    settings = LiveWebhook("https://example.com/woken", "OUT")
-    webhook = WakeWebhook(lambda: settings, Resolver(), Bus(), lambda _, text: logged.append(text))
-    woken = [AgentWoken("live", number, 0, "mine", f"w{number}", "s", 1) for number in range(4)]
-    await webhook._tell([*woken, Gap(AgentWoken, "live", 5, 9)])
-    assert sent == ["w0"] * webhook_sender.TRIES + ["w1", "w2", "w3"], "one try, until the address answers again"
-    assert "5 wakes were not sent" in logged[-1]
-
-    monkeypatch.setenv("OUT", "whsec_c2hvcnQ=")
-    await webhook._tell(woken[:1])
-    assert len(sent) == webhook_sender.TRIES + 3
-    assert "nothing unsigned" in logged[-1], "a secret that can be guessed signs nothing"
 
 
 @pytest.mark.parametrize("loops", [False, True])

@@ -252,7 +252,7 @@ async def test_context_tokens_added_is_what_the_list_grew_by(tmp_path: Path) -> 
         count = TokenCounter()
         grown = count(json.dumps(after, separators=(",", ":"))) - count(json.dumps(before, separators=(",", ":")))
         assert len(after) - len(before) == len(asked["tools_loaded"]) == asked["session_tools_count"]
-        await until(lambda: hub.hub_app.tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
+        await hub.counted("many")
         session = (await client.legacy("mgp/tools/session"))["result"]
         assert len(session["cached"]) == len(asked["tools_loaded"])
         freed = (await client.legacy("mgp/tools/session/evict", {"tools": session["cached"]}))["result"]["tokens_freed"]

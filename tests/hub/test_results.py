@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,19 @@ SCRIPT = {
 }
 
 
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningHub]:
+    """A hub that cuts long results. Its tests share the process that counts."""
+    folder = tmp_path_factory.mktemp("cut")
+    async with running_hub(folder, {"s": scripted(folder, SCRIPT, max_result_tokens=500)}) as running:
+        yield running
+
+
 async def call(hub: RunningHub, name: str, key: str | None = None) -> dict[str, Any]:
     answer = await RawClient(hub.url + "/mcp", key).modern("tools/call", {"name": f"s__{name}", "arguments": {}})
     return dict(answer["result"])
@@ -86,48 +100,45 @@ async def rest(hub: RunningHub, uri: str) -> str:
     return whole
 
 
-async def test_t31_the_rest_of_a_result_goes_with_the_access_to_its_tool(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
-        key = hub.key("ada")
-        uri = link(await call(hub, "long", key))
-        never = (await read(hub, PREFIX + "never-was/1", key))["error"]
-        assert "result" in await read(hub, uri, key)
-        await hub.deny("ada", "s", "long")
-        taken = (await read(hub, uri, key))["error"]
-        assert (taken["code"], taken["message"], taken["data"]["name"]) == (
-            never["code"],
-            never["message"],
-            never["data"]["name"],
-        )
-        await hub.take("ada", "s", "long")
-        assert "result" in await read(hub, uri, key)
+async def test_t31_the_rest_of_a_result_goes_with_the_access_to_its_tool(hub: RunningHub) -> None:
+    key = hub.key("ada")
+    uri = link(await call(hub, "long", key))
+    never = (await read(hub, PREFIX + "never-was/1", key))["error"]
+    assert "result" in await read(hub, uri, key)
+    await hub.deny("ada", "s", "long")
+    taken = (await read(hub, uri, key))["error"]
+    assert (taken["code"], taken["message"], taken["data"]["name"]) == (
+        never["code"],
+        never["message"],
+        never["data"]["name"],
+    )
+    await hub.take("ada", "s", "long")
+    assert "result" in await read(hub, uri, key)
 
 
-async def test_a_long_result_becomes_its_head_and_a_link_to_the_rest_in_pages(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
-        result = await call(hub, "long")
-        assert not result.get("isError")
-        texts = [block["text"] for block in result["content"] if block["type"] == "text"]
-        assert texts[0] == "before"
-        shown = sum(map(TokenCounter(), texts[:-1]))
-        assert 400 < shown <= 500
-        assert f"[Cut here: {shown:,} of 25,0" in texts[-1], "what is told was counted"
-        assert link(result) in texts[-1]
-        whole = texts[1] + await rest(hub, link(result))
-        assert whole == LINES + "\n\nafter"
-        assert LINES.startswith(texts[1])
+async def test_a_long_result_becomes_its_head_and_a_link_to_the_rest_in_pages(hub: RunningHub) -> None:
+    result = await call(hub, "long")
+    assert not result.get("isError")
+    texts = [block["text"] for block in result["content"] if block["type"] == "text"]
+    assert texts[0] == "before"
+    shown = sum(map(TokenCounter(), texts[:-1]))
+    assert 400 < shown <= 500
+    assert f"[Cut here: {shown:,} of 25,0" in texts[-1], "what is told was counted"
+    assert link(result) in texts[-1]
+    whole = texts[1] + await rest(hub, link(result))
+    assert whole == LINES + "\n\nafter"
+    assert LINES.startswith(texts[1])
 
 
-async def test_every_page_holds_no_more_tokens_than_a_result_may(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
-        uri = link(await call(hub, "long"))
-        count, pages = TokenCounter(), []
-        while uri:
-            content = (await read(hub, uri))["result"]["contents"][0]
-            pages.append(count(content["text"]))
-            uri = content["_meta"].get("dev.interlock/next", "")
-        assert max(pages) <= 500
-        assert sum(pages) / len(pages) > 400, "and not many fewer"
+async def test_every_page_holds_no_more_tokens_than_a_result_may(hub: RunningHub) -> None:
+    uri = link(await call(hub, "long"))
+    count, pages = TokenCounter(), []
+    while uri:
+        content = (await read(hub, uri))["result"]["contents"][0]
+        pages.append(count(content["text"]))
+        uri = content["_meta"].get("dev.interlock/next", "")
+    assert max(pages) <= 500
+    assert sum(pages) / len(pages) > 400, "and not many fewer"
 
 
 async def test_many_bytes_of_few_tokens_are_shown_whole(tmp_path: Path) -> None:
@@ -151,58 +162,53 @@ async def test_without_the_process_that_counts_a_result_is_cut_by_an_estimate(
         assert texts[1] + await rest(hub, link(result)) == LINES + "\n\nafter"
 
 
-async def test_what_fits_or_is_no_text_is_passed_on_whole(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
-        assert (await call(hub, "short"))["content"] == RESULTS["short"]["content"]
-        assert (await call(hub, "picture"))["content"] == RESULTS["picture"]["content"]
+async def test_what_fits_or_is_no_text_is_passed_on_whole(hub: RunningHub) -> None:
+    assert (await call(hub, "short"))["content"] == RESULTS["short"]["content"]
+    assert (await call(hub, "picture"))["content"] == RESULTS["picture"]["content"]
 
 
-async def test_a_long_structure_and_a_long_embedded_text_are_read_in_pages_too(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
-        result = await call(hub, "structured")
-        assert "structuredContent" not in result
-        assert result["content"][0]["text"] == "see the structure"
-        assert (await rest(hub, link(result))).startswith('{"rows":')
-        result = await call(hub, "embedded")
-        first, image, second, loose, *_ = result["content"]
-        assert first["resource"]["text"] + await rest(hub, link(result)) == LINES + "\n\nmore\n\nend"
-        assert first["resource"]["uri"].endswith("a://b"), "an address is not lost with the text"
-        assert second["resource"] == {"uri": "interlock://s/a://c", "mimeType": "text/x", "text": ""}
-        assert (image["data"], loose) == ("AAAA", "loose")
-        listed = (await RawClient(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]
-        assert not any("outputSchema" in each for each in listed), "a head could not keep what a schema promises"
+async def test_a_long_structure_and_a_long_embedded_text_are_read_in_pages_too(hub: RunningHub) -> None:
+    result = await call(hub, "structured")
+    assert "structuredContent" not in result
+    assert result["content"][0]["text"] == "see the structure"
+    assert (await rest(hub, link(result))).startswith('{"rows":')
+    result = await call(hub, "embedded")
+    first, image, second, loose, *_ = result["content"]
+    assert first["resource"]["text"] + await rest(hub, link(result)) == LINES + "\n\nmore\n\nend"
+    assert first["resource"]["uri"].endswith("a://b"), "an address is not lost with the text"
+    assert second["resource"] == {"uri": "interlock://s/a://c", "mimeType": "text/x", "text": ""}
+    assert (image["data"], loose) == ("AAAA", "loose")
+    listed = (await RawClient(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]
+    assert not any("outputSchema" in each for each in listed), "a head could not keep what a schema promises"
 
 
-async def test_a_structure_is_among_the_rest_unless_the_text_repeats_it(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
-        wholes = {}
-        for name in ("both", "same", "wrapped"):
-            result = await call(hub, name)
-            wholes[name] = result["content"][0]["text"] + await rest(hub, link(result))
-        assert wholes["both"] == LINES + '\n\n{"only": "in the structure"}'
-        assert json.loads(wholes["same"]) == ROWS
-        assert wholes["wrapped"] == LINES
+async def test_a_structure_is_among_the_rest_unless_the_text_repeats_it(hub: RunningHub) -> None:
+    wholes = {}
+    for name in ("both", "same", "wrapped"):
+        result = await call(hub, name)
+        wholes[name] = result["content"][0]["text"] + await rest(hub, link(result))
+    assert wholes["both"] == LINES + '\n\n{"only": "in the structure"}'
+    assert json.loads(wholes["same"]) == ROWS
+    assert wholes["wrapped"] == LINES
 
 
-async def test_the_rest_is_the_callers_alone(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
-        mine, other = hub.key("mine"), hub.key("other")
-        uri = link(await call(hub, "long", mine))
-        assert "result" in await read(hub, uri, mine)
-        unknown = await read(hub, PREFIX + "x" * 24 + "/1", mine)
-        theirs = await read(hub, uri, other)
-        assert theirs["error"]["code"] == unknown["error"]["code"]
-        assert theirs["error"]["message"] == unknown["error"]["message"]
+async def test_the_rest_is_the_callers_alone(hub: RunningHub) -> None:
+    mine, other = hub.key("mine"), hub.key("other")
+    uri = link(await call(hub, "long", mine))
+    assert "result" in await read(hub, uri, mine)
+    unknown = await read(hub, PREFIX + "x" * 24 + "/1", mine)
+    theirs = await read(hub, uri, other)
+    assert theirs["error"]["code"] == unknown["error"]["code"]
+    assert theirs["error"]["message"] == unknown["error"]["message"]
 
 
-async def test_an_old_client_gets_the_address_in_the_text_and_no_link_it_does_not_know(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
-        client = RawClient(hub.url + "/mcp")
-        await client.initialize(version="2025-03-26")
-        result = (await client.legacy("tools/call", {"name": "s__long", "arguments": {}}))["result"]
-        assert {block["type"] for block in result["content"]} == {"text"}
-        uri = next(word for word in result["content"][-1]["text"].split() if word.startswith(PREFIX))
-        assert "contents" in (await client.legacy("resources/read", {"uri": uri}))["result"]
+async def test_an_old_client_gets_the_address_in_the_text_and_no_link_it_does_not_know(hub: RunningHub) -> None:
+    client = RawClient(hub.url + "/mcp")
+    await client.initialize(version="2025-03-26")
+    result = (await client.legacy("tools/call", {"name": "s__long", "arguments": {}}))["result"]
+    assert {block["type"] for block in result["content"]} == {"text"}
+    uri = next(word for word in result["content"][-1]["text"].split() if word.startswith(PREFIX))
+    assert "contents" in (await client.legacy("resources/read", {"uri": uri}))["result"]
 
 
 async def test_suspicious_results_are_flagged_and_passed_on_as_they_are(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
@@ -17,6 +18,7 @@ from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.states import DecisionState
 from interlock.rooms import Participant
 from interlock.web.console.comparison import MAX_LINES, compare
+from interlock.wire.encryption import Encryption
 
 from .console_visitor import Visitor, forms_of, tags_of
 
@@ -162,6 +164,11 @@ async def test_the_page_of_many_large_requests_is_bounded(hub: RunningHub, visit
     assert "(12) Approvals" in page
     assert len(page) < 256 * 1024
     assert page.count('value="no"') == 12
+    for number in range(30):
+        await asked(hub, f"small {number}")
+    page = (await visitor.get("/console/approvals")).text
+    assert "17 further requests" in page
+    assert len(page.encode()) < 100 * 1024
 
 
 async def test_a_request_is_compared_with_the_last_call_to_the_tool(hub: RunningHub, visitor: Visitor) -> None:
@@ -188,6 +195,49 @@ async def test_a_request_is_compared_with_the_audit_log_where_no_approval_is_kno
     page = unescape((await visitor.get(f"/console/approvals/{id_}")).text)
     assert "Compared with the last call of careful to this tool" in page
     assert '<del>−   "text": "send 10 to ada"</del>' in page
+
+
+async def test_t41_arguments_are_called_equal_only_if_all_of_them_are(hub: RunningHub, visitor: Visitor) -> None:
+    """Summaries are cut and redacted, and an agent chooses both."""
+    long = "x" * 4100
+
+    for first, second in (
+        (long + "ls -la /tmp   ", long + "rm -rf /home/a"),
+        ("ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6", "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI7"),
+    ):
+        await asked(hub, first)
+        await visitor.press("/console/approvals", "once")
+        id_ = await asked(hub, second)
+        for page in ("/console/approvals", f"/console/approvals/{id_}"):
+            text = (await visitor.get(page)).text
+            assert "The arguments equal" not in text
+            assert "in a secret or after 4,000 characters" in text
+        assert (await hub.operate("approvals.show", id=id_))["equals_last_approved"] is False
+        await visitor.press("/console/approvals", "once")
+        assert "result" in await call(hub, second)
+        await asked(hub, second)
+        assert "The arguments equal" in (await visitor.get("/console/approvals")).text
+        await visitor.press("/console/approvals", "no")
+
+
+async def test_t50_long_requests_are_listed_without_opening_them(
+    hub: RunningHub, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Views of a megabyte cost the list nothing, and the loop nothing where one is opened."""
+    opened: list[bool] = []
+    plainly = Encryption.open
+
+    def opening(self: Encryption, sealed: str, bound_to: str) -> str | None:
+        opened.append(threading.current_thread() is threading.main_thread())
+        return plainly(self, sealed, bound_to)
+
+    monkeypatch.setattr(Encryption, "open", opening)
+    ids = [await asked(hub, f"{number}" + "y" * 900_000) for number in range(3)]
+    page = (await visitor.get("/console/approvals")).text
+    assert page.count("too long for this list") == 3
+    assert not opened
+    assert "y" * 900_000 in (await visitor.get(f"/console/approvals/{ids[0]}")).text
+    assert opened == [False]
 
 
 def test_texts_that_take_long_to_compare_are_not_compared() -> None:
@@ -243,9 +293,9 @@ async def test_other_kinds_of_requests_are_in_the_same_list(hub: RunningHub, vis
         )
     page = (await visitor.get("/console/approvals")).text
     assert "(5) Approvals" in page
-    assert "Compared with the approved definition" in page
+    assert page.count("cannot show the request in full") == 1, "a change of a definition without its view"
     forms = await visitor.forms("/console/approvals")
-    assert len([form for form in forms if ("answer", "once") in form.buttons]) == 5
+    assert len([form for form in forms if ("answer", "once") in form.buttons]) == 4
     for form in forms:
         if ("answer", "no") in form.buttons:
             assert (await visitor.post(form.action, {**form.fields, "answer": "no"})).status == 303
@@ -256,8 +306,15 @@ async def test_whoever_asks_does_not_answer_in_the_console_either(hub: RunningHu
     key = await hub.new_key("ada", "person")
     visitor = await Visitor(hub).log_in_with(key)
     await hub.hub_app.inbox.ask(Question("permission", "ada", "person", "busy", "x", "x", "May I?", "a rule"))
-    refused = await visitor.press("/console/approvals", "once")
-    assert (refused.status, "cannot answer its own request" in refused.text) == (403, True)
+    page = (await visitor.get("/console/approvals")).text
+    assert "You asked for it yourself" in page
+    assert 'name="answer"' not in page
+    (form,) = forms_of(page)  # That for logging out has the session's token.
+    (decision,) = hub.hub_app.inbox.all(only_open=True)
+    for answer in ("once", "no"):
+        given = {"token": form.fields["token"], "answer": answer}
+        refused = await visitor.post(f"/console/approvals/{decision.id}", given)
+        assert (refused.status, "cannot answer its own request" in refused.text) == (403, True)
 
 
 async def test_an_answer_by_a_key_names_its_person(hub: RunningHub) -> None:

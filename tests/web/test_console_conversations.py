@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,9 @@ async def test_a_conversation_is_read_and_taken_back_as_planned(
         for text in ("note: a", "ring: now", "note: <img src=x>"):
             await say(hub, text, conversation.id)
         address = f"/console/live/conversations/{conversation.id}"
-        assert address in (await visitor.get("/console/live")).text
+        live = (await visitor.get("/console/live")).text
+        assert address in live
+        assert re.search(rf"Conversation {conversation.id}.*?[1-9] inferences, [1-9]\d* tokens in", live, re.DOTALL)
         page = (await visitor.get(address)).text
         assert "note: a" in page
         assert "&lt;img src=x&gt;" in page

@@ -99,7 +99,7 @@ async def test_an_agent_shows_what_it_may_do_and_why(hub: RunningHub, visitor: V
     await call(hub, "zoe", "echo", text="hello")
     page = (await visitor.get("/console/agents/zoe")).text
     assert re.search(r'pill on">allow</span> <a href="/console/servers/busy">busy</a>', page)
-    assert "The last 1 calls" in page
+    assert "The last call: 0 failed" in page
     await hub.deny("zoe", "busy", justification="on leave")
     page = (await visitor.get("/console/agents/zoe")).text
     assert re.search(r'pill BLOCKED">deny</span> <a href="/console/servers/busy">busy</a>', page)

@@ -114,7 +114,10 @@ async def test_a_person_proposes_and_leaves(hub: RunningHub, visitor: Visitor) -
     assert answer.status == 303
     assert "mcp/proposal:tools/call:look" in (await visitor.get("/console/rooms/build/talk")).text
     await shown(visitor, "proposes tools/call", "/console/rooms/build/proposals")
-    own = await visitor.press("/console/rooms/build", "once")
+    page = (await visitor.get("/console/rooms/build/proposals")).text
+    assert "You asked for it yourself" in page
+    (decision,) = hub.hub_app.inbox.all(only_open=True)
+    own = await post(visitor, f"/console/approvals/{decision.id}", answer="once", view=decision.question.view)
     assert own.status == 403, "nobody fulfils their own proposal"
     assert (await post(visitor, "/console/rooms/build", command="propose", method="x", params="[]")).status == 400
     assert (await post(visitor, "/console/rooms/build", command="leave")).status == 303
@@ -175,7 +178,7 @@ async def test_a_feature_set_is_switched_and_its_events_are_shown(hub: RunningHu
     grant = {"agent_id": "local", "server_id": "s", "entry_type": "server_grant", "permission": "allow"}
     await hub.operate("grants.grant", **grant)
     usage = re.sub(r"<[^>]+>", "", (await visitor.get("/console/agents/local")).text)
-    assert "s · news.push 1 events, 0 wakes, 0 inferences" in usage
+    assert "s · news.push 1 event, 0 wakes, about" in usage
     assert (await visitor.press("/console/live", "disable")).status == 303
     assert "On for" not in (await visitor.get("/console/live")).text
     assert (await post(visitor, "/console/live", command="explode", server="s")).status == 400

@@ -12,25 +12,22 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
-from interlock.client.cache import Cache
-from interlock.client.callbacks import Progress, TaskProgress, call_back, check_plain, report_progress
+from interlock.client.asking import Asker, json_object
+from interlock.client.callbacks import Progress, TaskProgress, call_back, check_plain
 from interlock.client.connection import Connection
 from interlock.client.dial import Target, dial_to
 from interlock.client.event_stream import subscribe
 from interlock.client.handlers import Handlers, Json
-from interlock.client.input_required import ROUNDS, answered, question_in, visited
 from interlock.client.negotiation import Pin
 from interlock.client.oauth.login import Login
-from interlock.client.oauth.retries import log_in_after, logged_in
+from interlock.client.oauth.retries import logged_in
 from interlock.client.peer import Identity, declaring
 from interlock.client.server_requests import ServerRequests
 from interlock.client.structures import Structures
 from interlock.client.tasks import Task
-from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers, param_values
-from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN, with_meta
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN
 from interlock.protocols.mcp.methods import LOG_LEVELS
-from interlock.protocols.mcp.results import of_known_kind
 from interlock.protocols.mcp.tasks import task_in
 from interlock.protocols.mgp import callbacks, streaming
 from interlock.protocols.mgp.events import EVENT, Severity, Subscribed
@@ -45,7 +42,6 @@ Heard: TypeAlias = Callable[[str, Json], None]
 """Takes a notification's method and params."""
 
 HEADER_MISMATCH: Final = TABLE["HEADER_MISMATCH"].new_mcp
-URL_FIRST: Final = TABLE["URL_ELICITATION_REQUIRED"].mcp
 
 
 class Client:
@@ -76,10 +72,9 @@ class Client:
         self._timeout = timeout
         self._max_timeout = max_timeout
         self._opened: Connection | None = None
-        self._cache = Cache()
+        self._asker = Asker(self, login, timeout, max_timeout)
         self._structures = Structures()
         self._param_headers: dict[str, tuple[ParamHeader, ...]] = {}
-        self._level: str | None = None
         self._uris: frozenset[str] = frozenset()
         self._watched_tasks: frozenset[str] = frozenset()
         self._task_progress = TaskProgress()
@@ -113,7 +108,7 @@ class Client:
 
     async def list_tools(self) -> list[Json]:
         """Every tool, all pages. Over HTTP, tools whose `x-mcp-header` breaks the rules are left out."""
-        tools = await self._list("tools/list")
+        tools = await self._asker.list_all("tools/list")
         self._structures.promise(tools)
         if not (self.connection.modern and isinstance(self.connection.link, HttpLink)):
             return tools
@@ -145,14 +140,14 @@ class Client:
             asked[streaming.MEMBER] = {"stream": True}
         params = msgspec.json.encode(asked)
         try:
-            result = await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
+            result = await self._asker.ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
         except Fault as fault:
             if fault.foreign_code != HEADER_MISMATCH:
                 raise
             # The schema may have changed since it was listed (2026-07-28, Client Behavior).
-            self._cache.forget("tools/list")
+            self._asker.forget("tools/list")
             await self.list_tools()
-            result = await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
+            result = await self._asker.ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
         self._structures.check(name, result)
         return result
 
@@ -182,7 +177,7 @@ class Client:
         params = msgspec.json.encode(asked)
         if modern:
             params = declaring(self.connection.identity, self.connection.revision, params)
-        result = await self._ask("tools/call", params, self._mirrored(name, arguments), None, timeout)
+        result = await self._asker.ask("tools/call", params, self._mirrored(name, arguments), None, timeout)
         state = task_in(msgspec.json.encode(result), modern)
         if state is None and not modern:
             raise Fault("UPSTREAM_ERROR", "the server was asked for a task, and answered without one")
@@ -197,7 +192,7 @@ class Client:
         if self.connection.modern:
             raise Fault("METHOD_NOT_FOUND", "the stateless era lists no tasks", hint="keep the ids of those you begin")
         listing = await self.connection.list_all("tasks/list", timeout=self._timeout)
-        return [_object(bytes(item)) for item in listing.items]
+        return [json_object(bytes(item)) for item in listing.items]
 
     async def ask_of_task(self, method: str, params: Json, *, waits: bool = False) -> Json:
         """A request about a task. With `waits`, for one that is only answered when the task is over."""
@@ -206,7 +201,7 @@ class Client:
             encoded = declaring(self.connection.identity, self.connection.revision, encoded)
         timeout = self._max_timeout if waits else self._timeout
         result = await self.connection.request(method, encoded, timeout=timeout, asked=self.on_request)
-        return _object(result)
+        return json_object(result)
 
     async def watch_task(self, id: str) -> None:
         """Hear of changes to a task too (stateless era)."""
@@ -217,30 +212,30 @@ class Client:
 
     async def list_resources(self) -> list[Json]:
         """Every resource, all pages."""
-        return await self._list("resources/list")
+        return await self._asker.list_all("resources/list")
 
     async def list_resource_templates(self) -> list[Json]:
         """Every resource template, all pages."""
-        return await self._list("resources/templates/list")
+        return await self._asker.list_all("resources/templates/list")
 
     async def read_resource(self, uri: str) -> Json:
         """A resource's contents."""
-        return await self._cached("resources/read", msgspec.json.encode({"uri": uri}), uri)
+        return await self._asker.ask_cached("resources/read", msgspec.json.encode({"uri": uri}), uri)
 
     async def list_prompts(self) -> list[Json]:
         """Every prompt, all pages."""
-        return await self._list("prompts/list")
+        return await self._asker.list_all("prompts/list")
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Json:
         """A prompt's messages."""
-        return await self._ask("prompts/get", msgspec.json.encode({"name": name, "arguments": arguments or {}}))
+        return await self._asker.ask("prompts/get", msgspec.json.encode({"name": name, "arguments": arguments or {}}))
 
     async def complete(self, ref: Json, argument: str, value: str, context: Mapping[str, str] | None = None) -> Json:
         """Suggestions for an argument of a prompt or a resource template."""
         params: Json = {"ref": ref, "argument": {"name": argument, "value": value}}
         if context:
             params["context"] = {"arguments": context}
-        return await self._ask("completion/complete", msgspec.json.encode(params))
+        return await self._asker.ask("completion/complete", msgspec.json.encode(params))
 
     # Notifications of servers.
 
@@ -271,7 +266,7 @@ class Client:
             raise Fault("INVALID_PARAMS", f"unknown level {level!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         if not self.connection.modern:
             await self.connection.request("logging/setLevel", {"level": level}, timeout=self._timeout)
-        self._level = level
+        self._asker.use_level(level)
 
     # The connection's listener.
 
@@ -280,20 +275,16 @@ class Client:
         if method == PROGRESS and self._task_progress.report(params):
             return
         if method == streaming.CHUNK and self.handlers.chunk is not None:
-            call_back(self.handlers.chunk, _object(params))
+            call_back(self.handlers.chunk, json_object(params))
         if method == EVENT and self.handlers.event is not None:
-            call_back(self.handlers.event, _object(params))
+            call_back(self.handlers.event, json_object(params))
         if method == callbacks.REQUEST:
             self._server_requests.take_callback(self.connection, params)
         if method == CANCELLED:
             self._server_requests.withdraw(params)
-        elif method.startswith("notifications/resources/updated"):
-            self._cache.forget("resources/read")
-        elif method.endswith("/list_changed"):
-            self._cache.forget(method.removeprefix("notifications/").removesuffix("_changed"))
-            self._cache.forget("resources/templates/list")
+        self._asker.on_changed(method)
         if self._heard is not None:
-            call_back(self._heard, method, _object(params))
+            call_back(self._heard, method, json_object(params))
 
     def on_request(self, request: Request) -> None:
         """A request of the server."""
@@ -306,95 +297,6 @@ class Client:
         """A line that the server wrote to stderr."""
         log.info("%s: %s", stream, text)
 
-    # Asking.
-
-    async def _ask(
-        self,
-        method: str,
-        params: bytes,
-        headers: tuple[tuple[str, str], ...] = (),
-        progress: Progress | None = None,
-        timeout: float | None = None,
-    ) -> Json:
-        return (await self._rounds(method, params, headers, progress, timeout))[0]
-
-    async def _rounds(
-        self,
-        method: str,
-        params: bytes,
-        headers: tuple[tuple[str, str], ...] = (),
-        progress: Progress | None = None,
-        timeout: float | None = None,
-    ) -> tuple[Json, int]:
-        """Ask until the answer is no question any more: the answer, and how many questions came before it."""
-        first = params
-        if self.connection.modern and self._level is not None:
-            first = params = with_meta(params, {LOG_LEVEL: self._level})
-        for rounds in range(ROUNDS):
-            try:
-                result = await self.connection.request(
-                    method,
-                    params,
-                    timeout=timeout or self._timeout,
-                    max_timeout=self._max_timeout,
-                    notified=self._on_notified(progress),
-                    asked=self.on_request,
-                    param_headers=headers,
-                    accepts=self.handlers.accepts,
-                )
-            except Fault as fault:
-                if fault.foreign_code != URL_FIRST:
-                    await log_in_after(fault, self._login)
-                elif not await visited(fault, self.handlers):
-                    raise
-                continue
-            question = question_in(result)
-            if question is None:
-                if self.connection.modern:
-                    of_known_kind(result, read_members(result).kind, tasks=True)
-                return _object(result), rounds
-            params = await answered(first, question, self.handlers)
-        raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
-
-    def _on_notified(self, progress: Progress | None) -> Callable[[str, bytes], None] | None:
-        if progress is None:
-            return None
-
-        def notified(method: str, params: bytes) -> None:
-            if method == PROGRESS:
-                report_progress(progress, params)
-            else:
-                self.on_notification(method, params)
-
-        return notified
-
-    async def _list(self, method: str) -> list[Json]:
-        kept = self._cache.get(method, "")
-        if kept is None:
-            connection = self.connection
-            listing = await logged_in(self._login, lambda: connection.list_all(method, timeout=self._timeout))
-            kept = msgspec.json.encode(listing.items)
-            self._cache.put(method, "", kept, listing.ttl_ms)
-        return msgspec.json.decode(kept, type=list[dict[str, object]])
-
-    async def _cached(self, method: str, params: bytes, key: str) -> Json:
-        kept = self._cache.get(method, key)
-        if kept is not None:
-            return _object(kept)
-        result, rounds = await self._rounds(method, params)
-        ttl = result.get("ttlMs")
-        # Answers given on the way are no part of the key (2026-07-28, Caching: Cache Key).
-        if not rounds:
-            self._cache.put(method, key, msgspec.json.encode(result), ttl if isinstance(ttl, int) else None)
-        return result
-
     def _mirrored(self, name: str, arguments: Json | None) -> tuple[tuple[str, str], ...]:
         declared = self._param_headers.get(name)
         return tuple(param_values(declared, arguments)) if declared else ()
-
-
-def _object(payload: bytes) -> Json:
-    try:
-        return msgspec.json.decode(payload, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the server's answer cannot be read: {cause}") from None

@@ -43,7 +43,8 @@ class LiveRule(msgspec.Struct, frozen=True):
     through_quiet_hours: bool = False
     """Whether it wakes in quiet hours."""
     quiet_s: Pause = 2.0
-    """Events of one agent, server and channel or feature set within this time after another share a wake."""
+    """Events of one agent, server and channel or feature set within this time after another share a wake of the
+    rule."""
     longest_s: Pause = 60.0
     """The longest that an event waits for others."""
     wakes_per_hour: Count | None = None
@@ -65,7 +66,7 @@ class QuietHours(msgspec.Struct, frozen=True):
 
 class LiveWebhook(msgspec.Struct, frozen=True):
     """`[live.webhook]`: an address of yours that is told when an agent is woken, so that it can start the agent. Signed
-    as Standard Webhooks says, and sent again if it is not taken."""
+    as Standard Webhooks says, and sent again for a day, also after a restart, until it is taken."""
 
     url: str | None = None
     """The address; unset: none. Redirects are not followed."""
@@ -88,7 +89,7 @@ class Live(msgspec.Struct, frozen=True):
     rate: Rate = Rate(per_minute=6_000, per_hour=36_000)
     """New events of one server. The hub stores each for `keep_days`."""
     keep_days: Annotated[int, Meta(ge=1, le=365)] = 7
-    """How long the hub knows an event again that is sent a second time."""
+    """How long the hub knows an event again that is sent a second time, and how long an event waits to be read."""
     ask_s: Annotated[float, Meta(ge=0, le=86_400)] = 1800.0
     """After an event, or a message of a room, an agent's tools that change something need a person's approval for this
     long."""

@@ -213,7 +213,7 @@ class HubApp:
     def warnings(self) -> list[tuple[str, str]]:
         """Problems that an operator must know of at once, each with a hint."""
         found = []
-        if self.is_started and (refusal := self.refusal) is not None:
+        if self.is_started and (refusal := self.refusal) is not None and refusal[0] != "stopping":
             found.append((f"every call is refused: {refusal[1].message}", refusal[1].hint))
         if self.is_started and (tampering := self.recorder.resumed.tampering):
             hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"

@@ -271,7 +271,7 @@ class Journal:
         return event_record(LIVE + "delivered", NOBODY, details=details)
 
     def live_withdrawn(self, server: str, agent: str, events: Sequence[str]) -> Record:
-        """Events that waited for an agent are deleted, as it may no longer have them."""
+        """Events that waited for an agent are deleted: it may no longer have them, or did not read them in time."""
         details = {"agent_id": agent, "events": list(events[:MAX_NAMED]), "count": len(events)}
         return event_record(LIVE + "withdrawn", NOBODY, Target("server", server, ""), details=details)
 

@@ -156,7 +156,7 @@ class HubToolServer:
                 raise
             rule, message = "the topic and the hub must both allow it", f"{principal.id} may not use {self.id}"
             self._hub_app.recorder.refusal(principal, Target("server", self._server, ""), "", "access", rule, message)
-            raise Fault("ACCESS_DENIED", message, hint="an operator can grant it: `interlock grant`") from None
+            raise Fault("ACCESS_DENIED", message, hint="an operator can grant it: `interlock grants`") from None
 
     def _introduction(self, exchange: RoomExchange, caller: Caller) -> bytes:
         """Answer `initialize`. A room has no sessions, so every request is served with or without it."""

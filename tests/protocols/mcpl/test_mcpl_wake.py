@@ -196,7 +196,7 @@ def test_a_clock_that_runs_backwards_forgives_nothing() -> None:
 
 def spent(occurrence: Occurrence, now: datetime) -> Ledger:
     """The ledger with one wake, for the first rule."""
-    keys = ("*", server_key(0, occurrence.server))
+    keys = ("*", server_key("", occurrence.server))
     return Ledger().add(keys, now.timestamp(), wakes=1, tokens=occurrence.tokens)
 
 
@@ -222,7 +222,7 @@ def test_everything_together_has_a_budget_too() -> None:
 
 def test_a_wake_that_was_not_committed_is_taken_back() -> None:
     at = NOON.timestamp()
-    keys = ("*", server_key(0, "s"))
+    keys = ("*", server_key("", "s"))
     twice = spent(event(tokens=10), NOON).add(keys, at + 90, wakes=1, tokens=7)
     assert twice.take_back(keys, at + 90, wakes=1, tokens=7).of("*").at(at + 90) == (1, 10)
     assert twice.take_back(keys, at - 300, wakes=1, tokens=7) == twice, "a spend that was never counted takes nothing"
@@ -316,3 +316,16 @@ def test_events_of_one_place_belong_together_and_no_others() -> None:
         )
     }
     assert len(keys) == 5
+
+
+def test_an_event_that_may_wait_longer_puts_off_none_before_it() -> None:
+    waiting = join(Waiting[str](), "k", "alarm", Timing(1, 10), 0)
+    assert waiting is not None
+    waiting = join(waiting, "k", "held", Timing(9_000, 9_000), 0.5)
+    assert waiting is not None
+    assert waiting.next_due == 1.5
+    held = join(Waiting[str](), "k", "held", Timing(9_000, 9_000), 0)
+    assert held is not None
+    both = join(held, "k", "alarm", Timing(1, 10), 100)
+    assert both is not None
+    assert both.next_due == 10, "nor does one that waits already put off the next"

@@ -172,7 +172,7 @@ def details(row: Json, view: str) -> None:
     if row["answered_by"]:
         facts.append(("answered", f"{row['answer']} by {row['answered_by']} at {row['answered_at']}"))
     say_table((f"  {name}", plain(value)) for name, value in facts)
-    for text in (view or row["summary"]).splitlines():
+    for text in (view or row["summary"]).split("\n"):
         say(f"    {plain(text)}")
 
 

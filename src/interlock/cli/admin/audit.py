@@ -215,8 +215,10 @@ _COLOURS = {"SUCCESS": "green", "PENDING": "yellow"}
 def _row(entry: Json) -> tuple[str, ...]:
     record = entry["record"]
     at = datetime.fromtimestamp(record["at"] / 1_000_000).strftime("%m-%d %H:%M:%S")
-    target = "__".join(part for part in (record.get("server", ""), record.get("name", "")) if part)
     result, event = entry["result"], record["event"]
+    named = filter(None, (record.get("server", ""), record.get("name", "")))
+    # An operation is no tool of the server that it was about.
+    target = (" " if event == f"{_OURS}operation" else "__").join(named)
     shown = coloured(result, _COLOURS.get(result, "red")) if result != "RECORDED" else plain(event.removeprefix(_OURS))
     if entry.get("problem"):
         shown = coloured("ALTERED", "red")

@@ -97,9 +97,16 @@ def _grant(permission: str, place: Json, as_json: bool) -> None:
         return
     target = " ".join(filter(None, (place["server_id"], place["tool_name"])))
     say(f"{plain(place['agent_id'])}: {permission} {plain(target)}.")
+    agent = place["agent_id"]
+    if not (agent == "local" or agent.startswith("server:") or _has_key(agent)):
+        say(f"  → no key of {plain(agent)} exists yet: `interlock keys create {plain(agent)}` makes one", err=True)
     if done["effective"] != permission:
         hint = f"`interlock grants revoke {place['agent_id']} {target}` removes both"
         say(f"  → the agent still has `{done['effective']}`, by {done['source']}; {hint}", err=True)
+
+
+def _has_key(agent: str) -> bool:
+    return any(key["principal"] == agent for key in perform("keys.list", {})["keys"])
 
 
 def _typed(place: Json) -> Json:

@@ -80,8 +80,14 @@ def _ask_person(row: Json, link: HubLink) -> None:
     current, view = shown["decision"], shown.get("view") or ""
     if current["state"] != "open":
         return
-    is_read = _is_short(view)
-    _headline(current, view if is_read else f"{counted(len(view), 'character')}; press d to read all of them")
+    text = view or current["summary"]
+    is_read = _is_short(text)
+    _headline(current, text if is_read else f"{counted(len(text), 'character')}; press d to read all of them")
+    if shown.get("is_own"):
+        say("  you asked for it yourself, so another person has to answer")
+        return
+    if current.get("needs_view") and not view:
+        say("  this hub cannot show it in full, so it can only be denied")
     while True:
         say(f"  {bold('[y]')} once  {bold('[a]')} always  {bold('[n]')} no  {bold('[d]')} details  [other] later")
         key = click.getchar()[:1].lower()
@@ -117,5 +123,5 @@ def _headline(row: Json, arguments: str = "") -> None:
     say(f"  {one_line(row['question'], 160)}")
     for finding in row["findings"]:
         say(f"  {coloured('finding', 'yellow')} {one_line(finding, 150)}")
-    for line in (arguments or one_line(row["summary"], 160)).splitlines():
+    for line in (arguments or one_line(row["summary"], 160)).split("\n"):
         say(f"    {plain(line)}")

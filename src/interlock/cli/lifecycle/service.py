@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import plistlib
+import re
 import shlex
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from interlock.cli.terminal.show import json_option, plain, say, show_json
 
 UNIT = "interlock.service"
 LABEL = "dev.interlock.hub"
+_SECRET_VARIABLE = re.compile(r'secret_env\s*=\s*"([A-Za-z_][A-Za-z0-9_]*)"')
 _PASSED = (
     "INTERLOCK_HOME",
     "HTTPS_PROXY",
@@ -49,7 +51,7 @@ def install(config: Path | None, only_print: bool, as_json: bool) -> None:
     """Run the hub at login, from now on.
 
     Writes a systemd user unit (Linux) or a launchd agent (macOS) and starts it. PATH and proxies of this terminal are
-    written into it.
+    written into it. Other variables that the configuration names are listed, with where to put them.
 
     \b
     Example:
@@ -60,10 +62,22 @@ def install(config: Path | None, only_print: bool, as_json: bool) -> None:
         click.echo(text.decode(), nl=False)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
+    before = path.read_bytes() if path.exists() else None
     path.write_bytes(text)
-    for command in _start(path):
-        _run(command)
-    _show({"installed": str(path)}, f"The hub runs at login. → {plain(str(path))}", as_json)
+    try:
+        for command in _start(path):
+            _run(command)
+    except Failure:
+        # A file that the system did not take must not look like a service that is installed.
+        path.unlink() if before is None else path.write_bytes(before)
+        raise
+    missing = _missing(config)
+    told = f"The hub runs at login. → {plain(str(path))}"
+    if missing:
+        told += (
+            f"\nThe service does not have these variables of the configuration: {', '.join(missing)}\n  → {_remedy()}"
+        )
+    _show({"installed": str(path), "missing_variables": missing}, told, as_json)
 
 
 @service.command()
@@ -115,16 +129,49 @@ def _file(config: Path | None) -> tuple[Path, bytes]:
     variables = {name: os.environ[name] for name in ("PATH", *_PASSED) if os.environ.get(name)}
     if sys.platform == "linux":
         folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-        return folder / "systemd" / "user" / UNIT, systemd_unit(command, variables)
+        return folder / "systemd" / "user" / UNIT, systemd_unit(command, variables, _environment_file())
     if sys.platform == "darwin":
         return Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist", launchd_agent(command, variables)
     raise Failure("services are installed on Linux and macOS", "run `interlock up -d` at login, with your own means")
 
 
-def systemd_unit(command: list[str], variables: dict[str, str]) -> bytes:
-    """The unit. systemd reads `%` and `$` in commands, so both are doubled."""
+def _missing(config: Path | None) -> list[str]:
+    """Variables that the configuration names and the service does not have."""
+    from interlock.config.expand import variables_in
+    from interlock.config.files import read_exactly
+    from interlock.config.home import user_config
+
+    try:
+        text = read_exactly(config or user_config())
+    except OSError:
+        return []
+    named = {*variables_in(text), *_SECRET_VARIABLE.findall(text)}
+    kept = _environment_file().read_text().splitlines() if _environment_file().is_file() else []
+    given = {"PATH", "HOME", *_PASSED, *(line.partition("=")[0].strip() for line in kept)}
+    return sorted(named - given)
+
+
+def _environment_file() -> Path:
+    """Variables for the service alone, which systemd reads. launchd has no such file."""
+    from interlock.config.home import user_config
+
+    return user_config().with_name("service.env")
+
+
+def _remedy() -> str:
+    keep = "keep each with `interlock secrets set NAME`, and write ${secret:NAME} in the configuration"
+    if sys.platform != "linux":
+        return keep
+    restart = f"run `systemctl --user restart {UNIT}`"
+    return f"{keep}; or write lines of NAME=value into {_environment_file()} (mode 0600), and {restart}"
+
+
+def systemd_unit(command: list[str], variables: dict[str, str], extra: Path | None = None) -> bytes:
+    """The unit. systemd reads `%` and `$` in commands, so both are doubled. It may do without the `extra` variables."""
     words = " ".join(_quoted(word.replace("$", "$$")) for word in command)
     environment = "\n".join(f"Environment={_quoted(f'{name}={value}')}" for name, value in variables.items())
+    if extra is not None:
+        environment += f"\nEnvironmentFile=-{str(extra).replace('%', '%%')}"
     return f"""[Unit]
 Description=Interlock, the hub between agents and their tools
 After=network-online.target

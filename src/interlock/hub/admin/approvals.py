@@ -15,7 +15,8 @@ from msgspec import Meta
 from interlock.hub.admin.operation import ControlFlag, Nothing, Secret, Text
 from interlock.hub.admin.rooms import ProposalAnswer, RoomGateway
 from interlock.hub.approvals.decision import Answer, Decision, Kind, Where
-from interlock.hub.approvals.inbox import MAX_KEPT, MAX_OPEN, Inbox
+from interlock.hub.approvals.decision_index import MAX_KEPT
+from interlock.hub.approvals.inbox import MAX_OPEN, Inbox
 from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState
@@ -42,12 +43,14 @@ class ApprovalOperations:
         """One approval request."""
         decision = self._inbox.get(params.id)
         view = await self._inbox.view(decision)
-        last = self._inbox.history.last_approved(decision)
+        question, last = decision.question, self._inbox.history.last_approved(decision)
         return OneDecision(
             self.shown(decision),
             view,
-            decision.question.view if view is not None else None,
+            question.view if view is not None else None,
             None if last is None else last.question.summary,
+            None if last is None else last.question.arguments_hash == question.arguments_hash,
+            is_own=question.is_of(by),
         )
 
     async def answer(self, by: Principal, params: GiveAnswer, trace: str) -> OneDecision:
@@ -123,6 +126,8 @@ class ApprovalOperations:
             reason=decision.reason,
             offers_rule=self._inbox.offers_rule(decision),
             proposal=question.proposal,
+            needs_view=question.needs_view,
+            view_chars=question.view_chars,
         )
 
 
@@ -252,6 +257,10 @@ class DecisionRow(msgspec.Struct):
     offers_rule: bool
     proposal: str = ""
     """The id of a proposal in a room; `server` names the room."""
+    needs_view: bool = False
+    """To approve it, the `view_hash` of its full view is needed."""
+    view_chars: int = 0
+    """The length of the full view."""
 
 
 class DecisionRows(msgspec.Struct):
@@ -271,6 +280,10 @@ class OneDecision(msgspec.Struct):
     view_hash: str | None = None
     last_approved: str | None = None
     """The `summary` of the last approved request of the same asker for the same target, to compare with."""
+    equals_last_approved: bool | None = None
+    """Whether the arguments equal those of that request. Equal summaries do not mean it: they are cut and redacted."""
+    is_own: bool = False
+    """Whether this is a request of the principal that looks at it, who cannot answer it."""
     response: msgspec.Raw | None = None
     """The response to the request that fulfilled a proposal, if it came within 30 seconds."""
 

@@ -1,6 +1,7 @@
 """Operations on feature sets, events and usage (MCPL).
 
-Only a person enables a feature set: over the control socket one at a terminal, over the API the holder of a key.
+Only a person enables a feature set: over the control socket one at a terminal, over the API the holder of a person's
+key.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 
 from interlock.config.names import why_bad_agent
 from interlock.hub.admin.operation import ControlFlag, Secret
+from interlock.hub.admin.people import need_person
 from interlock.hub.app import HubApp
 from interlock.hub.auth.access_methods import MAX_JUSTIFICATION
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
@@ -90,8 +92,7 @@ class FeatureOperations:
             raise Fault("NOT_FOUND", f"no agent {agent[:100]!r} has a key or a feature set", hint=hint)
 
     async def _need_person(self, by: Principal, params: EnableFeatures, hint: str) -> None:
-        if not (by.key or params.terminal or params.console):
-            raise Fault("ACCESS_DENIED", "enabling a feature set needs a person at a terminal", hint=hint)
+        need_person(by, "enabling a feature set", hint, present=params.terminal or params.console)
         await self._hub_app.passphrase.demand(by, params.passphrase)
 
     async def _put(self, by: Principal, params: ChangeFeatures, trace: str, *, enabled: bool) -> FeatureRows:
@@ -145,7 +146,7 @@ class FeatureOperations:
         declared = live.state.offer.feature_sets[name]
         decided = live.state.pending or live.state.active
         state = decided.states.get(name)
-        agents = list(self._live.features.agents(live.server, name))
+        agents = list(self._live.features.agents(live.server, name, declared))
         on = live.state.on and live.state.active.enabled(name)
         why = ""
         if not on:

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from interlock.hub.admin.operation import ControlFlag, Secret
+from interlock.hub.admin.people import need_person
 from interlock.hub.app import HubApp
 from interlock.hub.approvals.permission_entries import PermissionStatus
 from interlock.hub.approvals.permissions import Permissions
@@ -39,9 +40,8 @@ class PermissionOperations:
 
     async def approve(self, by: Principal, params: ApprovePermissions, trace: str) -> PermissionRows:
         """Grant permissions, until they are revoked or expire."""
-        if not (by.key or params.terminal):
-            hint = "run `interlock permissions approve` in a terminal"
-            raise Fault("ACCESS_DENIED", "an approval needs a person at a terminal", hint=hint)
+        hint = "run `interlock permissions approve` in a terminal"
+        need_person(by, "an approval", hint, present=params.terminal)
         await self._hub_app.passphrase.demand(by, params.passphrase)
         if params.expires_at is not None and params.expires_at <= self._permissions.now():
             raise Fault("INVALID_PARAMS", "expires_at is in the past", hint="give a future time with its zone")

@@ -11,10 +11,10 @@ from typing import Annotated
 import msgspec
 
 from interlock.hub.admin.operation import ControlFlag, Nothing, Secret, Text
+from interlock.hub.admin.people import need_person
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.taints import Taint
-from interlock.wire.errors import Fault
 
 
 class TaintOperations:
@@ -29,9 +29,8 @@ class TaintOperations:
 
     async def clear(self, by: Principal, params: ClearTaint, trace: str) -> TaintRow:
         """End the taint of a principal, whose context holds no such text any more."""
-        if not (by.key or params.terminal or params.console):
-            hint = "run `interlock taints clear` in a terminal"
-            raise Fault("ACCESS_DENIED", "clearing a taint needs a person at a terminal", hint=hint)
+        hint = "run `interlock taints clear` in a terminal"
+        need_person(by, "clearing a taint", hint, present=params.terminal or params.console)
         await self._hub_app.passphrase.demand(by, params.passphrase)
         owner = params.agent if ":" in params.agent else f"agent:{params.agent}"
         return self._row(await self._hub_app.taints.clear(by, owner, params.because, trace))

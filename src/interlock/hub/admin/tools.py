@@ -138,9 +138,14 @@ class ToolOperations:
         return ServerCaller(server, f"{LOCAL_AGENT.kind}:{LOCAL_AGENT.id}")
 
     def _client_of(self, owner: str) -> bytes | None:
-        """How the client of a principal's newest session introduced itself."""
-        sessions = [each for each in self._hub_app.hub.clients.sessions if each.caller.owner == owner]
-        return max(sessions, key=lambda each: each.since).dialect.client_info if sessions else None
+        """How the client of a principal's newest session, or of its last request, introduced itself."""
+        clients = self._hub_app.hub.clients
+        sessions = [each for each in clients.sessions if each.caller.owner == owner]
+        if sessions:
+            return max(sessions, key=lambda each: each.since).dialect.client_info
+        clients.principals.collect(self._hub_app.authenticator.callers)
+        seen = clients.principals.get(owner)
+        return None if seen is None else seen.client_info or None
 
     def _caller_of(self, agent: str | None) -> Caller:
         """The caller for an agent; without a name, the caller without a key."""

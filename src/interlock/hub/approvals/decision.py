@@ -32,6 +32,9 @@ Kind: TypeAlias = Literal[
     "callback",
     "scope",
 ]
+SHOWN_IN_FULL: Final = frozenset({"changed_tool", "proposal", "registration", "callback", "scope"})
+"""A request of such a kind is approved only by somebody who saw its full view, also if it has none. The view of a
+`tool_call` is made before the request."""
 ANOTHER_PERSON: Final = (
     "another person has to (`interlock keys create NAME --kind person`); or change the rule that asks"
 )
@@ -70,11 +73,21 @@ class Question(msgspec.Struct, frozen=True):
     trace: str = ""
     view: str = ""
     """The hash of the full view. Only a person who opened it knows the hash, and approving needs it."""
+    view_chars: int = 0
 
     proposal: str = ""
     """The id of the proposal in a room: each one is a matter of its own."""
     node: str = ""
     """The hub that has the room of the proposal."""
+
+    @property
+    def needs_view(self) -> bool:
+        """Whether only somebody who saw the full view can approve it."""
+        return bool(self.view) or self.kind in SHOWN_IN_FULL
+
+    def is_of(self, principal: Principal) -> bool:
+        """Whether this principal asks, who can never answer it."""
+        return (principal.id, principal.kind) == (self.asker, self.asker_kind)
 
     @property
     def matter(self) -> str:
@@ -118,16 +131,19 @@ class Decision(msgspec.Struct, frozen=True):
         question = self.question
         if by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can answer, and {by.id} is a {by.kind}")
-        if (by.id, by.kind) == (question.asker, question.asker_kind):
+        if question.is_of(by):
             raise Fault("ACCESS_DENIED", "the asker cannot answer its own request", hint=ANOTHER_PERSON)
         if self.state is not DecisionState.OPEN:
             by_whom = f" by {self.answered_by}" if self.answered_by else ""
             raise Fault("INVALID_PARAMS", f"decision {self.id} is {self.state.value}{by_whom}; it is answered once")
         if now >= self.deadline:
             raise Fault("INVALID_PARAMS", f"decision {self.id} has expired", hint="repeat the call to ask again")
-        if answer != "no" and question.view and view != question.view:
-            message = f"the arguments of decision {self.id} were not shown in full, so it cannot be approved"
-            raise Fault("INVALID_PARAMS", message, hint=f"open it first: `interlock approvals show {self.id}`")
+        if answer != "no" and question.needs_view and not (question.view and view == question.view):
+            message = f"decision {self.id} was not shown in full, so it cannot be approved"
+            hint = (
+                f"open it first: `interlock approvals show {self.id}`" if question.view else "only a denial is possible"
+            )
+            raise Fault("INVALID_PARAMS", message, hint=hint)
         event = DecisionEvent.DENY if answer == "no" else DecisionEvent.APPROVE
         return msgspec.structs.replace(
             self.after(event), answer=answer, answered_by=by.id, answered_in=where, answered_at=now, reason=reason

@@ -1,6 +1,7 @@
 """The inbox: approval requests that wait for a person, answers that still hold, and the rules learned from them.
 
-Two requests on the same matter are one. Every change is stored before anyone is notified; reads come from memory.
+Two requests on the same matter are one. Every change is stored before anyone is notified; reads come from memory
+(`decision_index.py`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -16,10 +17,10 @@ import msgspec
 from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where, asker_of, new_id
-from interlock.hub.approvals.full_view import hash_of
-from interlock.hub.approvals.history import ApprovalHistory
-from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, RULES, Rule, learn, rule_id
-from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal
+from interlock.hub.approvals.decision_index import DecisionIndex
+from interlock.hub.approvals.learned_rules import LearnedRules
+from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, RULES, Rule
+from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal, with_view
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
@@ -29,10 +30,6 @@ from interlock.wire.errors import Fault
 
 MAX_OPEN: Final = 10_000
 MAX_OPEN_PER_ASKER: Final = 64
-MAX_RULES: Final = 10_000
-KEPT_S: Final = 7 * 86_400
-"""How long ended decisions stay, to be read and to learn rules from."""
-MAX_KEPT: Final = 20_000
 SWEPT_AT_ONCE: Final = 500
 
 Listener = Callable[[Decision], None]
@@ -70,13 +67,9 @@ class Inbox:
         self._record_rule = record_rule
         self._store: Store
         self._decisions: Mirror[Decision]
-        self._rules: Mirror[Rule]
-        self._live: dict[str, str] = {}
-        """By matter: the decision that is open, or whose answer holds."""
-        self._known: dict[str, Decision] = {}
-        self._open: dict[str, str] = {}
-        """The askers of open decisions, by decision id."""
-        self.history = ApprovalHistory()
+        self._rules = LearnedRules()
+        self._index = DecisionIndex()
+        self.history = self._index.history
         self._listeners: list[Listener] = []
         self.bus = bus or Bus()
         self._watching: set[Subscription] = set()
@@ -86,9 +79,9 @@ class Inbox:
         """Load the stored decisions: an open request stays open across restarts."""
         self._store = store
         self._decisions = await store.mirror(DECISIONS)
-        self._rules = await store.mirror(RULES)
+        await self._rules.start(store)
         for decision in sorted(self._decisions.values(), key=lambda decision: decision.created):
-            self._follow(decision.id, decision)
+            self._index.follow(decision.id, decision)
         self._decisions.on_change(self._changed)
 
     def on_change(self, listener: Listener) -> Callable[[], None]:
@@ -114,40 +107,37 @@ class Inbox:
 
     def get(self, id: str) -> Decision:
         """A decision by its id. Raises NOT_FOUND."""
-        found = self._known.get(id)
+        found = self._index.get(id)
         if found is None:
             raise Fault("NOT_FOUND", f"no decision {id[:40]!r}", hint="`interlock approvals list` shows them")
         return found
 
     def all(self, *, only_open: bool) -> list[Decision]:
         """Decisions, the oldest first."""
-        found = [self._known[id_] for id_ in self._open] if only_open else list(self._known.values())
-        now = self._clock()
+        found: Iterable[Decision] = self._index.all
         if only_open:
-            found = [
-                decision for decision in found if decision.deadline > now and self._still_allowed(decision.question)
-            ]
+            now = self._clock()
+            found = (one for one in self._index.open if one.deadline > now and self._still_allowed(one.question))
         return sorted(found, key=lambda decision: decision.created)
 
     @property
     def open_count(self) -> int:
         """How many requests wait for an answer."""
-        return len(self._open)
+        return self._index.open_count
 
     def current(self, question: Question) -> Decision | None:
         """The decision on the same matter that is open, or whose answer holds."""
-        found = self._known.get(self._live.get(question.matter, ""))
+        found = self._index.of_matter(question.matter)
         holds = found is not None and found.deadline > self._clock() and self._still_allowed(found.question)
         return found if holds else None
 
     def rule_for(self, question: Question) -> Rule | None:
         """The rule that allows exactly this call."""
-        rule = self._rules.get(rule_id(question))
-        return rule if rule is not None and rule.covers(question) else None
+        return self._rules.covering(question)
 
     def rules(self) -> list[Rule]:
         """Every rule, the oldest first."""
-        return sorted(self._rules.values(), key=lambda rule: rule.made_at)
+        return self._rules.all()
 
     def offers_rule(self, decision: Decision) -> bool:
         """Whether the same call was approved often enough to offer a rule."""
@@ -162,50 +152,54 @@ class Inbox:
 
         `view` is everything that a person must read before approving, where the summary leaves out something.
         """
-        if view:
-            question = msgspec.structs.replace(question, view=hash_of(view))
+        question = await with_view(question, view)
         async with acquire(self._ask_lock, within_s, "the inbox"):
             current = self.current(question)
             if current is not None:
                 return current
-            stale = self._known.get(self._live.get(question.matter, ""))
+            stale = self._index.of_matter(question.matter)
             if stale is not None and stale.deadline > self._clock():
                 await self.void([stale])
-            if len(self._open) >= MAX_OPEN:
+            if self._index.open_count >= MAX_OPEN:
                 raise _too_many("", MAX_OPEN)
-            asker = f"{question.asker_kind}:{question.asker}"
-            if sum(1 for other in self._open.values() if other == asker) >= MAX_OPEN_PER_ASKER:
+            if self._index.open_of(question.asker_kind, question.asker) >= MAX_OPEN_PER_ASKER:
                 raise _too_many(f" of {question.asker}", MAX_OPEN_PER_ASKER)
             now = self._clock()
-            decision = Decision(new_id(self._known), question, now, now + int(self._valid_s() * 1000))
+            decision = Decision(new_id(self._index.ids), question, now, now + int(self._valid_s() * 1000))
             async with self._store.transaction() as change:
-                change.insert(DECISIONS, decision)
-                if view:
-                    change.put(VIEWS, self._seal.close(decision.id, view))
-                _recorded(change, self._record(decision, asker_of(question)))
+                await self._insert(change, decision, view, asker_of(question))
             return decision
+
+    async def _insert(self, change: Transaction, decision: Decision, view: str, by: Principal) -> None:
+        change.insert(DECISIONS, decision)
+        if view:
+            change.put(VIEWS, await self._seal.closed(decision.id, view))
+        _recorded(change, self._record(decision, by))
 
     async def view(self, decision: Decision) -> str | None:
         """The full view of an open decision; None if it has none, or this hub cannot open it."""
         if not decision.question.view:
             return None
         stored = await self._store.get(VIEWS, decision.id)
-        return None if stored is None else self._seal.open(stored.value)
+        return None if stored is None else await self._seal.opened(stored.value)
 
-    async def ask_all(self, questions: Iterable[Question]) -> list[Decision]:
-        """Open requests of the hub itself in one commit, or join those on the same matter."""
+    async def ask_all(self, questions: Iterable[Question], views: Mapping[str, str] | None = None) -> list[Decision]:
+        """Open requests of the hub itself in one commit, or join those on the same matter. `views` are by matter."""
         async with self._ask_lock:
-            now = self._clock()
+            views, now = views or {}, self._clock()
             found: list[Decision] = []
             new: list[Decision] = []
             async with self._store.transaction() as change:
                 for question in questions:
-                    current = self.current(question)
-                    if current is None and len(self._open) + len(found) < MAX_OPEN:
-                        id_ = new_id(self._known, {other.id for other in new})
-                        current = Decision(id_, question, now, now + int(self._valid_s() * 1000))
-                        change.insert(DECISIONS, current)
-                        _recorded(change, self._record(current, NOBODY))
+                    current, view = self.current(question), views.get(question.matter, "")
+                    if current is not None and view and not current.question.view:
+                        await self.void([current])  # It was asked without a view, so nobody could approve it.
+                        current = None
+                    if current is None and self._index.open_count + len(found) < MAX_OPEN:
+                        id_ = new_id(self._index.ids, {other.id for other in new})
+                        bound = await with_view(question, view)
+                        current = Decision(id_, bound, now, now + int(self._valid_s() * 1000))
+                        await self._insert(change, current, view, NOBODY)
                         new.append(current)
                     if current is not None:
                         found.append(current)
@@ -228,7 +222,7 @@ class Inbox:
         rule = None
         if answer == "always" and decision.question.kind in LEARNED:
             # Other kinds hold until they are revoked or their target changes, with or without a rule.
-            rule = self._learn([after], by, now)
+            rule = self._rules.learn(after, by, now)
         if not await self._change(decision, after, by, rule):
             raise Fault(
                 "INVALID_PARAMS",
@@ -239,7 +233,7 @@ class Inbox:
 
     async def use(self, id: str) -> bool:
         """Use up an approval: true for exactly one caller on all nodes."""
-        decision = self._known.get(id)
+        decision = self._index.get(id)
         if decision is None or decision.state is not DecisionState.APPROVED or decision.deadline <= self._clock():
             return False
         if not self._still_allowed(decision.question):
@@ -261,15 +255,14 @@ class Inbox:
 
     def about(self, kind: str, server: str) -> list[Decision]:
         """The current decisions of one kind about one server."""
-        live = (self._known[id_] for id_ in self._live.values())
-        return [found for found in live if found.question.kind == kind and found.question.server == server]
+        return self._index.about(kind, server)
 
     async def make_rule(self, id: str, by: Principal) -> Rule:
         """Make a rule from an approval."""
         decision = self.get(id)
-        if by.kind != "person" or (by.id, by.kind) == (decision.question.asker, decision.question.asker_kind):
+        if by.kind != "person" or decision.question.is_of(by):
             raise Fault("ACCESS_DENIED", "only a person can make a rule, and never the asker itself")
-        rule = self._learn([decision], by, self._clock())
+        rule = self._rules.learn(decision, by, self._clock())
         async with self._store.transaction() as change:
             change.put(RULES, rule)
             _recorded(change, self._record_rule(rule, by, True))
@@ -278,13 +271,12 @@ class Inbox:
     async def revoke_rule(self, id: str, by: Principal) -> Rule:
         """Delete a rule: the next such call asks again."""
         rule = self._rules.get(id)
-        if rule is None:
-            raise Fault("NOT_FOUND", f"no rule {id[:40]!r}", hint="`interlock approvals rules` shows them")
         async with self._store.transaction() as change:
             change.delete(RULES, id)
             _recorded(change, self._record_rule(rule, by, False))
         # The approvals that the rule was learned from end with it.
-        await self.void(self._known[made] for made in rule.decisions if made in self._known)
+        found = (self._index.get(made) for made in rule.decisions)
+        await self.void([one for one in found if one is not None])
         return rule
 
     async def sweep(self) -> None:
@@ -294,17 +286,11 @@ class Inbox:
 
     async def _sweep(self) -> None:
         now = self._clock()
-        late = [known for known in self._known.values() if known.deadline <= now and _can_expire(known)]
-        for decision in late[:SWEPT_AT_ONCE]:
+        for decision in self._index.late(now)[:SWEPT_AT_ONCE]:
             await self._change(decision, decision.after(DecisionEvent.EXPIRE), NOBODY)
-        live = [known for known in self._known.values() if known.deadline > now and _can_expire(known)]
-        await self.void([known for known in live if not self._still_allowed(known.question)][:SWEPT_AT_ONCE])
-        over = sorted(
-            (known for known in self._known.values() if known.deadline <= now and not _can_expire(known)),
-            key=lambda known: known.deadline,
-        )
-        surplus = max(0, len(self._known) - MAX_KEPT)
-        old = [known for place, known in enumerate(over) if place < surplus or known.deadline + KEPT_S * 1000 <= now]
+        refused = [one for one in self._index.in_time(now) if not self._still_allowed(one.question)]
+        await self.void(refused[:SWEPT_AT_ONCE])
+        old = self._index.old(now)
         if old:
             async with self._store.transaction() as change:
                 for decision in old[:SWEPT_AT_ONCE]:
@@ -328,15 +314,6 @@ class Inbox:
         finally:
             stop()
 
-    def _learn(self, answers: list[Decision], by: Principal, now: int) -> Rule:
-        known = self._rules.get(rule_id(answers[0].question))
-        if known is None and len(self._rules) >= MAX_RULES:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_RULES} rules exist", hint="revoke some first")
-        try:
-            return learn(answers, by.id, now, known)
-        except ValueError as cause:
-            raise Fault("INVALID_PARAMS", str(cause)) from None
-
     async def _change(self, before: Decision, after: Decision, by: Principal, rule: Rule | None = None) -> bool:
         document = self._decisions.document(before.id)
         if document is None or document.value != before:
@@ -356,7 +333,7 @@ class Inbox:
         return True
 
     def _changed(self, id: str, decision: Decision | None) -> None:
-        self._follow(id, decision)
+        self._index.follow(id, decision)
         if decision is not None:
             for listener in tuple(self._listeners):
                 listener(decision)
@@ -369,28 +346,9 @@ class Inbox:
             state = decision.state.value
             self.bus.publish(ApprovalChanged("approvals", revision, now_us(), decision.id, state, *about))
 
-    def _follow(self, id: str, decision: Decision | None) -> None:
-        before = self._known.pop(id, None)
-        if before is not None and self._live.get(before.question.matter) == id:
-            del self._live[before.question.matter]
-        self._open.pop(id, None)
-        self.history.follow(before, decision)
-        if decision is None:
-            return
-        self._known[id] = decision
-        if decision.state in (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED):
-            self._live[decision.question.matter] = id
-        if decision.state is DecisionState.OPEN:
-            self._open[id] = f"{decision.question.asker_kind}:{decision.question.asker}"
-
-
-def _can_expire(decision: Decision) -> bool:
-    return decision.state in (DecisionState.OPEN, DecisionState.APPROVED)
-
 
 def _too_many(of_asker: str, limit: int) -> Fault:
-    message = f"{limit} approval requests{of_asker} wait for an answer"
-    return Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=30_000)
+    return Fault("RESOURCE_EXHAUSTED", f"{limit} approval requests{of_asker} wait for an answer", retry_after_ms=30_000)
 
 
 def _recorded(change: Transaction, record: object) -> None:

@@ -30,8 +30,9 @@ MAX_WRONG_OF_ALL: Final = 25
 """Wrong attempts with all keys together: more keys do not give more of them, and do not lock out the hub's own user."""
 WINDOW_S: Final = 15 * 60.0
 MAX_WAITING: Final = 8
+COST: Final = 2**15
+"""The work of scrypt for a new passphrase, so for each guess. A stored one keeps the cost that it was made with."""
 _ID: Final = "approvals"
-_COST: Final = 2**15
 _BLOCK: Final = 8
 
 
@@ -104,8 +105,8 @@ class Passphrase:
         if self._stored is not None:
             await self.demand(by, current)
         salt = secrets.token_bytes(16)
-        hashed = await asyncio.to_thread(_scrypt, new, salt, _COST, _BLOCK)
-        value = StoredPassphrase(_ID, salt.hex(), hashed.hex(), _COST, _BLOCK, datetime.now(UTC))
+        hashed = await asyncio.to_thread(_scrypt, new, salt, COST, _BLOCK)
+        value = StoredPassphrase(_ID, salt.hex(), hashed.hex(), COST, _BLOCK, datetime.now(UTC))
         assert self._store is not None, "the hub has started"
         async with self._store.transaction() as change:
             change.put(PASSPHRASES, value)

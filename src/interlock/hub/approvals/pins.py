@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.full_view import MAX_CHARS
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.catalog.items import Tool
@@ -25,7 +26,11 @@ from interlock.store import Collection, Store
 MAX_PINS_PER_SERVER: Final = 200_000
 """Further tools are left out, so that a server with ever new names cannot fill the store."""
 PINS_PER_COMMIT: Final = 1000
-MAX_DIFF: Final = 20_000
+MAX_SUMMARY: Final = 4_000
+"""Of a difference beside the request. The full view has all of it."""
+MAX_LINES: Final = 4_000
+"""Longer definitions are shown one after the other: a comparison by lines would take long."""
+VIEWS_PER_COMMIT: Final = 4 * MAX_CHARS
 MAX_KEPT_BYTES: Final = 256 * 1024
 """A larger definition is pinned by its fingerprint alone: its difference cannot be shown."""
 MAX_REQUESTS_AT_ONCE: Final = 200
@@ -135,8 +140,19 @@ class Pins:
         return unapproved
 
     async def _withhold(self, offer: Offer, changed: list[Tool]) -> None:
-        questions = [self._question(tool, await self._difference(tool)) for tool in changed[:MAX_REQUESTS_AT_ONCE]]
-        decisions = {found.question.name: found.id for found in await self._inbox.ask_all(questions)}
+        decisions: dict[str, str] = {}
+        questions: list[Question] = []
+        views: dict[str, str] = {}
+        asked = changed[:MAX_REQUESTS_AT_ONCE]
+        for tool in asked:
+            change = await self._difference(tool)
+            question = self._question(tool, change)
+            questions.append(question)
+            if len(change) <= MAX_CHARS:
+                views[question.matter] = change
+            if tool is asked[-1] or sum(map(len, views.values())) > VIEWS_PER_COMMIT:
+                decisions |= {found.question.name: found.id for found in await self._inbox.ask_all(questions, views)}
+                questions, views = [], {}
         for tool in changed:
             offer.withhold(tool, decisions.get(tool.name, ""))
             self._log(offer.server, f"{tool.name} is withheld: its definition is not the approved one")
@@ -157,7 +173,7 @@ class Pins:
             text=f"The definition of {tool.exposed} has changed since it was approved.",
             rule="a tool is pinned to its approved definition",
             fingerprint=tool.fingerprint(),
-            summary=diff,
+            summary=diff if len(diff) <= MAX_SUMMARY else f"{diff[:MAX_SUMMARY]}\n[cut: {len(diff)} characters]",
             risk=self._risk_of(tool).word,
         )
 
@@ -171,20 +187,29 @@ class Pins:
 
 
 def difference(before: str, after: str) -> str:
-    """The difference of two definitions for a person to read: `-` for the approved, `+` for the new."""
+    """The difference of two definitions for a person to read: `-` for the approved, `+` for the new.
+
+    It leaves out nothing that has changed. Where the definitions cannot be compared, it has the whole new one.
+    """
+    new = _lines(after)
     if not before:
-        return "The definition was too large to keep; only its fingerprint is known."
+        return "\n".join(("The approved definition was too large to keep. The whole new one:", *new))
+    old = _lines(before)
+    if max(len(old), len(new)) > MAX_LINES:
+        both = ("The approved definition:", *old, "The new definition:", *new)
+        if sum(map(len, both)) + len(both) <= MAX_CHARS:
+            return "\n".join(both)
+        return "\n".join(("The definitions are too large to compare. The whole new one:", *new))
     import difflib  # Loaded only when a definition changes.
 
-    diff = difflib.unified_diff(_lines(before), _lines(after), "approved", "now", lineterm="", n=1)
-    text = "\n".join(diff)
-    return text if len(text) <= MAX_DIFF else f"{text[:MAX_DIFF]}\n[cut: {len(text)} characters]"
+    return "\n".join(difflib.unified_diff(old, new, "approved", "now", lineterm="", n=1))
 
 
 def _lines(definition: str) -> list[str]:
     value = msgspec.json.decode(definition)
     ordered = msgspec.json.encode(value, order="deterministic")
-    return msgspec.json.format(ordered, indent=2).decode().splitlines()
+    # Not `splitlines`: a line separator inside a text would pose as the end of a member.
+    return msgspec.json.format(ordered, indent=2).decode().split("\n")
 
 
 def _pins(tools: list[Tool]) -> list[Pin]:

@@ -110,7 +110,7 @@ class AccessMethods:
                 )
             known = {name for _, name in CLIENT_TARGETS.values()}
         if tool is not None and known and tool not in known:
-            hint = meant(tool, known, f"`interlock tools {server}` shows its tools")
+            hint = meant(tool, known, f"`interlock list --server {server}` shows its tools")
             raise Fault("INVALID_PARAMS", f"{server} has no tool {tool[:200]!r}", hint=hint)
 
     def _check_own_rights(self, principal: Principal, server: str, tool: str | None) -> None:

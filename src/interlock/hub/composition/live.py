@@ -28,7 +28,7 @@ from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.elevations import Elevations
 from interlock.hub.live.event_attachment import EventAttachment
-from interlock.hub.live.events import now
+from interlock.hub.live.events import DAY_S, now
 from interlock.hub.live.features import Features
 from interlock.hub.live.gate import LiveGate
 from interlock.hub.live.incoming_webhooks import IncomingWebhooks
@@ -54,7 +54,11 @@ class LiveParts:
         addresses = Addresses(self.features, authentication.access, self._hook_settings)
         self.deliveries = Deliveries(addresses, journal, foundation.bus)
         self.causes = Causes()
-        self.wakes = Wakes(settings, self.deliveries, self.causes, journal, foundation.bus, foundation.log)
+        self.webhook = WakeWebhook(
+            lambda: settings().webhook, foundation.resolver, lambda: foundation.node, foundation.log
+        )
+        bus, log = foundation.bus, foundation.log
+        self.wakes = Wakes(settings, self.deliveries, self.causes, journal, bus, self.webhook, log)
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
         self.hosts = ClientHosts(self.features, self.connections, authentication.access)
@@ -64,7 +68,6 @@ class LiveParts:
         for method in CHANNEL_METHODS:
             self.connections.messages.serve_with(method, registered)
         self.hooks = IncomingWebhooks(self._hook_settings, self.intake, self.refusals)
-        self.webhook = WakeWebhook(lambda: settings().webhook, foundation.resolver, foundation.bus, foundation.log)
         self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals, self.wakes)
         self._tasks = BackgroundTasks()
         self._touched: dict[str, asyncio.TimerHandle] = {}
@@ -76,11 +79,11 @@ class LiveParts:
         store = foundation.store
         elevations = Elevations(inbox, self.scope_hold_s, lambda: foundation.config.servers)
         self.connections.messages.decide_scopes_with(elevations)
-        await self.features.start(store, self._on_features)
+        await self.features.start(store, self._on_features, self.connections)
         await self.deliveries.start(store, self)
+        await self.webhook.start(store)
         await self.wakes.start(store)
         self.intake.start(store)
-        self.webhook.start()
         self._list_changed = list_changed
 
     def scope_hold_s(self, server: str) -> float:
@@ -105,7 +108,7 @@ class LiveParts:
     async def sweep(self) -> None:
         """Forget what is old."""
         try:
-            await self.deliveries.sweep()
+            await self.deliveries.sweep(self._settings().keep_days * DAY_S)
             await self.intake.prune()
         except StoreError as cause:
             self._foundation.log("hub", f"old events could not be deleted: {cause}")

@@ -191,7 +191,7 @@ class ListenStream:
         self._filter = wanted
         self._change_notifier.listen(self)
         if live is not None:
-            self._extensions.hosts.open_stream(self, self._caller, live, self._notify_as_is)
+            self._extensions.hosts.open_stream(self, self._caller, dialect, live, self._notify_as_is)
         for uri in self._early:
             self._updated(uri)
         self._early.clear()
@@ -239,7 +239,7 @@ class ListenStream:
     def _leave(self, reason: str) -> None:
         self._change_notifier.leave(self)
         self._extensions.leave(self)
-        self._extensions.hosts.close_stream(self, self._caller)
+        self._extensions.hosts.close_stream(self)
         for server, uri in self._watched:
             self._subscriptions.drop(server, uri, self)
         self._watched.clear()

@@ -25,7 +25,8 @@ class _Turn(msgspec.Struct, frozen=True):
 
 
 class Causes:
-    """The turns that wakes began, and the servers that were called in them. Kept in memory."""
+    """The turns that wakes began, and the servers that were called in them. Kept in memory; wakes hold their chain, so
+    that the turns are known after a restart."""
 
     def __init__(self) -> None:
         self._turns: dict[str, _Turn] = {}
@@ -33,9 +34,13 @@ class Causes:
         self._calls: dict[str, dict[str, _Turn]] = {}
         """By server, and by the agent that called it."""
 
-    def on_woken(self, agent: str, server: str) -> None:
-        """A server's event woke an agent: its turn begins now."""
-        self._turns[agent] = _Turn(time.monotonic(), (*self.chain(server, agent), agent)[-MAX_CHAIN:])
+    def led_to(self, server: str, agent: str) -> tuple[str, ...]:
+        """The chain of a wake for an event of a server: the agents whose wakes led to it, and the woken one."""
+        return (*self.chain(server, agent), agent)[-MAX_CHAIN:]
+
+    def on_woken(self, agent: str, chain: tuple[str, ...], ago_s: float = 0.0) -> None:
+        """An agent was woken, so long ago: its turn began then."""
+        self._turns[agent] = _Turn(time.monotonic() - ago_s, chain)
 
     def on_called(self, agent: str, server: str) -> None:
         """An agent called a server. Nothing is kept for a turn that a person began."""

@@ -1,13 +1,15 @@
 """Clients that are hosts of MCPL themselves: which there are, what each selected, and the streams they opened.
 
 A client with a session is known while the session lasts. One of the stateless era says with every request what it is:
-its first request makes it known, and its selection of an earlier run of the hub holds for that request already.
+each offer of it is a host of its own, so that programs with one key do not speak for each other. The first request with
+an offer makes it known, and its selection of an earlier run of the hub holds for that request already.
 `client_offers.py` has what a client can select from.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, Protocol
@@ -19,7 +21,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.live.client_host import ClientHost, Declared
 from interlock.hub.live.client_offers import ClientOffers, supported
-from interlock.hub.live.client_streams import ClientStreams, Notify
+from interlock.hub.live.client_streams import SEPARATOR, ClientStreams, Notify
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.feature_updates import UPDATE
@@ -32,7 +34,7 @@ from interlock.protocols.mcpl.feature_sets import Receipt, Update
 from interlock.protocols.mcpl.live import LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
-from interlock.protocols.mcpl.negotiation import answer, read_offer
+from interlock.protocols.mcpl.negotiation import Home, Offer, answer, read_offer
 from interlock.protocols.mcpl.received import Selection, receipt, receive
 from interlock.protocols.mcpl.uses import read_in
 from interlock.transports.live_requests import HostKey, HostRequests
@@ -40,6 +42,8 @@ from interlock.wire.errors import Fault
 
 MAX_HOSTS: Final = 1_024
 """Clients of the stateless era that are remembered. Those without a stream are forgotten first."""
+MAX_OFFERS: Final = 4
+"""Offers of one client of the stateless era that are remembered."""
 SETTLE_S: Final = 2.0
 
 
@@ -68,6 +72,8 @@ class ClientHosts:
         self._features = features
         self._connections = connections
         self._hosts: OrderedDict[HostKey, ClientHost] = OrderedDict()
+        self._latest: dict[str, str] = {}
+        """Of clients of the stateless era: the host that asked last."""
         self._streams = ClientStreams()
         self.requests = HostRequests(self._streams)
         self._tasks = BackgroundTasks()
@@ -92,12 +98,17 @@ class ClientHosts:
 
     def offered(self, dialect: mcp_dialect.Dialect, caller: Caller) -> dict[str, object]:
         """The capabilities that answer a client's offer, in its place; none for a client that made none."""
-        host = self._read(caller.path, dialect, caller)
+        found = _offer(dialect, caller)
+        if found is None:
+            return {}
+        known = self._hosts.get(_key(caller, *found)) if dialect.modern else None
+        host = known or self._host(caller.path, caller, *found)
         return {} if host is None else answer(self.offers.manifest(host), host.home)
 
     def join(self, session: Session) -> None:
         """A session was opened: its client may be a host."""
-        host = self._read(session, session.dialect, session.caller)
+        found = _offer(session.dialect, session.caller)
+        host = None if found is None else self._host(session, session.caller, *found)
         if host is not None:
             host.declared = self.offers.declared(host)
             host.selection = session.selection
@@ -109,6 +120,8 @@ class ClientHosts:
     def leave(self, key: HostKey) -> None:
         """A session is over, or a client is forgotten."""
         host = self._hosts.pop(key, None)
+        if isinstance(key, str) and self._latest.get(client := _client_of(key)) == key:
+            del self._latest[client]
         if host is not None:
             self._count(host.principal.id)
 
@@ -117,11 +130,12 @@ class ClientHosts:
         session = exchange.session
         if session is not None:
             return self._hosts.get(session)
-        return self._hosts.get(_key(caller)) or self._meet(exchange.dialect, caller)
+        return self._stateless(exchange.dialect, caller)
 
     def of_notification(self, session: Session | None, caller: Caller) -> ClientHost | None:
         """The client of a notification, if a request made it known: a notification does not say what its client is."""
-        return self._hosts.get(_key(caller) if session is None else session)
+        key = self._latest.get(_client(caller)) if session is None else session
+        return None if key is None else self._hosts.get(key)
 
     # Enabled feature sets
 
@@ -184,54 +198,54 @@ class ClientHosts:
         """The part of a stream that servers' messages may take; None for a client that is no host."""
         if wanted is None:
             return None
-        known = self._hosts.get(_key(caller))
-        if known is not None:
-            self._streams.check_quota(str(known.key))
-        elif self._meet(dialect, caller) is None:
+        if self._stateless(dialect, caller) is None:
             return None
+        self._streams.check_quota(_client(caller))
         return wanted
 
-    def open_stream(self, stream: object, caller: Caller, wanted: LiveFilter, notify: Notify) -> None:
+    def open_stream(
+        self, stream: object, caller: Caller, dialect: mcp_dialect.Dialect, wanted: LiveFilter, notify: Notify
+    ) -> None:
         """Send servers' messages on a stream that was acknowledged."""
-        self._streams.open(_key(caller), stream, wanted, notify)
-        host = self._hosts.get(_key(caller))
+        host = self._stateless(dialect, caller)
         if host is not None:
+            self._streams.open(str(host.key), stream, wanted, notify)
             self.on_active(host)
 
-    def close_stream(self, stream: object, caller: Caller) -> None:
+    def close_stream(self, stream: object) -> None:
         """A stream is over."""
-        self._streams.close(_key(caller), stream)
+        self._streams.close(stream)
+        self.requests.on_stream_closed(stream)
 
-    def _read(self, key: Session | str, dialect: mcp_dialect.Dialect, caller: SessionCaller) -> ClientHost | None:
-        if not dialect.capabilities.live or caller.principal.kind not in ("agent", "service"):
-            return None
+    def _host(self, key: Session | str, caller: SessionCaller, offer: Offer, home: Home) -> ClientHost | None:
+        host = ClientHost(key, caller, offer, home, offer.dialect)
         try:
-            found = read_offer(dialect.capabilities.raw)
-            if found is None:
-                return None
-            host = ClientHost(key, caller, found[0], found[1], found[0].dialect)
-            host.dialect = between.spoken_with(found[0], [each for _, each in self.offers.sets(host)])
+            host.dialect = between.spoken_with(offer, [each for _, each in self.offers.sets(host)])
         except Fault:
-            return None  # plain MCP, also where the feature sets cannot be read
+            return None  # plain MCP, where the feature sets cannot be read
         return host
 
-    def _meet(self, dialect: mcp_dialect.Dialect, caller: Caller) -> ClientHost | None:
-        """A client of the stateless era that is not known yet; None for one that is no host."""
-        host = self._read(_key(caller), dialect, caller)
+    def _stateless(self, dialect: mcp_dialect.Dialect, caller: Caller) -> ClientHost | None:
+        """The host of a request of the stateless era, known from now on; None for a request without an offer."""
+        found = _offer(dialect, caller)
+        if found is None:
+            return None
+        key = _key(caller, *found)
+        host = self._hosts.get(key) or self._host(key, caller, *found)
         if host is not None:
-            host.declared = self.offers.declared(host)
-            self._remember(host)
+            if key not in self._hosts:
+                host.declared = self.offers.declared(host)
+                self._remember(host, _client(caller))
+            self._latest[_client(caller)] = key
         return host
 
-    def _remember(self, host: ClientHost) -> None:
-        streamless = (key for key in self._hosts if isinstance(key, str) and key not in self._streams)
-        if sum(isinstance(key, str) for key in self._hosts) >= MAX_HOSTS:
-            gone = next(streamless, None)
-            if gone is None:
-                raise Fault("RESOURCE_EXHAUSTED", f"{MAX_HOSTS} clients are hosts", retry_after_ms=5000)
-            self.leave(gone)
-            if self._keeper is not None:
-                self._keeper.forget_selection(str(gone))
+    def _remember(self, host: ClientHost, client: str) -> None:
+        known = [key for key in self._hosts if isinstance(key, str)]
+        mine = [key for key in known if _client_of(key) == client]
+        if len(mine) >= MAX_OFFERS:
+            self._forget_one(mine, f"this client made {MAX_OFFERS} offers of MCPL")
+        elif len(known) >= MAX_HOSTS:
+            self._forget_one(known, f"{MAX_HOSTS} clients are hosts")
         if self._keeper is not None:
             host.selection = self._keeper.take_selection(str(host.key))
             if host.selection.enabled:
@@ -239,6 +253,15 @@ class ClientHosts:
         self._hosts[host.key] = host
         if host.selection.enabled:
             self._count(host.principal.id)
+
+    def _forget_one(self, keys: list[str], problem: str) -> None:
+        """Forget the oldest of some hosts that has no stream open. Raises RESOURCE_EXHAUSTED if all have one."""
+        gone = next((key for key in keys if key not in self._streams), None)
+        if gone is None:
+            raise Fault("RESOURCE_EXHAUSTED", problem, retry_after_ms=5000)
+        self.leave(gone)
+        if self._keeper is not None:
+            self._keeper.forget_selection(gone)
 
     async def _refresh(self) -> None:
         # Changes that come together are told together.
@@ -266,5 +289,26 @@ class ClientHosts:
         self._features.host(agent, frozenset[str]().union(*(supported(host.offer) for host in hosts)))
 
 
-def _key(caller: Caller) -> str:
-    return f"{caller.owner}\x1f{caller.path}"
+def _offer(dialect: mcp_dialect.Dialect, caller: SessionCaller) -> tuple[Offer, Home] | None:
+    """A client's offer and its place; None for a client that is no host, also where the offer cannot be read."""
+    if not dialect.capabilities.live or caller.principal.kind not in ("agent", "service"):
+        return None
+    try:
+        return read_offer(dialect.capabilities.raw)
+    except Fault:
+        return None
+
+
+def _client(caller: Caller) -> str:
+    """A client of the stateless era, whatever it offers."""
+    return f"{caller.owner}{SEPARATOR}{caller.path}"
+
+
+def _key(caller: Caller, offer: Offer, home: Home) -> str:
+    """The key of a host: its client, and the offer that it made."""
+    said = msgspec.json.encode((home.value, offer.manifest), order="sorted")
+    return f"{_client(caller)}{SEPARATOR}{hashlib.sha256(said).hexdigest()[:32]}"
+
+
+def _client_of(key: str) -> str:
+    return key.rpartition(SEPARATOR)[0]

@@ -12,44 +12,51 @@ from interlock.wire.errors import Fault
 
 MAX_STREAMS: Final = 8
 """Streams of one client."""
+SEPARATOR: Final = "\x1f"
+"""Ends the name of a client in the key of one of its hosts. A client has a host for each offer that it makes."""
 
 Notify = Callable[[str, bytes], None]
 
 
 class ClientStreams:
-    """The open streams, by the key of their client."""
+    """The open streams, by the key of their host."""
 
     def __init__(self) -> None:
         self._open: dict[str, dict[object, tuple[LiveFilter, Notify]]] = {}
+        self._hosts: dict[object, str] = {}
+        """By stream."""
 
-    def __contains__(self, client: object) -> bool:
-        return client in self._open
+    def __contains__(self, host: object) -> bool:
+        return host in self._open
 
     def check_quota(self, client: str) -> None:
         """Raise RESOURCE_EXHAUSTED for a client that may open no further stream."""
-        if len(self._open.get(client, {})) >= MAX_STREAMS:
+        mine = [streams for host, streams in self._open.items() if host.startswith(client + SEPARATOR)]
+        if sum(map(len, mine)) >= MAX_STREAMS:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_STREAMS} streams for messages of servers are open")
 
-    def open(self, client: str, stream: object, wanted: LiveFilter, notify: Notify) -> None:
+    def open(self, host: str, stream: object, wanted: LiveFilter, notify: Notify) -> None:
         """Send messages on a stream that was acknowledged."""
-        self._open.setdefault(client, {})[stream] = (wanted, notify)
+        self._hosts[stream] = host
+        self._open.setdefault(host, {})[stream] = (wanted, notify)
 
-    def close(self, client: str, stream: object) -> None:
+    def close(self, stream: object) -> None:
         """A stream is over."""
-        streams = self._open.get(client, {})
+        host = self._hosts.pop(stream, "")
+        streams = self._open.get(host, {})
         streams.pop(stream, None)
         if not streams:
-            self._open.pop(client, None)
+            self._open.pop(host, None)
 
-    def listens(self, client: str, method: str, feature: str | None) -> bool:
-        """Whether a stream of the client takes such a message."""
-        return any(wanted.wants(method, feature) for wanted, _ in self._open.get(client, {}).values())
+    def listens(self, host: str, method: str, feature: str | None) -> bool:
+        """Whether a stream of the host takes such a message."""
+        return any(wanted.wants(method, feature) for wanted, _ in self._open.get(host, {}).values())
 
-    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> bool:
-        """Send a message on a stream of a client; with an id it is a request. False if no stream takes it."""
-        for wanted, notify in self._open.get(owner, {}).values():
+    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> object | None:
+        """Send a message on the newest stream of a host that takes it, and return the stream. With an id it asks."""
+        for stream, (wanted, notify) in reversed(self._open.get(owner, {}).items()):
             if wanted.wants(method, feature):
                 named = {} if id is None else {"id": id}
                 notify(DELIVERY, msgspec.json.encode({"method": method, "params": msgspec.Raw(params), **named}))
-                return True
-        return False
+                return stream
+        return None

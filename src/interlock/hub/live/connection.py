@@ -88,7 +88,7 @@ class LiveConnection:
 
     def recipients(self, features: Features, feature: str) -> tuple[str, ...]:
         """The agents that an event of a feature set is addressed to."""
-        agents = features.agents(self.server, feature)
+        agents = features.agents(self.server, feature, self.state.offer.feature_sets.get(feature))
         return agents if self.agent is None else tuple(name for name in agents if name == self.agent)
 
 

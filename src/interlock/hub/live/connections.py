@@ -16,6 +16,7 @@ from interlock.hub.live.features import Features
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.server_messages import Pushes, ServerMessages
 from interlock.hub.upstreams.logs import Logs
+from interlock.protocols.mcpl.feature_sets import FeatureSet
 from interlock.protocols.mcpl.negotiation import read_offer
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
@@ -53,6 +54,13 @@ class LiveConnections:
         return (server, None) in self._open
 
     # The upstreams call these.
+
+    def declaration(self, server: str, agent: str, feature: str) -> FeatureSet | None:
+        """A feature set as a server declares it: on its shared connection, or else on the agent's own."""
+        live = self._open.get((server, None))
+        if live is None:
+            live = next((each for each in self._of(server) if each.agent == agent), None)
+        return None if live is None else live.state.offer.feature_sets.get(feature)
 
     async def on_greeted(self, server: str, key: str | None, agent: str | None, connection: Connection) -> None:
         """A server introduced itself, anew after a lost session: agree on MCPL, and tell it what is on."""

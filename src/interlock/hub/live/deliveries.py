@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
@@ -17,18 +18,21 @@ from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
 from interlock.hub.live.agent_queue import AgentQueue
 from interlock.hub.live.events import LIVE_PENDING, Pending, agent_of, now, seen_id
-from interlock.store import Conflict, Mirror, Store
+from interlock.store import Conflict, Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 
 OWN: Final = ":live"
 """Stands for the hub where resources have a server. No server has this name."""
 MAX_IN_ALL: Final = 20_000
+"""Waiting events of all agents. A server has as much of this room as it leaves free, so none locks others out."""
 KEEP_DELIVERED: Final = 100
 """Delivered events of one agent that can be read again."""
 KEEP_DELIVERED_S: Final = 86_400.0
 MAX_WAITERS: Final = 16
 """Calls of one agent that wait for events at a time."""
 TRIES: Final = 5
+ON_WAY_S: Final = 1_800.0
+"""After this time without an answer an event waits again: the node that handed it on is gone."""
 
 
 class Addressing(Protocol):
@@ -53,15 +57,23 @@ class Deliveries:
         self._journal = journal
         self._bus = bus
         self._agents: dict[str, AgentQueue] = {}
+        self._on_way: set[str] = set()
+        """Events that this node handed on and that nobody has answered for yet."""
+        self._counts: Counter[str] = Counter()
+        """Waiting and reserved events of all agents, by server."""
         self._touched: dict[str, float] = {}
         self._touch_listener: TouchListener | None = None
         self._store: Store
         self._mirror: Mirror[Pending]
 
     async def start(self, store: Store, touch_listener: TouchListener) -> None:
-        """Load what waits."""
+        """Load what waits. Events that were on their way when the last run ended wait again."""
         self._touch_listener = touch_listener
         mirror = await store.mirror(LIVE_PENDING)
+        if on_way := [event for event in mirror.values() if event.on_way]:
+            async with store.transaction() as transaction:
+                for event in on_way:
+                    transaction.put(LIVE_PENDING, _waiting_again(event))
         for event in list(mirror.values()):
             self._changed(event.id, event)
         mirror.on_change(self._changed)
@@ -78,16 +90,17 @@ class Deliveries:
         if not waiting.has_room(server, size):
             message = f"{waiting.counts[server]} events of {server} wait for {agent}"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=60_000)
-        if len(self._mirror) >= MAX_IN_ALL:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_IN_ALL} events wait", retry_after_ms=60_000)
+        if self._counts[server] + 1 > MAX_IN_ALL - self._counts.total() - 1:
+            message = f"{self._counts[server]} events of {server} wait for agents"
+            raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=60_000)
         waiting.reserved[seen] = server, size
-        waiting.take_room(server, size)
+        self._take_room(waiting, server, size)
 
     def release(self, agent: str, seen: str) -> None:
         """Give back the room that `reserve` took, unless the event has it."""
         waiting = self._agents[agent]
         if (kept := waiting.reserved.pop(seen, None)) is not None:
-            waiting.give_room(*kept)
+            self._give_room(waiting, *kept)
 
     def waiting(self, agent: str) -> list[Pending]:
         """The events that an agent may have and has not got, oldest first."""
@@ -129,12 +142,19 @@ class Deliveries:
     # Delivery
 
     async def take(
-        self, agent: str, most: int, most_bytes: int, of: Collection[tuple[str, str]] | None = None
+        self,
+        agent: str,
+        most: int,
+        most_bytes: int,
+        of: Collection[tuple[str, str]] | None = None,
+        *,
+        on_way: bool = False,
     ) -> tuple[list[Pending], int]:
         """Hand out the oldest events of an agent, each once. Returns them and how many are left.
 
-        They are marked as delivered, in the store, before anybody gets them. `of` names servers with feature sets:
-        then only their events are handed out.
+        They are marked as delivered, in the store, before anybody gets them; those `on_way` count only when `arrived`
+        says so, and else wait again after a crash. `of` names servers with feature sets: then only their events are
+        handed out.
         """
         found = self._agents.get(agent)
         if found is None:
@@ -146,15 +166,30 @@ class Deliveries:
                 if not chosen:
                     return [], 0
                 try:
-                    await self._mark(agent, chosen)
+                    await self._mark(agent, chosen, on_way)
                 except Conflict:
                     continue  # another node handed some of them out
+                if on_way:
+                    self._on_way.update(event.id for event in chosen)
                 return chosen, len(self.waiting(agent))
         raise Fault("RESOURCE_EXHAUSTED", "the events are being read elsewhere", retry_after_ms=500)
+
+    async def arrived(self, agent: str, events: Collection[Pending]) -> None:
+        """Store that events that were on their way were answered for. Those that were withdrawn stay away."""
+        async with self._agents.setdefault(agent, AgentQueue()).lock:
+            for _ in range(TRIES):
+                try:
+                    await self._arrive(agent, events)
+                except Conflict:
+                    continue  # one of them was withdrawn in this moment
+                self._on_way.difference_update(event.id for event in events)
+                return
+        raise Fault("RESOURCE_EXHAUSTED", "the events are being changed elsewhere", retry_after_ms=500)
 
     async def put_back(self, agent: str, events: Iterable[Pending]) -> None:
         """Let events wait again that nobody could be given. Those that were withdrawn meanwhile stay away."""
         found, ids = self._agents.setdefault(agent, AgentQueue()), [event.id for event in events]
+        self._on_way.difference_update(ids)
         async with found.lock:
             for _ in range(TRIES):
                 try:
@@ -198,22 +233,35 @@ class Deliveries:
         if not gone:
             return
         async with self._store.transaction() as transaction:
-            for event in gone:
-                transaction.delete(LIVE_PENDING, event.id)
-            for agent in sorted({event.agent for event in gone if not event.delivered}):
-                mine = [event for event in gone if event.agent == agent and not event.delivered]
-                transaction.record(self._journal.live_withdrawn(server, agent, [event.event for event in mine]))
+            self._withdraw(transaction, gone)
 
-    async def sweep(self) -> None:
-        """Forget delivered events that are old, or more than are kept."""
-        expired = now() - KEEP_DELIVERED_S
+    async def sweep(self, keep_s: float) -> None:
+        """Forget delivered events that are old, or more than are kept, and waiting ones that nobody read in time."""
+        at = now()
         gone: list[str] = []
+        unread: list[Pending] = []
         for queue in self._agents.values():
-            gone += queue.surplus(KEEP_DELIVERED, expired)
-        if gone:
+            gone += queue.surplus(KEEP_DELIVERED, at - KEEP_DELIVERED_S)
+            unread += (event for event in queue.events.values() if event.at < at - keep_s)
+        if gone or unread:
             async with self._store.transaction() as transaction:
                 for id_ in gone[:1000]:
                     transaction.delete(LIVE_PENDING, id_)
+                self._withdraw(transaction, unread[:1000])
+        for agent, queue in list(self._agents.items()):
+            lost = [event for event in queue.delivered.values() if event.on_way and event.id not in self._on_way]
+            if lost := [event for event in lost if event.delivered < at - ON_WAY_S]:
+                await self.put_back(agent, lost)
+
+    def _withdraw(self, transaction: Transaction, gone: Iterable[Pending]) -> None:
+        """Delete events, and record those that nobody got."""
+        unread: dict[tuple[str, str], list[str]] = {}
+        for event in gone:
+            transaction.delete(LIVE_PENDING, event.id)
+            if not event.delivered:
+                unread.setdefault((event.server, event.agent), []).append(event.event)
+        for (server, agent), events in sorted(unread.items()):
+            transaction.record(self._journal.live_withdrawn(server, agent, events))
 
     async def _put_back(self, ids: Iterable[str]) -> list[str]:
         """Store that delivered events wait again. Returns those that do."""
@@ -222,18 +270,32 @@ class Deliveries:
             for id_ in ids:
                 document = await transaction.get(LIVE_PENDING, id_)
                 if document is not None and document.value.delivered:
-                    transaction.put(LIVE_PENDING, msgspec.structs.replace(document.value, delivered=0.0))
+                    transaction.put(LIVE_PENDING, _waiting_again(document.value))
                     again.append(id_)
         return again
 
-    async def _mark(self, agent: str, chosen: list[Pending]) -> None:
+    async def _arrive(self, agent: str, events: Iterable[Pending]) -> None:
+        arrived: list[tuple[str, str]] = []
+        async with self._store.transaction() as transaction:
+            for event in events:
+                document = await transaction.get(LIVE_PENDING, event.id)
+                if document is not None and document.value.on_way:
+                    transaction.put(LIVE_PENDING, msgspec.structs.replace(document.value, on_way=False))
+                    arrived.append((event.server, event.event))
+            if arrived:
+                transaction.record(self._journal.live_delivered(agent, arrived))
+
+    async def _mark(self, agent: str, chosen: list[Pending], on_way: bool) -> None:
         at = now()
         async with self._store.transaction() as transaction:
             for event in chosen:
                 document = self._mirror.document(event.id)
                 transaction.expect(LIVE_PENDING, event.id, 0 if document is None else document.version)
-                transaction.put(LIVE_PENDING, msgspec.structs.replace(event, delivered=at))
-            transaction.record(self._journal.live_delivered(agent, [(each.server, each.event) for each in chosen]))
+                transaction.put(LIVE_PENDING, msgspec.structs.replace(event, delivered=at, on_way=on_way))
+            for id_ in self._agents[agent].surplus(KEEP_DELIVERED, 0.0):
+                transaction.delete(LIVE_PENDING, id_)
+            if not on_way:
+                transaction.record(self._journal.live_delivered(agent, [(each.server, each.event) for each in chosen]))
 
     def _may_have(self, event: Pending) -> bool:
         return self._addressing.addressed(event.server, event.agent, event.feature_set)
@@ -244,7 +306,7 @@ class Deliveries:
         waiting = self._agents.setdefault(agent, AgentQueue())
         before = waiting.events.pop(key, None)
         if before is not None:
-            waiting.give_room(before.server, before.size)
+            self._give_room(waiting, before.server, before.size)
         if event is None:
             waiting.delivered.pop(key, None)
         elif event.delivered:
@@ -253,7 +315,7 @@ class Deliveries:
         else:
             self.release(agent, seen_id(event.server, event.event))
             waiting.events[key] = event
-            waiting.take_room(event.server, event.size)
+            self._take_room(waiting, event.server, event.size)
             if self._bus.wants(ResourceUpdated):
                 self._bus.publish(ResourceUpdated(OWN, self._bus.next(), now_us(), agent))
             if event.wake:
@@ -262,12 +324,26 @@ class Deliveries:
         if event is None or event.delivered:
             waiting.woken.discard(key)
 
+    def _take_room(self, queue: AgentQueue, server: str, size: int) -> None:
+        queue.take_room(server, size)
+        self._counts[server] += 1
+
+    def _give_room(self, queue: AgentQueue, server: str, size: int) -> None:
+        queue.give_room(server, size)
+        self._counts[server] -= 1
+        if not self._counts[server]:
+            del self._counts[server]
+
     def _touch(self, agent: str, at: float) -> None:
         before = self._touched.get(agent, 0.0)
         if at > before:
             self._touched[agent] = at
             if self._touch_listener is not None:
                 self._touch_listener.on_touched(agent)
+
+
+def _waiting_again(event: Pending) -> Pending:
+    return msgspec.structs.replace(event, delivered=0.0, on_way=False)
 
 
 def _fitting(events: list[Pending], most: int, most_bytes: int) -> list[Pending]:

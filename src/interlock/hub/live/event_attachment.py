@@ -18,6 +18,7 @@ from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.live.causes import Causes
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.rendering import blocks
+from interlock.hub.sessions.exchanges import is_wanted
 from interlock.wire.errors import ErrorObject
 
 MAX_EVENTS: Final = 3
@@ -78,10 +79,12 @@ class EventAttachment:
         try:
             fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
             content = msgspec.json.decode(fields.get("content", b"null"), type=list[msgspec.Raw] | None)
-            if content is not None and call.exchange.open:
+            if content is not None and is_wanted(call.exchange):
                 events, left = await self._deliveries.take(self._agent, MAX_EVENTS, MAX_BYTES)
                 added: list[Any] = await self._judging.elsewhere(lambda: blocks(events, left, MAX_TEXT))
-                if added:
+                if events and not is_wanted(call.exchange):
+                    await self._deliveries.put_back(self._agent, events)
+                elif added:
                     result = msgspec.json.encode({**fields, "content": [*content, *added]})
         except Exception:
             _log.exception("events could not be attached to a result")

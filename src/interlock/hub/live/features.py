@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -47,6 +47,13 @@ def entry_id(server: str, agent: str, feature: str) -> str:
     return SEPARATOR.join((server, agent, feature))
 
 
+class Declarations(Protocol):
+    """Knows the feature sets that servers declare now."""
+
+    def declaration(self, server: str, agent: str, feature: str) -> FeatureSet | None:
+        """A feature set as a server declares it to an agent; None where it does not, or is away."""
+
+
 class Features:
     """All entries, following the store. Anyone who acts on a message asks here at that moment."""
 
@@ -63,9 +70,11 @@ class Features:
         self._hosted: Mapping[str, frozenset[str]] = {}
         """By agent: what its clients can do that are hosts themselves, of `UNSUPPORTED`."""
         self._on_change: Callable[[str], None] | None = None
+        self._declarations: Declarations | None = None
 
-    async def start(self, store: Store, on_change: Callable[[str], None]) -> None:
+    async def start(self, store: Store, on_change: Callable[[str], None], declarations: Declarations) -> None:
         """Load the entries. `on_change` gets the server of every further change."""
+        self._declarations = declarations
         mirror = await store.mirror(FEATURES)
 
         def changed(key: str, entry: FeatureEntry | None) -> None:
@@ -132,13 +141,19 @@ class Features:
         return self._policies(server), self._config(), self._hosted
 
     def enabled(self, server: str, agent: str, feature: str) -> bool:
-        """Whether a feature set is on for an agent."""
+        """Whether a feature set is on for an agent: enabled, and with no further uses than when it was."""
         policy = self._policies(server).get(agent)
-        return policy is not None and _is_on(policy, feature)
+        if policy is None or not _is_on(policy, feature):
+            return False
+        declared = None if self._declarations is None else self._declarations.declaration(server, agent, feature)
+        return declared is None or self._covers(server, agent, feature, declared)
 
-    def agents(self, server: str, feature: str) -> tuple[str, ...]:
-        """The agents for which a feature set is on."""
-        return tuple(sorted(agent for agent, policy in self._policies(server).items() if _is_on(policy, feature)))
+    def agents(self, server: str, feature: str, declared: FeatureSet | None) -> tuple[str, ...]:
+        """The agents for which a feature set is on, as a connection declares it."""
+        found = (agent for agent, policy in self._policies(server).items() if _is_on(policy, feature))
+        return tuple(
+            sorted(agent for agent in found if declared is None or self._covers(server, agent, feature, declared))
+        )
 
     def has_any(self, agent: str) -> bool:
         """Whether anything at all is on for an agent."""

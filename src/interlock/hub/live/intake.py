@@ -180,17 +180,25 @@ class Intake:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
         self._meters.take(event.server, self._settings().rate, time.monotonic())
         reserved: list[str] = []
+        full: Fault | None = None
         try:
             for agent in agents:
-                self._deliveries.reserve(agent, event.server, key, event.size)
-                reserved.append(agent)
-            return await self._commit(key, event, agents)
+                try:
+                    self._deliveries.reserve(agent, event.server, key, event.size)
+                    reserved.append(agent)
+                except Fault as fault:
+                    full = fault
+            # An agent that does not read keeps no other from its events.
+            if full is not None and not reserved:
+                raise full
+            return await self._commit(key, event, agents, frozenset(reserved))
         finally:
             for agent in reserved:
                 self._deliveries.release(agent, key)
 
-    async def _commit(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
-        """Decide what becomes of an event, and commit that with its answer and its wakes."""
+    async def _commit(self, key: str, event: Incoming, agents: tuple[str, ...], reserved: frozenset[str]) -> PushResult:
+        """Decide what becomes of an event, and commit that with its answer and its wakes. An agent without a
+        reservation does not get it."""
         assert self._store is not None
         at = now()
         wakes: list[Wake] = []
@@ -199,6 +207,9 @@ class Intake:
         cause = ""
         taken: list[Decided] = []
         for agent in agents:
+            if agent not in reserved:
+                outcomes[agent] = "dropped"
+                continue
             decided = self._wakes.take(event, agent, at)
             taken.append(decided)
             outcomes[agent], cause = decided.outcome, decided.cause
@@ -215,6 +226,8 @@ class Intake:
                     event.from_agent, wake, event.size,
                 )
             )  # fmt: skip
+        if len(reserved) < len(agents):
+            cause = f"{cause}; no room for {len(agents) - len(reserved)} of its agents"
         answer = PushResult(bool(pending), wakes[0].id if wakes else None, None if pending else f"dropped: {cause}")
         seen = Seen(
             key, event.server, event.event, event.feature_set, at, day_of(at), outcomes, cause,
@@ -226,7 +239,7 @@ class Intake:
                 for each in pending:
                     transaction.put(LIVE_PENDING, each)
                 for wake_ in wakes:
-                    transaction.put(LIVE_WAKES, wake_)
+                    self._wakes.store(transaction, wake_)
                 transaction.record(
                     self._journal.live_event(
                         event.server, event.feature_set, event.event, outcomes, cause, answer.inference_id or ""

@@ -1,7 +1,11 @@
-"""The hub's own tools and resource for events. They are listed only for agents for whom something is enabled."""
+"""The hub's own tools and resource for events. They are listed only for agents for whom something is enabled.
+
+An event is handed out only to a client that is still there: one that left the call finds it waiting.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +21,7 @@ from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.rendering import blocks
+from interlock.hub.sessions.exchanges import is_wanted
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
@@ -144,16 +149,16 @@ class LiveTools:
         agent = caller.principal.id
         most = int(arguments.get("max_events", 10))
         if name == WAIT:
-            work = self._wait(agent, most, float(arguments.get("timeout_s", WAIT_S)))
+            work = self._wait(exchange, agent, most, float(arguments.get("timeout_s", WAIT_S)))
         else:
-            work = self._read_now(agent, most, again=bool(arguments.get("again")))
+            work = self._read_now(exchange, agent, most, again=bool(arguments.get("again")))
 
         self._background.begin(self._finish(exchange, ticket, work, _tool_result), exchange)
 
     def read(self, exchange: Exchange, caller: Caller) -> None:
         """Answer a read of the resource: what waits, which is delivered by this, and what was delivered lately."""
         ticket = self._requests.begin(exchange, caller, EVENTS_URI, b"{}")
-        work = self._read(caller.principal.id, MAX_EVENTS, again=True)
+        work = self._read(exchange, caller.principal.id, MAX_EVENTS, again=True)
         self._background.begin(self._finish(exchange, ticket, work, _resource_result), exchange)
 
     async def _finish(
@@ -174,20 +179,36 @@ class LiveTools:
             self._requests.end(ticket, good=True)
             exchange.result(render(exchange, found))
 
-    async def _wait(self, agent: str, most: int, timeout_s: float) -> Blocks:
+    async def _wait(self, exchange: Exchange, agent: str, most: int, timeout_s: float) -> Blocks:
         if not self._deliveries.waiting(agent):
-            await self._deliveries.wait(agent, timeout_s)
-        return await self._read(agent, most) or [
+            waiting = asyncio.ensure_future(self._deliveries.wait(agent, timeout_s))
+            exchange.on_cancel = lambda reason: _give_up(waiting)
+            await waiting
+        return await self._read(exchange, agent, most) or [
             {"type": "text", "text": f"No event came within {timeout_s:g} s. Call {WAIT} again to go on waiting."}
         ]
 
-    async def _read_now(self, agent: str, most: int, *, again: bool) -> Blocks:
-        return await self._read(agent, most, again=again) or [NONE_WAITS]
+    async def _read_now(self, exchange: Exchange, agent: str, most: int, *, again: bool) -> Blocks:
+        return await self._read(exchange, agent, most, again=again) or [NONE_WAITS]
 
-    async def _read(self, agent: str, most: int, *, again: bool = False) -> Blocks:
+    async def _read(self, exchange: Exchange, agent: str, most: int, *, again: bool = False) -> Blocks:
+        if not is_wanted(exchange):
+            raise _left()
         before = self._deliveries.delivered(agent)[-most:] if again else []
         events, left = await self._deliveries.take(agent, most, MAX_BYTES)
-        return await self._judging.elsewhere(lambda: blocks([*before, *events], left))
+        content = await self._judging.elsewhere(lambda: blocks([*before, *events], left))
+        if events and not is_wanted(exchange):
+            await self._deliveries.put_back(agent, events)
+            raise _left()
+        return content
+
+
+def _give_up(waiting: asyncio.Future[None]) -> None:
+    waiting.cancel()
+
+
+def _left() -> Fault:
+    return Fault("CANCELLED", "the client left before it got its events; they wait")
 
 
 def _tool_result(exchange: Exchange, content: Blocks) -> bytes:

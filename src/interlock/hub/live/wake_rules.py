@@ -28,7 +28,7 @@ class AgentRules:
             days = frozenset(_DAYS[day] for day in quiet.days)
             hours = (QuietHours(clock.fromisoformat(quiet.start), clock.fromisoformat(quiet.end), days),)
         budget = Budget(settings.wakes_per_hour, settings.tokens_per_hour)
-        self.policy = WakePolicy(tuple(map(_rule, mine.values())), hours, budget)
+        self.policy = WakePolicy(tuple(_rule(name, rule) for name, rule in mine.items()), hours, budget)
 
     def name(self, index: int | None) -> str:
         """The name of a rule."""
@@ -44,7 +44,7 @@ def _concerns(rule: LiveRule, agent: str) -> bool:
     return rule.agents is None or any(compile_pattern(pattern).matches(agent) for pattern in rule.agents)
 
 
-def _rule(rule: LiveRule) -> WakeRule:
+def _rule(name: str, rule: LiveRule) -> WakeRule:
     return WakeRule(
         Verdict(rule.then),
         rule.servers,
@@ -57,4 +57,5 @@ def _rule(rule: LiveRule) -> WakeRule:
         rule.through_quiet_hours,
         Timing(rule.quiet_s, rule.longest_s),
         Budget(rule.wakes_per_hour, rule.tokens_per_hour),
+        name,
     )

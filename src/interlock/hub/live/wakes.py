@@ -1,6 +1,7 @@
 """Decides what becomes of an event and wakes agents: by rules, budgets, quiet hours, and once for a group of events.
 
-The first event of a group wakes at once. Those that follow within the quiet period share one further wake.
+The first event of a group wakes at once. Those that follow within the quiet period share one further wake. A group is
+of one rule, and each of its events is judged when it is due: none is held for another's sake.
 """
 
 from __future__ import annotations
@@ -17,22 +18,47 @@ from interlock.events import Bus
 from interlock.events.types import AgentWoken, now_us
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
-from interlock.hub.live.causes import Causes
+from interlock.hub.live.causes import TURN_S, Causes
 from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.live.events import LIVE_WAKES, Outcome, Pending, Wake, agent_of, day_of, now, tokens_of, wake_id
+from interlock.hub.live.events import (
+    LIVE_PENDING,
+    LIVE_WAKES,
+    Outcome,
+    Pending,
+    Wake,
+    agent_of,
+    day_of,
+    now,
+    tokens_of,
+    wake_id,
+)
 from interlock.hub.live.wake_rules import AgentRules, local_now
+from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.protocols.mcpl import wake as rules
 from interlock.protocols.mcpl.budgets import Ledger
 from interlock.protocols.mcpl.coalescing import Group, Timing, Waiting, join, take_due
-from interlock.protocols.mcpl.wake import EVERYTHING, Occurrence, Verdict, WakeDecision, coalescing_key, server_key
-from interlock.store import Store, StoreError
+from interlock.protocols.mcpl.wake import (
+    EVERYTHING,
+    SEPARATOR,
+    Occurrence,
+    Verdict,
+    WakeDecision,
+    coalescing_key,
+    server_key,
+)
+from interlock.store import Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 AGAIN_S: Final = 1.0
 """How long a group waits at least, after the rules held it or its wake could not be committed."""
+RECHECK_S: Final = 30.0
+"""How long held events wait at most until the rules are asked again. The end of quiet hours is a time of the wall's
+clock, which moves on while a machine sleeps and may be changed; settings change, too."""
 MAX_KEYS: Final = 8_192
 """Groups whose latest event is remembered."""
 HOUR_S: Final = 3600.0
+LOOP: Final = "loop"
+"""How the cause of an event begins that was held as agents went round in circles."""
 
 
 class Occurred(Protocol):
@@ -74,6 +100,7 @@ class Wakes:
         causes: Causes,
         journal: Journal,
         bus: Bus,
+        webhook: WakeWebhook,
         log: Callable[[str, str], None],
     ) -> None:
         self._settings = settings
@@ -81,6 +108,7 @@ class Wakes:
         self._causes = causes
         self._journal = journal
         self._bus = bus
+        self._webhook = webhook
         self._log = log
         self._ledgers: dict[str, Ledger] = {}
         self._groups: Waiting[str] = Waiting()
@@ -99,14 +127,18 @@ class Wakes:
         today = day_of(now())
         known = [found.value for day in (today - 1, today) for found in await store.find(LIVE_WAKES, day=day)]
         newest: dict[str, float] = {}
-        for wake in known:
-            newest[wake.group] = max(newest.get(wake.group, 0.0), wake.at)
-            if wake.at > now() - HOUR_S:
+        for wake in sorted(known, key=lambda wake: wake.at):
+            newest[wake.group] = wake.at
+            ago_s = max(0.0, now() - wake.at)
+            if ago_s < HOUR_S:
                 self._spend(wake)
+            if ago_s < TURN_S:
+                self._causes.on_woken(wake.agent, wake.chain, ago_s)
         for event in self._deliveries.all():
-            if event.delivered or event.wake:
+            # The calls that led to a loop are not known any more, so an event that was held for one stays held.
+            if event.delivered or event.wake or event.cause.startswith(LOOP):
                 continue
-            if event.at <= newest.get(event.group, 0.0):
+            if max(event.at, event.held_at) <= newest.get(event.group, 0.0):
                 self._deliveries.wake(event.agent, (event.id,))
             else:
                 self.join(event)
@@ -116,10 +148,10 @@ class Wakes:
         rules_of = self._of(agent)
         decision = self._decide(event, agent)
         name = rules_of.name(decision.rule)
-        cause = f"rule {name}" if decision.cause == "rule" else decision.cause + (f", rule {name}" if name else "")
+        cause = _cause(decision, name)
         if decision.verdict is Verdict.DROP:
             return Decided("dropped", cause)
-        group = coalescing_key(self._occurrence(event, agent))
+        group = SEPARATOR.join((coalescing_key(self._occurrence(event, agent)), name))
         if decision.verdict is Verdict.HOLD:
             return Decided("held", cause, group)
         instant, last = time.monotonic(), self._latest.get(group)
@@ -129,7 +161,8 @@ class Wakes:
         if group in self._groups.groups or (last is not None and instant - last < decision.timing.quiet):
             return Decided("coalesced", cause, group, None, last)
         tokens = tokens_of(event.size)
-        wake = Wake(wake_id(), agent, event.server, event.feature_set, group, name, at, day_of(at), 1, tokens)
+        chain = self._causes.led_to(event.server, agent)
+        wake = Wake(wake_id(), agent, event.server, event.feature_set, group, name, at, day_of(at), 1, tokens, chain)
         self._spend(wake)
         return Decided("wake", cause, group, wake, last)
 
@@ -153,14 +186,20 @@ class Wakes:
             if not self._wait(event, decision.timing):
                 # Too many groups wait. Its own wake is within the budgets, as any.
                 self._tasks.begin(self._wake(Group(event.group, 0.0, 0.0, decision.timing, (event.id,), 1)), None)
-        elif decision.verdict is Verdict.HOLD and decision.until is not None:
-            wait_s = max(AGAIN_S, decision.until.timestamp() - now())
+        elif decision.verdict is Verdict.HOLD and decision.cause in ("quiet_hours", "budget"):
+            left_s = RECHECK_S if decision.until is None else decision.until.timestamp() - now()
+            wait_s = min(RECHECK_S, max(AGAIN_S, left_s))
             if not self._wait(event, Timing(wait_s, wait_s)):
                 self._log("hub", f"{event.agent} will not be woken for held events: too many groups of events wait")
 
+    def store(self, transaction: Transaction, wake: Wake) -> None:
+        """Add a wake to the transaction that commits it, with the message for the operator's webhook."""
+        transaction.insert(LIVE_WAKES, wake)
+        self._webhook.stage(transaction, wake)
+
     def announce(self, wake: Wake) -> None:
         """Tell of a committed wake."""
-        self._causes.on_woken(wake.agent, wake.server)
+        self._causes.on_woken(wake.agent, wake.chain)
         if self._bus.wants(AgentWoken):
             said = AgentWoken("live", self._bus.next(), now_us(), wake.agent, wake.id, wake.server, wake.events)
             self._bus.publish(said)
@@ -175,8 +214,9 @@ class Wakes:
             self._timer.cancel()
         await self._tasks.close()
 
-    def _decide(self, event: Occurred, agent: str) -> WakeDecision:
-        occurrence = self._occurrence(event, agent)
+    def _decide(self, event: Occurred, agent: str, tokens: int = 0) -> WakeDecision:
+        """The decision on an event, within a wake that takes so many tokens already."""
+        occurrence = self._occurrence(event, agent, tokens)
         return rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
 
     def _wait(self, event: Pending, timing: Timing) -> bool:
@@ -203,40 +243,72 @@ class Wakes:
         self._arm()
 
     async def _wake(self, group: Group[str]) -> None:
-        """Wake for a group that is due, if its events are still there and the rules still say so."""
+        """Wake for a group that is due: for those of its events that are still there and that the rules wake for."""
         agent = agent_of(group.key)
         events = self._deliveries.still_waiting(group.events, agent)
         if not events or self._store is None:
             return
-        first = events[0]
-        occurrence = msgspec.structs.replace(
-            self._occurrence(first, agent), tokens=sum(event.tokens for event in events)
-        )
-        decision = rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
-        if decision.verdict is not Verdict.WAKE:
-            for event in events:
-                self.join(event)
-            return
-        at, rule = now(), self._of(agent).name(decision.rule)
-        wake = Wake(
-            wake_id(), agent, first.server, first.feature_set, group.key, rule, at, day_of(at), group.count,
-            occurrence.tokens,
-        )  # fmt: skip
-        self._spend(wake)
+        chosen = self._choose(agent, events)
+        at, count = now(), group.count - len(chosen.held)
+        wake: Wake | None = None
+        if chosen.events:
+            first, rule = chosen.events[0], self._of(agent).name(chosen.rule)
+            wake = Wake(
+                wake_id(), agent, first.server, first.feature_set, group.key, rule, at, day_of(at), count,
+                chosen.tokens, self._causes.led_to(first.server, agent),
+            )  # fmt: skip
+            self._spend(wake)
         try:
-            async with self._store.transaction() as transaction:
-                transaction.insert(LIVE_WAKES, wake)
-                transaction.record(
-                    self._journal.live_wake(agent, first.server, first.feature_set, wake.id, group.count)
-                )
+            await self._commit(agent, wake, chosen, at)
         except (StoreError, Fault) as cause:
             self._log("hub", f"{agent} was not woken for {group.count} events: {cause}")
-            self._take_back(wake)
+            if wake is not None:
+                self._take_back(wake)
             for event in events:
                 self._wait(event, Timing(AGAIN_S, AGAIN_S))
             return
-        self._deliveries.wake(agent, [event.id for event in events])
-        self.announce(wake)
+        for event, _ in chosen.held:
+            self.join(event)
+        if wake is not None:
+            self._deliveries.wake(agent, [event.id for event in chosen.events])
+            self.announce(wake)
+
+    def _choose(self, agent: str, events: list[Pending]) -> Chosen:
+        """Judge each event by itself. Those of one rule that fit into the budgets share a wake."""
+        chosen = Chosen()
+        for event in events:
+            decision = self._decide(event, agent, chosen.tokens)
+            if decision.verdict is Verdict.WAKE and (not chosen.events or decision.rule == chosen.rule):
+                chosen.events.append(event)
+                chosen.rule, chosen.tokens = decision.rule, chosen.tokens + event.tokens
+            else:
+                chosen.held.append((event, decision))
+        return chosen
+
+    async def _commit(self, agent: str, wake: Wake | None, chosen: Chosen, at: float) -> None:
+        """Commit a wake, and for the rest of its group why each of them is held. Raises StoreError or a `Fault`."""
+        noted = [(event, why) for event, why in chosen.held if wake is not None or event.cause != self._why(agent, why)]
+        if wake is None and not noted:
+            return
+        assert self._store is not None
+        async with self._store.transaction() as transaction:
+            if wake is not None:
+                self.store(transaction, wake)
+                transaction.record(self._journal.live_wake(agent, wake.server, wake.feature_set, wake.id, wake.events))
+            for event, why in noted:
+                document = await transaction.get(LIVE_PENDING, event.id)
+                if document is not None and not document.value.delivered:
+                    # Later than the wake, so that the next start knows that it was not meant by it.
+                    held = msgspec.structs.replace(
+                        document.value,
+                        outcome="coalesced" if why.verdict is Verdict.WAKE else "held",
+                        cause=self._why(agent, why),
+                        held_at=at + 0.001,
+                    )
+                    transaction.put(LIVE_PENDING, held)
+
+    def _why(self, agent: str, decision: WakeDecision) -> str:
+        return _cause(decision, self._of(agent).name(decision.rule))
 
     def _of(self, agent: str) -> AgentRules:
         settings = self._settings()
@@ -247,7 +319,7 @@ class Wakes:
             found = self._rules[agent] = AgentRules(settings, agent)
         return found
 
-    def _occurrence(self, event: Occurred, agent: str) -> Occurrence:
+    def _occurrence(self, event: Occurred, agent: str, tokens: int = 0) -> Occurrence:
         return Occurrence(
             event.server,
             agent,
@@ -256,7 +328,7 @@ class Wakes:
             frozenset(event.tags),
             event.from_agent,
             self._causes.chain(event.server, agent),
-            tokens_of(event.size),
+            tokens + tokens_of(event.size),
         )
 
     def _spend(self, wake: Wake) -> None:
@@ -269,8 +341,23 @@ class Wakes:
 
     def _keys(self, wake: Wake) -> tuple[str, str]:
         """The limits that a wake counts for: everything of the agent, and its rule for one server."""
-        names = self._of(wake.agent).names
-        return EVERYTHING, server_key(names.index(wake.rule) if wake.rule in names else -1, wake.server)
+        return EVERYTHING, server_key(wake.rule, wake.server)
+
+
+class Chosen(msgspec.Struct):
+    """The events of a group for which its agent is woken now, and the rest."""
+
+    events: list[Pending] = []
+    rule: int | None = None
+    tokens: int = 0
+    held: list[tuple[Pending, WakeDecision]] = []
+
+
+def _cause(decision: WakeDecision, name: str) -> str:
+    """The reason of a decision, as people read it."""
+    if decision.cause == "rule":
+        return f"rule {name}"
+    return decision.cause + (f", rule {name}" if name else "")
 
 
 _EMPTY: Final = Ledger()

@@ -12,6 +12,11 @@ from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id, Request
 
 
+def is_wanted(exchange: Exchange) -> bool:
+    """Whether an answer is wanted and would reach the client now. Asked before the client is given something once."""
+    return exchange.open and exchange.reachable
+
+
 class WrappedExchange(Exchange):
     """Stands before the client's exchange. Everything passes, unless a subclass changes it."""
 

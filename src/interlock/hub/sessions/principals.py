@@ -18,6 +18,8 @@ from interlock.protocols.mcp.dialect import Dialect
 
 MAX_SEEN: Final = 1_000
 """Beyond that number the principal that was seen longest ago is forgotten."""
+MAX_INFO_BYTES: Final = 4096
+"""A client that says more about itself is not known again by it."""
 
 
 class SeenCaller(Protocol):
@@ -40,6 +42,8 @@ class SeenPrincipal(msgspec.Struct):
     revision: str
     first_seen: datetime
     last_seen: datetime
+    client_info: bytes = b""
+    """The client's own words, where they are short."""
 
 
 class SeenPrincipals:
@@ -69,6 +73,7 @@ class SeenPrincipals:
     def _note(self, caller: SeenCaller, dialect: Dialect, now: datetime) -> None:
         known = self._seen.get(caller.owner)
         first = now if known is None else known.first_seen
-        revision = dialect.revision.name
-        self._seen[caller.owner] = SeenPrincipal(caller.principal, claim_of(dialect), revision, first, now)
+        revision, info = dialect.revision.name, dialect.client_info or b""
+        kept = info if len(info) <= MAX_INFO_BYTES else b""
+        self._seen[caller.owner] = SeenPrincipal(caller.principal, claim_of(dialect), revision, first, now, kept)
         self._seen.move_to_end(caller.owner)

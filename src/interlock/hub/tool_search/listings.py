@@ -6,52 +6,33 @@ is a session of the handshake era, whose list also shows the tools that it loade
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Final, Protocol, TypeVar, cast
-
-import msgspec
+from typing import Final, Protocol
 
 from interlock.config.value_types import Level
 from interlock.discovery.budget import Budget, fit
-from interlock.hub.auth.access import Access, Sight
+from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
-from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import Item, ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.tool_search.declared_categories import declared_of
 from interlock.hub.tool_search.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
 from interlock.hub.tool_search.instructions import SHARE, Instructions, merged
+from interlock.hub.tool_search.list_cache import ListCache
+from interlock.hub.tool_search.listed_categories import listed_categories
 from interlock.hub.tool_search.room_definitions import ROOM_DEFINITIONS, ROOM_TOKENS, room_resource
 from interlock.hub.tool_search.tokens import TokenCounts, joint
 from interlock.protocols.patterns import PatternSet
 
-MAX_CATEGORIES: Final = 60
 OWN_TOOLS_TOKENS: Final = sum(TOKENS.values()) + sum(map(joint, DEFINITIONS.values())) + 2
 """The tokens of the hub's own tools in a list, and of the list itself."""
 WRAPPING_TOKENS: Final = 20
 """The tokens of the object schema around an output schema that has none, for clients before 2026-07-28."""
-CATEGORIES_TOKENS: Final = 8
-"""The tokens of the word before the categories. Each name costs less than its letters."""
-CATEGORIES_SHARE: Final = 4
-"""Categories take at most one part in this many of the budget beyond the hub's own tools."""
 ANSWER_TOKENS: Final = 160
 """Pinned tools always leave this much for an answer: enough to say that no tool fits."""
-MAX_CACHED: Final = 10_000
 
-Value = TypeVar("Value")
 Identity = tuple[str, str]
 """A tool's server and its own name there."""
-
-
-class _Cached(msgspec.Struct, frozen=True):
-    """A value computed for a list scope, and the versions it was computed from."""
-
-    stamp: tuple[int, int, int]
-    until: datetime | None
-    value: object
 
 
 class OwnItems(Protocol):
@@ -78,7 +59,7 @@ class ToolListings:
         self._access = access
         self._deferred = deferred
         """The id of the open decision on a permission that a tool lacks, or an empty text."""
-        self._cache: dict[tuple[str, ListScope, Sight], _Cached] = {}
+        self._cache = ListCache(catalog, tokens, access)
 
     def listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> bytes:
         """The items of one kind as a JSON array, with the tools that the session loaded."""
@@ -91,9 +72,9 @@ class ToolListings:
     def _listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...]) -> bytes:
         if kind == "resource" and list_scope.rooms:
             rooms = b",".join(map(room_resource, list_scope.rooms))
-            return self._cached(kind, list_scope, lambda: joined(self._whole(list_scope, kind), rooms))
+            return self._cache.get(kind, list_scope, lambda: joined(self._whole(list_scope, kind), rooms))
         if kind != "tool":
-            return self._cached(kind, list_scope, lambda: self._whole(list_scope, kind))
+            return self._cache.get(kind, list_scope, lambda: self._whole(list_scope, kind))
         level, listing = self._shown(list_scope)
         if level in ("L0", "L1", "L2") or not loaded:
             return listing
@@ -111,7 +92,7 @@ class ToolListings:
 
     def settled(self, list_scope: ListScope) -> bool:
         """Whether no pending count can change the list."""
-        return list_scope.budget is None or self._cached("settled", list_scope, lambda: self._settled(list_scope))
+        return list_scope.budget is None or self._cache.get("settled", list_scope, lambda: self._settled(list_scope))
 
     def introduced(self, list_scope: ListScope) -> bool:
         """Whether no pending count can add to the instructions."""
@@ -140,11 +121,11 @@ class ToolListings:
             items = self._access.callable(list_scope.principal, self._offered(list_scope))
             return frozenset((item.server, item.name) for item in items)
 
-        return self._cached("callable", list_scope, find)
+        return self._cache.get("callable", list_scope, find)
 
     def stamp(self, list_scope: ListScope) -> tuple[int, int, int]:
         """The versions of the catalog, the counts and the rights that a list is made from."""
-        return (self._catalog.generation, self._tokens.generation, self._access.revision(list_scope.principal))
+        return self._cache.stamp(list_scope)
 
     def askable(self, list_scope: ListScope) -> frozenset[Identity]:
         """The identities of the tools that the principal may not call but may request."""
@@ -156,7 +137,7 @@ class ToolListings:
             may = self._access.may_ask_for
             return frozenset((item.server, item.name) for item in unseen if may(list_scope.principal, item))
 
-        return self._cached("askable", list_scope, find) if list_scope.requests else frozenset()
+        return self._cache.get("askable", list_scope, find) if list_scope.requests else frozenset()
 
     def withheld(self, list_scope: ListScope) -> dict[Identity, tuple[Tool, str]]:
         """Tools that wait for a decision, with the id of the decision."""
@@ -174,7 +155,7 @@ class ToolListings:
 
     def pinned(self, list_scope: ListScope) -> dict[str, int]:
         """The pinned tools that fit into the budget, with the tokens of each."""
-        return self._cached("pinned", list_scope, lambda: self._pinned(list_scope)[0])
+        return self._cache.get("pinned", list_scope, lambda: self._pinned(list_scope)[0])
 
     def pinned_over_budget(self, list_scope: ListScope) -> tuple[str, ...]:
         """The pinned tools that exceed the budget."""
@@ -187,7 +168,7 @@ class ToolListings:
 
     def instructions(self, list_scope: ListScope) -> Instructions:
         """The instructions of the servers, as far as they fit into the budget beside the list."""
-        return self._cached("instructions", list_scope, lambda: self._instructions(list_scope))
+        return self._cache.get("instructions", list_scope, lambda: self._instructions(list_scope))
 
     def listed_tokens(self, list_scope: ListScope, tools: int) -> int:
         """All tokens in the context, given those of pinned, loaded and found tools, which a whole list contains."""
@@ -272,28 +253,12 @@ class ToolListings:
             shown = self._whole(list_scope, "tool") if level == "L0" else self._few(list_scope, level)
             return level, joined(shown, ROOM_DEFINITIONS) if list_scope.rooms else shown
 
-        return self._cached("shown", list_scope, show)
+        return self._cache.get("shown", list_scope, show)
 
     @staticmethod
     def _room_tokens(list_scope: ListScope) -> int:
         """The tokens of the tools for rooms, where the caller has any."""
         return ROOM_TOKENS if list_scope.rooms else 0
-
-    def _cached(self, what: str, list_scope: ListScope, make: Callable[[], Value]) -> Value:
-        """A cached value, computed again when its versions change or a right expires."""
-        sight = self._access.sight(list_scope.principal)
-        # Principals with the same rights share a cache entry.
-        audiences = tuple(each for each in list_scope.audiences if each in self._catalog.audiences)
-        key = (what, msgspec.structs.replace(list_scope, principal=LOCAL_AGENT, audiences=audiences), sight)
-        stamp = self.stamp(list_scope)
-        cached = self._cache.get(key)
-        if cached is not None and cached.stamp == stamp and (cached.until is None or self._access.now() < cached.until):
-            return cast(Value, cached.value)
-        value = make()
-        if len(self._cache) >= MAX_CACHED:
-            self._cache.clear()
-        self._cache[key] = _Cached(stamp, self._access.until(list_scope.principal) if sight.agent else None, value)
-        return value
 
     def _whole(self, list_scope: ListScope, kind: ItemKind) -> bytes:
         """All items of one kind. Callers that see all of them share the rendered list of the catalog."""
@@ -369,29 +334,14 @@ class ToolListings:
 
     def _categories(self, list_scope: ListScope) -> tuple[list[str], int]:
         """The categories of the tools, largest first, and an upper bound for the tokens of their names."""
-        return self._cached("categories", list_scope, lambda: self._find_categories(list_scope))
 
-    def _find_categories(self, list_scope: ListScope) -> tuple[list[str], int]:
-        from interlock.discovery import categories
+        def find() -> tuple[list[str], int]:
+            beyond = None if list_scope.budget is None else list_scope.budget - OWN_TOOLS_TOKENS
+            return listed_categories(self.tools(list_scope), beyond)
 
-        count: dict[str, int] = {}
-        for tool in self.tools(list_scope):
-            definition = msgspec.json.decode(tool.full, type=dict[str, object])
-            declared, _ = declared_of(definition)
-            for category in categories.of_tool(declared, tool.name, str(definition.get("description") or "")):
-                count[category] = count.get(category, 0) + 1
-        # Servers write categories, and the hub's own description shows them: a name may pass, a sentence may not.
-        named = filter(_IS_NAME.fullmatch, sorted(count))
-        names = sorted(named, key=lambda name: -count[name])[:MAX_CATEGORIES]
-        tokens = _UNLIMITED if list_scope.budget is None else (list_scope.budget - OWN_TOOLS_TOKENS) // CATEGORIES_SHARE
-        fitting = fit([(name, len(name.encode()) + 2) for name in names], max(0, tokens - CATEGORIES_TOKENS))
-        return list(fitting.kept), CATEGORIES_TOKENS + fitting.tokens
+        return self._cache.get("categories", list_scope, find)
 
 
 def joined(listing: bytes, more: bytes) -> bytes:
     """A list with further items."""
     return listing[:-1] + (b"" if listing == b"[]" else b",") + more + b"]"
-
-
-_UNLIMITED: Final = 1_000_000
-_IS_NAME: Final = re.compile(r"(?=.{1,40}\Z)\w+(?:-\w+){0,2}(?:/\w+(?:-\w+){0,2}){0,3}")

@@ -57,11 +57,14 @@ class CallOutcomes:
         """The sums of the last calls, without those that never reached the server, or that were cancelled or wrong."""
         counted = failed = unanswered = total_us = 0
         for outcome, took_us in reversed(self.ended):
-            if outcome is None or outcome.transport in _NOT_ITS_FAULT or outcome.code in _CALLERS_FAULT:
+            if outcome is None:
                 continue
+            if outcome.tool != "ok":  # Most tools succeed. Every other outcome needs a closer look.
+                if outcome.transport in _NOT_ITS_FAULT or outcome.code in _CALLERS_FAULT:
+                    continue
+                failed += outcome.result != "SUCCESS"
+                unanswered += outcome.transport in _NO_ANSWER
             counted += 1
-            failed += outcome.result != "SUCCESS"
-            unanswered += outcome.transport in _NO_ANSWER
             total_us += took_us
             if counted == KEPT:
                 break

@@ -94,30 +94,7 @@ class ResultMembers(msgspec.Struct):
 
     def length(self) -> int:
         """How long a result of just these members is, in compact form."""
-        size = 1
-        if (raw := self.content) is not _UNSET:
-            size += 11 + len(raw)
-        if (raw := self.structured) is not _UNSET:
-            size += 21 + len(raw)
-        if (raw := self.error) is not _UNSET:
-            size += 11 + len(raw)
-        if (raw := self.result_type) is not _UNSET:
-            size += 14 + len(raw)
-        if (raw := self.meta) is not _UNSET:
-            size += 9 + len(raw)
-        if (raw := self.ttl_ms) is not _UNSET:
-            size += 9 + len(raw)
-        if (raw := self.scope) is not _UNSET:
-            size += 14 + len(raw)
-        if (raw := self.contents) is not _UNSET:
-            size += 12 + len(raw)
-        if (raw := self.messages) is not _UNSET:
-            size += 12 + len(raw)
-        if (raw := self.completion) is not _UNSET:
-            size += 14 + len(raw)
-        if (raw := self.tool_result) is not _UNSET:
-            size += 14 + len(raw)
-        return size
+        return len(_encode(self))
 
 
 class _Block(msgspec.Struct):
@@ -161,56 +138,22 @@ def read_answer(answer: Result) -> ReadResult:
 
 
 def plain_answer(data: bytes) -> ReadResult | None:
-    """The answer in these bytes, if they are nothing but a good one as servers write it: id first, or last; else None,
-    for `decode`, which says what is wrong with them."""
+    """The answer in these bytes, if they are nothing but a good one in compact form, with a number for an id; else
+    None, for `decode`, which says what is wrong with them."""
     if len(data) > LARGE:
         return None
-    if data.startswith(_ANSWER):
-        digits, found, _ = data[len(_ANSWER) : len(_ANSWER) + _ID_ROOM].partition(b',"result":{')
-        start, end = len(_ANSWER) + len(digits) + len(found) - 1, len(data) - 1
-        if data[end:] != b"}":
-            return None
-    elif data.startswith(b'{"result":{'):
-        start, end = len(b'{"result":'), data.rfind(_TAIL)
-        digits, found = data[end + len(_TAIL) : -1], data[-1:]
-        if end < 0 or found != b"}":
-            return None
-    else:
-        return None
-    if not found or not digits.isdigit() or digits[0] == _ZERO or len(digits) > _LONGEST_ID:
-        return None
-    result = data[start:end]
     try:
-        # Only the result is left to read.
+        message = _decode_message(data)
+        id_, result = message.id, bytes(message.result)
         members = _decode(result)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    # A member that stood twice, an escape or a space would make them longer.
+    if message.jsonrpc != "2.0" or len(data) != RESULT_LENGTH + len(b"%d" % id_) + len(result):
         return None
     if members.length() != len(result):
         return None
-    return ReadResult(int(digits), result, members, members.is_clean(result))
-
-
-def plain_result(data: bytes, id: int) -> ReadResult | None:
-    """The answer to that request in these bytes, if they are nothing but a good one; else None, for `decode`."""
-    if len(data) > LARGE:
-        return None
-    answer = plain_answer(data)
-    if answer is None:
-        return _compact_result(data, id)
-    return answer if answer.id == id else None
-
-
-def _compact_result(data: bytes, id: int) -> ReadResult | None:
-    """The same with the members of the message in any order."""
-    try:
-        plain = _decode_message(data)
-        result = bytes(plain.result)
-        members = _decode(result)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    if plain.id != id or plain.jsonrpc != "2.0" or len(data) != RESULT_LENGTH + len(b"%d" % id) + len(result):
-        return None
-    return ReadResult(id, result, members) if members.length() == len(result) else None
+    return ReadResult(id_, result, members, members.is_clean(result))
 
 
 class _Message(msgspec.Struct, forbid_unknown_fields=True):
@@ -223,8 +166,4 @@ _FIELDS: Final = {field.encode_name: field.name for field in msgspec.structs.fie
 _decode = msgspec.json.Decoder(ResultMembers).decode
 _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 _decode_message = msgspec.json.Decoder(_Message).decode
-_ANSWER: Final = b'{"jsonrpc":"2.0","id":'
-_TAIL: Final = b',"jsonrpc":"2.0","id":'
-_LONGEST_ID: Final = 18
-_ID_ROOM: Final = _LONGEST_ID + len(',"result":{')
-_ZERO: Final = ord("0")
+_encode = msgspec.json.Encoder().encode

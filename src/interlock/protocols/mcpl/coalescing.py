@@ -58,7 +58,9 @@ def join(waiting: Waiting[Event], key: str, event: Event, timing: Timing, now: f
         group = Group(key, now, now, timing, (event,), 1)
     else:
         events = known.events if len(known.events) >= MOST_EVENTS else (*known.events, event)
-        group = Group(key, known.first, max(now, known.last), timing, events, known.count + 1)
+        # An event that may wait for longer, as a held one, does not put off those before it.
+        shorter = Timing(min(timing.quiet, known.timing.quiet), min(timing.longest, known.timing.longest))
+        group = Group(key, known.first, max(now, known.last), shorter, events, known.count + 1)
     return Waiting({**waiting.groups, key: group})
 
 

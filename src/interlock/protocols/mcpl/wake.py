@@ -63,6 +63,8 @@ class WakeRule(msgspec.Struct, frozen=True):
     timing: Timing = Timing()
     budget: Budget = Budget()
     """For each server that the rule wakes for."""
+    name: str = ""
+    """By which its spending is known, wherever it stands among the rules."""
 
     def __post_init__(self) -> None:
         """Refuse a rule with a pattern that cannot be used. Raises PatternError."""
@@ -125,7 +127,7 @@ def decide(policy: WakePolicy, occurrence: Occurrence, ledger: Ledger, now: date
     if quiet is not None:
         return WakeDecision(Verdict.HOLD, "quiet_hours", index, quiet)
     instant = now.timestamp()
-    budgets = ((policy.budget, EVERYTHING), (rule.budget, server_key(index or 0, occurrence.server)))
+    budgets = ((policy.budget, EVERYTHING), (rule.budget, server_key(rule.name, occurrence.server)))
     if not all(fits(budget, ledger.of(key), instant, occurrence.tokens) for budget, key in budgets):
         free = [fits_from(budget, ledger.of(key), instant, occurrence.tokens) for budget, key in budgets]
         known = [at for at in free if at is not None]
@@ -177,8 +179,8 @@ def coalescing_key(occurrence: Occurrence) -> str:
     )
 
 
-def server_key(rule: int, server: str) -> str:
-    """The ledger's key for what one rule spent on one server."""
+def server_key(rule: str, server: str) -> str:
+    """The ledger's key for the spending of one rule on one server."""
     return f"{rule}:{server}"
 
 

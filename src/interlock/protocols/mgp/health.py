@@ -28,15 +28,14 @@ class Health(enum.Enum):
     DEGRADED = "degraded"
     UNHEALTHY = "unhealthy"
 
-    @property
-    def rank(self) -> int:
-        """0 for the best."""
-        return (Health.HEALTHY, Health.DEGRADED, Health.UNHEALTHY).index(self)
+
+_ORDER: Final = tuple(Health)
+"""The best first."""
 
 
 def worst(first: Health, *others: Health) -> Health:
     """The worst of some statuses."""
-    return max((first, *others), key=lambda status: status.rank)
+    return max((first, *others), key=_ORDER.index)
 
 
 class Ping(msgspec.Struct):

@@ -11,20 +11,24 @@ from starlette.responses import RedirectResponse, Response
 
 from interlock.hub.admin.approvals import DecisionRow, DecisionRows, OneDecision
 from interlock.hub.admin.audit_log import Entries
-from interlock.hub.approvals.full_view import MAX_CHARS as MAX_VIEW
 from interlock.hub.approvals.states import DecisionState
 from interlock.web.console.comparison import Line, compare, marked
 from interlock.web.console.page import Visit
 from interlock.wire.errors import Fault
 
-MAX_CARDS: Final = 50
+MAX_CARDS: Final = 25
 """Requests on one page, the oldest first. Further ones follow as these are answered."""
 MAX_VIEW_CHARS: Final = 16 * 1024
 """Longer views have a page of their own."""
-MAX_PAGE_CHARS: Final = 48 * 1024
+MAX_PAGE_CHARS: Final = 32 * 1024
 """Of all views on one page."""
 MAX_SHOWN_CHARS: Final = 4096
 """Of the ids that an open page names."""
+MAX_MARKED_CHARS: Final = 64 * 1024
+"""A longer change of a definition is shown as plain text, which takes less of the browser."""
+DIFFERENCE: Final = "--- approved"
+"""How the view of a change begins that was compared by lines."""
+COMPARED: Final = ("tool_call", "proposal")
 ADDRESS: Final = "/console/approvals"
 
 
@@ -46,12 +50,18 @@ class Card(msgspec.Struct):
     """The lines that differ from the last call of this asker to this tool; None if there is none to compare with."""
     compared: str = ""
     """The call that the request is compared with."""
+    is_equal: bool | None = None
+    """Whether the arguments equal those of that call; None if nobody knows: the audit log cuts and redacts them."""
+    is_own: bool = False
+    """The person who looks at it asked, and cannot answer it."""
+    is_alone: bool = False
+    """The page shows nothing else."""
 
     @property
     def can_approve(self) -> bool:
         """Whether everything that an approval needs is on the page."""
         return self.row.state is DecisionState.OPEN and (
-            self.view is not None or self.row.kind not in ("tool_call", "proposal", "callback")
+            self.view is not None or not (self.row.needs_view or self.is_long)
         )
 
     @property
@@ -85,8 +95,9 @@ async def show_list(visit: Visit) -> Response:
 async def show_one(visit: Visit) -> Response:
     """One request with its whole view."""
     found = await visit.perform("approvals.show", OneDecision, id=_id(visit))
-    card = await _card(found, MAX_VIEW)
-    if card.view is not None and found.last_approved is None:
+    card = await _card(found)
+    card.is_alone = True
+    if card.view is not None and found.last_approved is None and found.decision.kind == "tool_call":
         # The audit log may be long, so the list does not wait for it.
         last = await _last_arguments(visit, found.decision)
         if last is not None:
@@ -120,36 +131,41 @@ async def _open_requests(visit: Visit, shown: frozenset[str] = frozenset()) -> d
 
 
 async def cards_of(visit: Visit, rows: list[DecisionRow]) -> list[Card]:
-    """The cards of requests, at most as many as one page has."""
-    shown = await asyncio.gather(*(_opened(visit, row) for row in rows[:MAX_CARDS]))
-    left, cards = MAX_PAGE_CHARS, []
-    for one in shown:
-        if one is not None:
-            room, length = min(MAX_VIEW_CHARS, left), len(one.view or "")
-            left -= length if length <= room else 0
-            cards.append(_card(one, room))
-    return await asyncio.gather(*cards)
+    """The cards of requests, at most as many as one page has. Views that are too long for it stay sealed."""
+    left, fits = MAX_PAGE_CHARS, []
+    for row in rows[:MAX_CARDS]:
+        fits.append(row.view_chars <= min(MAX_VIEW_CHARS, left))
+        left -= row.view_chars if fits[-1] else 0
+    shown = zip(rows, fits, strict=False)
+    cards = await asyncio.gather(*(_opened(visit, row) if fit else _long(visit, row) for row, fit in shown))
+    return [card for card in cards if card is not None]
 
 
-async def _opened(visit: Visit, row: DecisionRow) -> OneDecision | None:
+async def _long(visit: Visit, row: DecisionRow) -> Card:
+    principal = visit.session.principal
+    return Card(row, is_long=True, is_own=(row.asker, row.asker_kind) == (principal.id, principal.kind))
+
+
+async def _opened(visit: Visit, row: DecisionRow) -> Card | None:
     try:
-        return await visit.perform("approvals.show", OneDecision, id=row.id)
+        return await _card(await visit.perform("approvals.show", OneDecision, id=row.id))
     except Fault as fault:
         if fault.name == "NOT_FOUND":
             return None  # It was deleted meanwhile.
         raise
 
 
-async def _card(found: OneDecision, room: int) -> Card:
+async def _card(found: OneDecision) -> Card:
     row, view = found.decision, found.view
-    if view is not None and len(view) > room:
-        return Card(row, is_long=True)
-    if row.kind == "changed_tool":
-        return Card(row, difference=marked(row.summary), compared="the approved definition")
-    card = Card(row, view, found.view_hash or "")
-    if view is not None and found.last_approved is not None:
+    card = Card(row, view, found.view_hash or "", is_own=found.is_own)
+    if view is None:
+        return card
+    if row.kind == "changed_tool" and view.startswith(DIFFERENCE) and len(view) <= MAX_MARKED_CHARS:
+        card.difference, card.compared = marked(view), "the approved definition"
+    elif row.kind in COMPARED and found.last_approved is not None:
         card.difference = await asyncio.to_thread(compare, found.last_approved, row.summary)
         card.compared = f"the last approved call of {row.asker} to this tool"
+        card.is_equal = found.equals_last_approved
     return card
 
 

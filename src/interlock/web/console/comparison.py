@@ -23,7 +23,7 @@ class Line(msgspec.Struct, frozen=True):
 
 def compare(before: str, after: str) -> list[Line] | None:
     """The lines that differ, with a little around them; empty for equal texts, None for texts that are too long."""
-    old, new = before.splitlines(), after.splitlines()
+    old, new = before.split("\n"), after.split("\n")
     if max(len(old), len(new)) > MAX_LINES or max(len(before), len(after)) > MAX_CHARS:
         return None
     import difflib  # Loaded with the first comparison.
@@ -33,7 +33,7 @@ def compare(before: str, after: str) -> list[Line] | None:
 
 def marked(difference: str) -> list[Line]:
     """The lines of a unified difference, without its two lines of names. Other lines stay as they are."""
-    lines = difference.splitlines()
+    lines = difference.split("\n") if difference else []
     if difference.startswith("--- "):
         lines = lines[2:]
     found: list[Line] = []

@@ -26,6 +26,7 @@ async def show(visit: Visit) -> Response:
         servers=status.servers[:MAX_SERVERS],
         connected=sum(server.state.value == "connected" for server in status.servers),
         troubled=sum(server.problem is not None for server in status.servers),
+        ailing=sum(server.health in ("degraded", "unhealthy") for server in status.servers),
         clients=len(sessions.sessions) + len(sessions.principals),
         open=waiting.total,
         is_new=new,

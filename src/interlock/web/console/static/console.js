@@ -78,12 +78,13 @@ function offerNotifications() {
   });
 }
 
-// While a card has the focus, j and k go to the next and the previous one.
+// j and k go to the next and the previous card, from anywhere but a field that one types into.
 function moveByKeys(event) {
-  if (!["j", "k"].includes(event.key) || !event.target.matches?.("article.card")) return;
-  const step = event.key === "j" ? "nextElementSibling" : "previousElementSibling";
-  const next = event.target[step];
-  if (next?.matches("article.card")) next.focus();
+  if (!["j", "k"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest?.("input, textarea, select")) return;
+  const cards = [...document.querySelectorAll("article.card[tabindex]")];
+  const at = cards.indexOf(event.target.closest?.("article.card"));
+  cards[event.key === "j" ? at + 1 : at - 1]?.focus();
 }
 
 // A part of a page that names its address is replaced when its topic changes, unless somebody is in it.

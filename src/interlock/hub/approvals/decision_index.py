@@ -1,0 +1,97 @@
+"""The decisions of a hub in memory: by id, by matter, and those that wait for an answer.
+
+It follows every change of the store, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from interlock.hub.approvals.decision import Decision
+from interlock.hub.approvals.history import ApprovalHistory
+from interlock.hub.approvals.states import DecisionState
+
+KEPT_S: Final = 7 * 86_400
+"""How long ended decisions stay, to be read and to learn rules from."""
+MAX_KEPT: Final = 20_000
+
+
+class DecisionIndex:
+    """Finds decisions."""
+
+    def __init__(self) -> None:
+        self.history = ApprovalHistory()
+        self._known: dict[str, Decision] = {}
+        self._live: dict[str, str] = {}
+        """By matter: the decision that is open, or whose answer holds."""
+        self._open: dict[str, str] = {}
+        """The askers of open decisions, by decision id."""
+
+    def follow(self, id: str, decision: Decision | None) -> None:
+        """A decision is another one now, or deleted."""
+        before = self._known.pop(id, None)
+        if before is not None and self._live.get(before.question.matter) == id:
+            del self._live[before.question.matter]
+        self._open.pop(id, None)
+        self.history.follow(before, decision)
+        if decision is None:
+            return
+        self._known[id] = decision
+        if decision.state in (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED):
+            self._live[decision.question.matter] = id
+        if decision.state is DecisionState.OPEN:
+            self._open[id] = f"{decision.question.asker_kind}:{decision.question.asker}"
+
+    def get(self, id: str) -> Decision | None:
+        """A decision by its id."""
+        return self._known.get(id)
+
+    def of_matter(self, matter: str) -> Decision | None:
+        """The decision on a matter that is open, or whose answer held when it was given."""
+        return self._known.get(self._live.get(matter, ""))
+
+    @property
+    def ids(self) -> Collection[str]:
+        return self._known.keys()
+
+    @property
+    def all(self) -> Iterable[Decision]:
+        return self._known.values()
+
+    @property
+    def open(self) -> list[Decision]:
+        """Those that wait for an answer, also past their deadlines."""
+        return [self._known[id_] for id_ in self._open]
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    def open_of(self, asker_kind: str, asker: str) -> int:
+        """How many requests of an asker wait."""
+        return sum(1 for other in self._open.values() if other == f"{asker_kind}:{asker}")
+
+    def about(self, kind: str, server: str) -> list[Decision]:
+        """The current decisions of one kind about one server."""
+        live = (self._known[id_] for id_ in self._live.values())
+        return [found for found in live if found.question.kind == kind and found.question.server == server]
+
+    def late(self, now: int) -> list[Decision]:
+        """Those that are past their deadlines, and have not ended."""
+        return [known for known in self._known.values() if known.deadline <= now and _can_expire(known)]
+
+    def in_time(self, now: int) -> list[Decision]:
+        """Those that may still be answered or used."""
+        return [known for known in self._known.values() if known.deadline > now and _can_expire(known)]
+
+    def old(self, now: int) -> list[Decision]:
+        """Ended decisions that are kept no longer, the oldest first."""
+        ended = (known for known in self._known.values() if known.deadline <= now and not _can_expire(known))
+        over = sorted(ended, key=lambda known: known.deadline)
+        surplus = max(0, len(self._known) - MAX_KEPT)
+        return [known for place, known in enumerate(over) if place < surplus or known.deadline + KEPT_S * 1000 <= now]
+
+
+def _can_expire(decision: Decision) -> bool:
+    return decision.state in (DecisionState.OPEN, DecisionState.APPROVED)

@@ -1,0 +1,147 @@
+"""Wakes by the wall's clock, within budgets, and over restarts: no event is held for another's sake, or for ever."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from interlock.config.live_settings import Hook, Live, LiveRule, QuietHours
+from interlock.hub.live import wakes
+from interlock.hub.live.intake import Incoming
+from interlock.protocols.mcpl.coalescing import Waiting
+
+from .running_hub import RunningHub, running_hub, until
+
+WAKE = LiveRule(then="wake", quiet_s=0)
+
+
+class Wall:
+    """The clock on the wall, which a test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._ahead = timedelta()
+        monkeypatch.setattr(wakes, "local_now", lambda: self.at)
+        monkeypatch.setattr(wakes, "now", lambda: self.at.timestamp())
+        monkeypatch.setattr(wakes, "AGAIN_S", 0.01)
+        monkeypatch.setattr(wakes, "RECHECK_S", 0.05)
+
+    @property
+    def at(self) -> datetime:
+        return datetime.now().astimezone() + self._ahead
+
+    def move(self, to: datetime) -> None:
+        """Set it. It goes on from there."""
+        self._ahead = to - datetime.now().astimezone()
+
+
+class Waking:
+    """A hub whose agent `mine` gets the messages of one webhook."""
+
+    def __init__(self, hub: RunningHub) -> None:
+        self.hub = hub
+        self.live = hub.hub_app.live
+        self.queue = self.live.deliveries
+
+    async def take(self, id: str, *tags: str, size: int = 10) -> bool:
+        """Let a message come. Returns whether it woke at once."""
+        text = [{"type": "text", "text": id}]
+        found = await self.live.intake.take(Incoming("hook:ci", id, "build", text, size, {}, tags), ("mine",))
+        return bool(found.inference_id)
+
+    @property
+    def woken(self) -> int:
+        """The events for which the agent was woken."""
+        return len(self.queue._agents["mine"].woken)
+
+    async def causes(self) -> dict[str, tuple[str, str]]:
+        rows = (await self.hub.operate("events.list"))["events"]
+        return {row["event"]: (row["outcome"], row["cause"]) for row in rows}
+
+    async def count(self) -> int:
+        """The wakes of these days."""
+        return sum(row["wakes"] for row in (await self.hub.operate("usage"))["usage"])
+
+    def pass_quiet_period(self) -> None:
+        """Let every group be due."""
+        found = self.live.wakes
+        found._groups = Waiting({key: replace(group, first=0, last=0) for key, group in found._groups.groups.items()})
+        found._on_time()
+
+    async def reload(self, live: Live) -> None:
+        await self.hub.hub_app.apply(replace(self.hub.hub_app.config, live=live))
+
+
+@contextlib.asynccontextmanager
+async def waking(folder: Path, rules: dict[str, LiveRule], **more: Any) -> AsyncIterator[Waking]:
+    hooks = {"ci": Hook(agent="mine", secret_env="CI_SECRET")}
+    async with running_hub(folder, {}, live=Live(rules=rules, wakes_per_hour=None, **more), hooks=hooks) as hub:
+        yield Waking(hub)
+
+
+async def test_an_alarm_wakes_in_quiet_hours_and_the_rest_when_they_are_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall = Wall(monkeypatch)
+    night = wall.at.replace(hour=3)
+    wall.move(night)
+    urgent = LiveRule(then="wake", tags_any=("level:alarm",), through_quiet_hours=True, quiet_s=0)
+    rules = {"urgent": urgent, "normal": WAKE}
+    quiet = QuietHours(start="22:00", end="07:00")
+    async with waking(tmp_path, rules, quiet_hours=quiet) as hub:
+        assert not await hub.take("n1")
+        assert await hub.take("a1", "level:alarm"), "whatever waits already"
+        assert hub.woken == 1
+        wall.move(night.replace(hour=8))  # The machine slept: its own clock stood still.
+        await until(lambda: hub.woken == 2)
+        wall.move(night)
+        assert not await hub.take("n2")
+        assert (await hub.causes())["n2"] == ("held", "quiet_hours, rule normal")
+        await hub.reload(Live(rules=rules))
+        await until(lambda: hub.woken == 3)
+        assert await hub.count() == 3
+
+
+async def test_events_beyond_a_budget_of_tokens_wake_when_it_has_room_also_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall = Wall(monkeypatch)
+    rules = {"w": LiveRule(then="wake", quiet_s=600, longest_s=600, tokens_per_hour=1_000)}
+    async with waking(tmp_path, rules) as hub:
+        assert [await hub.take(f"e{number}", size=1_600) for number in range(4)] == [True, False, False, False]
+        hub.pass_quiet_period()
+        await until(lambda: hub.woken == 2)
+        found = await hub.causes()
+        assert [found[f"e{number}"] for number in (2, 3)] == [("held", "budget, rule w")] * 2
+        assert hub.live.wakes.spent("mine") == (2, 802)
+    async with waking(tmp_path, rules) as hub:
+        assert (hub.woken, await hub.count()) == (2, 2), "the wake was not for the two that it had no room for"
+        wall.move(wall.at + timedelta(hours=2))
+        await until(lambda: hub.woken == 4)
+        assert await hub.count() == 3
+
+
+async def test_a_budget_stays_with_its_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Wall(monkeypatch)
+    limited = replace(WAKE, wakes_per_hour=1)
+    async with waking(tmp_path, {"limited": limited}) as hub:
+        assert [await hub.take("e1"), await hub.take("e2")] == [True, False]
+        above = replace(WAKE, tags_any=("level:alarm",), wakes_per_hour=1)
+        await hub.reload(Live(rules={"above": above, "limited": limited}))
+        assert [await hub.take("e3"), await hub.take("a1", "level:alarm")] == [False, True]
+
+
+async def test_t114_a_restart_ends_no_loop_guard(tmp_path: Path) -> None:
+    async with waking(tmp_path, {"w": WAKE}) as hub:
+        for number in range(4):
+            assert await hub.take(f"e{number}") is (number < 3)
+            hub.live.causes.on_called("mine", "hook:ci")
+    async with waking(tmp_path, {"w": WAKE}) as hub:
+        assert (hub.woken, await hub.count()) == (3, 3), "an event that was held as a loop stays held"
+        hub.live.causes.on_called("mine", "hook:ci")
+        assert not await hub.take("e4"), "the turn that the last wake began goes on"

@@ -1,0 +1,90 @@
+"""Names the files of the library whose types can differ between platforms: those that mypy checks for each of them.
+
+Such a file asks for the platform itself, or uses a name that a module it imports has on some platforms only. The
+stubs of the standard library, as mypy brings them, and the library's own modules say which names those are.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import mypy
+
+SOURCE = Path(__file__).parents[1] / "src"
+STUBS = Path(mypy.__file__).parent / "typeshed" / "stdlib"
+ASKS = ("sys.platform", "os.name")
+
+
+def main() -> None:
+    trees = {path: ast.parse(path.read_bytes()) for path in sorted(SOURCE.rglob("*.py"))}
+    some_platforms = defaultdict[str, set[str]](set)
+    for path in STUBS.rglob("*.pyi"):
+        if asks(text := path.read_text()):
+            # What `socket` has is in `_socket`, too.
+            package = path.relative_to(STUBS).parts[0].removesuffix(".pyi").lstrip("_")
+            some_platforms[package].update(on_some_platforms(ast.parse(text).body))
+    for path, tree in trees.items():
+        if asks(path.read_text()):
+            some_platforms[module_of(path)].update(on_some_platforms(tree.body))
+    for path, tree in trees.items():
+        used, imported = names_of(tree)
+        if asks(path.read_text()) or any(used & some_platforms.get(module, set()) for module in imported):
+            print(path.relative_to(SOURCE.parent))
+
+
+def asks(text: str) -> bool:
+    return any(question in text for question in ASKS)
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def on_some_platforms(statements: Iterable[ast.stmt], *, conditional: bool = False) -> Iterator[str]:
+    """The names that a module or a class has under a condition about the platform."""
+    for statement in statements:
+        match statement:
+            case ast.If(test, body, orelse):
+                asked = conditional or asks(ast.unparse(test))
+                yield from on_some_platforms([*body, *orelse], conditional=asked)
+            case ast.ClassDef(name=name, body=body):
+                if conditional:
+                    yield name
+                else:
+                    yield from on_some_platforms(body)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if conditional:
+                yield name
+            case ast.Assign(targets=targets) if conditional:
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)) if conditional:
+                yield name
+            case ast.Import(names=names) | ast.ImportFrom(names=names) if conditional:
+                yield from (alias.asname or alias.name for alias in names)
+            case _:
+                pass
+
+
+def names_of(tree: ast.Module) -> tuple[set[str], set[str]]:
+    """The names that a file uses, and the modules that it imports: packages of the standard library as a whole."""
+    used, imported = set[str](), set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                used.add(name)
+            case ast.Import(names=names):
+                for alias in names:
+                    imported |= {alias.name, alias.name.partition(".")[0]}
+                    used.update(alias.name.split("."))
+            case ast.ImportFrom(module=str(module), names=names):
+                imported |= {module, module.partition(".")[0], *(f"{module}.{alias.name}" for alias in names)}
+                used.update(alias.name for alias in names)
+            case _:
+                pass
+    return used, imported
+
+
+if __name__ == "__main__":
+    main()
