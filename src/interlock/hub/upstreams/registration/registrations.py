@@ -102,16 +102,16 @@ class Registrations:
         """A registration by its creator's id or by ours."""
         return next((each for each in self.list() if id in (each.id, each.name)), None)
 
-    def denied(self) -> list[Decision]:
+    def denied(self) -> tuple[Decision, ...]:
         """The denials of registrations that the inbox still keeps. An id that was registered since is left out."""
         known = {each.id for each in self.list()}
-        return [
+        return tuple(
             decision
             for decision in self._inbox.all(only_open=False)
             if decision.question.kind == "registration"
             and decision.state is DecisionState.DENIED
             and decision.question.server not in known
-        ]
+        )
 
     async def register(self, by: Principal, asked: Register, trace: str = "") -> Registered:
         """Register a server, or ask a person to. Raises Fault."""
