@@ -324,6 +324,9 @@ def test_print_uses_the_key_that_the_client_has_already(user: User, hub: FakeHub
 MINE = '{"theme": "dark", "hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "date"}]}]}}'
 
 
+PROMPT = json.dumps({"hook_event_name": "UserPromptSubmit"})
+
+
 @pytest.mark.parametrize("before", [None, "{}", MINE])
 def test_live_adds_two_hooks_for_claude_code_and_undo_removes_them(
     user: User, hub: FakeHub, before: str | None, monkeypatch: pytest.MonkeyPatch
@@ -348,15 +351,60 @@ def test_live_adds_two_hooks_for_claude_code_and_undo_removes_them(
     assert user.run("connect", "cursor", "--live").exit_code == 2
 
 
+def test_hooks_of_the_user_stay_also_beside_ours(user: User, hub: FakeHub) -> None:
+    def command(line: str) -> dict[str, str]:
+        return {"type": "command", "command": line}
+
+    path = settings_file().path
+    path.parent.mkdir()
+    names = ("/home/me/bin/my-hook claude-code", "echo hook claude-code", "interlock hook claude-code | tee log", "'")
+    mine = [command(line) for line in names]
+    old = command("'/an older/place/interlock' hook claude-code")
+    module = command("/usr/bin/python3 -P -m interlock.cli hook claude-code")
+    before = {"hooks": {"Stop": [{"matcher": "*", "hooks": [*mine, old]}, {"hooks": [module]}]}}
+    path.write_text(json.dumps(before))
+    assert user.run("connect", "claude-code", "--live").exit_code == 0
+    settings = json.loads(path.read_text())
+    first, ours = settings["hooks"]["Stop"]
+    assert first == {"matcher": "*", "hooks": mine}, "only what an earlier installation of ours wrote is gone"
+    ours["hooks"].append(command("notify-send mine"))
+    path.write_text(json.dumps(settings))
+    assert user.run("connect", "claude-code", "--live").exit_code == 0
+    assert json.loads(path.read_text()) == settings, "ours is there already"
+    assert user.run("connect", "claude-code", "--undo").exit_code == 0
+    left = [first, {"hooks": [command("notify-send mine")]}]
+    assert json.loads(path.read_text()) == {"hooks": {"Stop": left}}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="makes symbolic links")
+def test_settings_that_cannot_be_changed_stop_live_before_anything_changes(user: User, hub: FakeHub) -> None:
+    path = settings_file().path
+    path.parent.mkdir()
+    path.symlink_to(path)
+    for broken in (True, False):
+        if not broken:
+            path.unlink()
+            path.write_text('{"hooks": {"Stop": 7}}')
+        refused = user.run("connect", "claude-code", "--live")
+        assert refused.exit_code == 1
+        assert "not changed" in refused.output
+        assert hub.params_of("hub/keys.create") == []
+    assert user.run("connect", "claude-code", "--undo").exit_code == 1
+    assert hub.params_of("hub/keys.revoke") == []
+
+
 def test_the_hook_hands_over_events_and_fails_open(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.cli.clients.hook.REACH_S", 30)
     monkeypatch.setattr("interlock.cli.clients.hook.ANSWER_S", 30)
-    assert user.run("hook", "claude-code").output == "", "it is not connected"
+    assert user.run("hook", "claude-code", stdin=PROMPT).output == "", "it is not connected"
     user.run("connect", "claude-code", "--live")
     hub.answers["tools/call"] = {
         "content": [{"type": "text", "text": "[Event e1 from s]"}, {"type": "text", "text": "x" * 20_000}]
     }
-    said = json.loads(user.run("hook", "claude-code").output)["hookSpecificOutput"]
+    for unusual in ("", "{", "[]", '{"hook_event_name": "PreToolUse"}', '{"prompt": "x"}'):
+        assert user.run("hook", "claude-code", stdin=unusual).output == ""
+    assert hub.params_of("tools/call") == [], "nobody would show the events"
+    said = json.loads(user.run("hook", "claude-code", stdin=PROMPT).output)["hookSpecificOutput"]
     assert said["hookEventName"] == "UserPromptSubmit"
     assert said["additionalContext"].startswith("[Event e1 from s]")
     assert "Cut here" in said["additionalContext"][8_000:9_200]
@@ -366,16 +414,17 @@ def test_the_hook_hands_over_events_and_fails_open(user: User, hub: FakeHub, mon
         == hub.params_of("interlock/hello")[-1]
     )
     hub.answers["tools/call"] = {"content": [NONE_WAITS]}
-    assert user.run("hook", "claude-code").output == "", "no event waits"
+    assert user.run("hook", "claude-code", stdin=PROMPT).output == "", "no event waits"
     hub.answers["tools/call"] = {"isError": True, "content": [{"type": "text", "text": "no"}]}
-    assert user.run("hook", "claude-code").output == ""
+    assert user.run("hook", "claude-code", stdin=PROMPT).output == ""
     hub.answers["tools/call"] = {"error": {"code": -32602, "message": "no such tool"}}
-    assert user.run("hook", "claude-code").output == "", "nothing is enabled for it"
+    assert user.run("hook", "claude-code", stdin=PROMPT).output == "", "nothing is enabled for it"
     del hub.answers["tools/call"]
-    assert "Events may wait" in user.run("hook", "claude-code").output, "it asked, and got no answer in time"
+    late = user.run("hook", "claude-code", stdin=PROMPT)
+    assert "Events may wait" in late.output, "it asked, and got no answer in time"
     monkeypatch.setenv("INTERLOCK_HOME", str(user.root / "elsewhere"))
     client("claude-code").path.write_text("{}")
-    none = user.run("hook", "claude-code")
+    none = user.run("hook", "claude-code", stdin=PROMPT)
     assert (none.exit_code, none.output) == (0, "")
 
 

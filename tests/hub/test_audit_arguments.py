@@ -17,6 +17,7 @@ from interlock.hub.audit.argument_redaction import MAX_BYTES, prepare
 from interlock.hub.audit.search import Entry, search
 from interlock.judge.secrets import redact
 from interlock.store.records import Search
+from interlock.store.secret_names import names_a_secret
 
 from .running_hub import RawClient, RunningHub, child, running_hub
 
@@ -101,6 +102,22 @@ def test_t23_no_secret_survives_in_arguments_however_they_are_written(
         for name in ("api_key", "clientSecret"):
             hidden = shown.get(name)
             assert hidden is None or isinstance(hidden, bool) or str(hidden).startswith("[redacted"), value
+
+
+NAMES = (
+    "pass", "password", "passwd", "passphrase", "passcode", "pwd", "pin", "otp", "secret", "tokens", "bearer",
+    "cookie", "credentials", "auth", "authorization", "jwt", "signature", "api-key", "accessKey", "PRIVATE_KEY",
+    "secretkey", "signing_keys", "ssh-key", "connection_string", "db.dsn", "api_\u212aey", "client_\u017fecret",
+)  # fmt: skip
+"""The last two are spelled with the signs for kelvin and a long s, which are a k and an s to one who ignores case."""
+
+
+def test_t23_every_name_of_a_secret_hides_its_value() -> None:
+    for name in NAMES:
+        assert names_a_secret(name), name
+        written = json.dumps({"a": 1, name: "Hidden"}, ensure_ascii=False).encode()
+        (kept,) = prepare([written], redact)
+        assert b"Hidden" not in kept, name
 
 
 def test_t23_an_escaped_secret_is_found() -> None:

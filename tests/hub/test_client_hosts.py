@@ -17,6 +17,7 @@ from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Se
 from interlock.hub.handlers.host_methods import MOST_RUNNING, HostMethods
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
+from interlock.hub.live.events import LIVE_PENDING
 from interlock.hub.live.features import FEATURES, Features
 from interlock.store import Mirror, StoreDamaged
 
@@ -274,7 +275,49 @@ async def test_events_that_were_not_pushed_when_the_hub_stops_wait_for_the_next_
         assert (await asyncio.wait_for(first, 60))["eventId"] == "a/e1"
         await hub.host.close()
         waiting = [each.event for each in hub.hub_app.live.deliveries.waiting("mine")]
-        assert waiting == ["e2", "e3"], "the first may have arrived, and each is pushed once"
+        assert waiting == ["e1", "e2", "e3"], "nobody answered for them"
+
+
+async def test_events_that_nobody_answered_for_outlive_a_killed_hub_and_a_closed_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.transports.live_requests.CLOSED_S", 0)
+    async with between(tmp_path) as hub:
+        live, waits = hub.hub_app.live, asyncio.Event()
+
+        async def late(message: dict[str, Any]) -> dict[str, Any]:
+            pushed.append(message["params"]["eventId"])
+            if len(pushed) > 1:
+                waits.set()
+                await asyncio.get_running_loop().create_future()
+            return {"accepted": True}
+
+        pushed: list[str] = []
+        async with HostClient(hub, "mine", modern=True).running() as client:
+            client.answers["push/event"] = late
+            await drive(hub, "a", "push", events=[event("e1"), event("e2"), event("e3")])
+            await client.select("a.note.push")
+            await asyncio.wait_for(waits.wait(), 50)
+            shown = {row.event: row.state for row in await live.usage.events(None, None, 10)}
+            assert shown == {"e1": "delivered", "e2": "waiting", "e3": "waiting"}
+            stored = {each.value.event: each.value.on_way for each in await hub.hub_app.store.find(LIVE_PENDING)}
+            assert stored == {"e1": False, "e2": True, "e3": True}, "the next run lets those two wait"
+        async with HostClient(hub, "mine", modern=True).running() as again:
+            again.answers["push/event"] = {"accepted": True}
+            async with asyncio.timeout(50):
+                assert [(await again.asked.get())["params"]["eventId"] for _ in range(2)] == ["a/e2", "a/e3"]
+
+
+async def test_the_next_run_lets_events_wait_that_were_on_their_way(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub:
+        await drive(hub, "a", "push", events=[event("e1"), event("e2")])
+        live = hub.hub_app.live
+        (first, second), _ = await live.deliveries.take("mine", 9, 9_999, on_way=True)
+        await live.deliveries.arrived("mine", [first])
+    async with between(tmp_path) as hub:  # nothing put them back, as after a kill
+        deliveries = hub.hub_app.live.deliveries
+        assert [each.event for each in deliveries.waiting("mine")] == [second.event]
+        assert deliveries.is_woken("mine")
 
 
 async def test_a_client_that_comes_while_another_has_not_answered_gets_the_next_event(tmp_path: Path) -> None:

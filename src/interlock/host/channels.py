@@ -199,11 +199,30 @@ class ChannelConversations:
         deliveries = self._hub_app.live.deliveries
         try:
             while deliveries.is_woken(agent) and self._hub_app.config.models:
-                events, _ = await deliveries.take(agent, MOST_EVENTS, MOST_BYTES)
-                for (name, thread), group in self._grouped(agent, events).items():
-                    await self._turn(name, self._tables[name], thread, group)
+                events, _ = await deliveries.take(agent, MOST_EVENTS, MOST_BYTES, on_way=True)
+                await self._turns_for(agent, events)
         except Fault as fault:
             self._hub_app.logs.add("hub", "hub", f"the events of {agent} began no turn: {fault.message}"[:500])
+
+    async def _turns_for(self, agent: str, events: Sequence[Pending]) -> None:
+        """Begin turns for events, one after the other. Those whose turn did not begin wait again."""
+        deliveries = self._hub_app.live.deliveries
+        left = {event.id: event for event in events}
+        try:
+            groups = self._grouped(agent, events)
+            # The rest belongs to a table that is gone from the configuration.
+            grouped = {event.id for group in groups.values() for event in group}
+            begun = [event for event in events if event.id not in grouped]
+            for (name, thread), group in groups.items():
+                turn = await self._begin_turn(name, self._tables[name], thread, group)
+                begun += group
+                await deliveries.arrived(agent, begun)
+                for event in begun:
+                    left.pop(event.id, None)
+                await self._answer(turn, name, self._tables[name])
+        finally:
+            if left:
+                await deliveries.put_back(agent, left.values())
 
     def _grouped(self, agent: str, events: Sequence[Pending]) -> dict[tuple[str, str | None], list[Pending]]:
         """Events by the table they belong to, and by thread where each thread has a conversation."""
@@ -220,10 +239,12 @@ class ChannelConversations:
             found.setdefault((name, thread), []).append(event)
         return found
 
-    async def _turn(self, name: str, table: Table, thread: str | None, events: list[Pending]) -> None:
-        """One turn for some events, and its answer to the channel and the webhook."""
+    async def _begin_turn(self, name: str, table: Table, thread: str | None, events: list[Pending]) -> Turn:
         context = await self._hub_app.judging.elsewhere(lambda: judged(context_of(events)))
-        turn = await self.begin(name, table, thread, said_in(events), context.kept, events)
+        return await self.begin(name, table, thread, said_in(events), context.kept, events)
+
+    async def _answer(self, turn: Turn, name: str, table: Table) -> None:
+        """Send the answer of a turn to its channel and to the webhook."""
         try:
             answer = await turn.answer()
         except Fault:

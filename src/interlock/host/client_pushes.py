@@ -93,7 +93,7 @@ class ClientPushes:
         try:
             for host in hosts.for_agent(agent):
                 while deliveries.is_woken(agent) and (wanted := self._wanted(host)):
-                    events, _ = await deliveries.take(agent, MOST_EVENTS, MOST_BYTES, wanted)
+                    events, _ = await deliveries.take(agent, MOST_EVENTS, MOST_BYTES, wanted, on_way=True)
                     if not events or not await self._push_all(host, events):
                         break
         except (Fault, StoreError) as cause:
@@ -111,22 +111,29 @@ class ClientPushes:
         }
 
     async def _push_all(self, host: ClientHost, events: list[Pending]) -> bool:
-        """Push events one after the other. Those after one that did not arrive wait again, also when the hub stops."""
-        left = events
+        """Push events one after the other. Those that nobody answered for wait again, also when the hub stops.
+
+        A client may get such an event a second time, by the same id.
+        """
+        deliveries, agent, left = self._hub_app.live.deliveries, events[0].agent, events
         try:
             for place, event in enumerate(events):
-                left = events[place + 1 :]
+                failed: Fault | None = None
                 try:
                     await self._push(host, event)
                 except Fault as fault:
-                    if fault.name in ("UPSTREAM_UNAVAILABLE", "TIMEOUT"):
-                        left = events[place:]
+                    failed = fault
                     self._record(host, event, "failed", f"{fault.name}: {fault.message}"[:500])
+                    if fault.name in ("UPSTREAM_UNAVAILABLE", "TIMEOUT"):
+                        return False
+                await deliveries.arrived(agent, [event])
+                left = events[place + 1 :]
+                if failed is not None:
                     return False
             return True
         finally:
             if left:
-                await self._hub_app.live.deliveries.put_back(events[0].agent, left)
+                await deliveries.put_back(agent, left)
 
     async def _push(self, host: ClientHost, event: Pending) -> None:
         hosts, maskers = self._hub_app.live.hosts, self._hub_app.inference_hooks.maskers()

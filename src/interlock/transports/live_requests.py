@@ -22,6 +22,8 @@ from interlock.wire.messages import Id
 
 ANSWER_S: Final = 60.0
 """How long a host may take to answer."""
+CLOSED_S: Final = 2.0
+"""How long it may take when the stream on which it was asked is closed."""
 
 HostKey: TypeAlias = Session | str
 """A host: its session, or in the stateless era a name for its streams."""
@@ -31,8 +33,9 @@ OnChunk: TypeAlias = Callable[[str], object]
 class HostStreams(Protocol):
     """The streams that hosts of the stateless era opened."""
 
-    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> bool:
-        """Send a message on a stream of its host; with an id it is a request. False if no stream takes it."""
+    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> object | None:
+        """Send a message on a stream of its host; with an id it is a request. Returns the stream; None if none takes
+        it."""
 
 
 class HostRequests:
@@ -42,6 +45,8 @@ class HostRequests:
         self._hosts = streams
         self._waiting: dict[str, tuple[str, asyncio.Future[bytes]]] = {}
         """On streams of the stateless era: the host, by the request's id."""
+        self._asked: dict[object, set[asyncio.Future[bytes]]] = {}
+        """The same, by stream."""
         self._streams: dict[tuple[HostKey, Id], OnChunk] = {}
 
     async def ask(
@@ -90,18 +95,30 @@ class HostRequests:
         else:
             answered.set_result(msgspec.json.encode(said.result))
 
+    def on_stream_closed(self, stream: object) -> None:
+        """A host closed a stream: nobody may have read what it was asked there."""
+        for answered in self._asked.get(stream, ()):
+            answered.get_loop().call_later(CLOSED_S, _give_up, answered)
+
     async def _ask_on_stream(
         self, host: str, method: str, feature: str | None, params: bytes, on_chunk: OnChunk | None
     ) -> bytes:
         id_ = secrets.token_urlsafe(16)
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[id_] = (host, answered)
+        stream = None
         try:
-            if not self._hosts.deliver(host, method, feature, params, id_):
+            stream = self._hosts.deliver(host, method, feature, params, id_)
+            if stream is None:
                 raise Fault("UPSTREAM_UNAVAILABLE", "the host has no stream open")
+            self._asked.setdefault(stream, set()).add(answered)
             return await self._with_chunks((host, id_), answered, on_chunk)
         finally:
             del self._waiting[id_]
+            asked = self._asked.get(stream, set())
+            asked.discard(answered)
+            if not asked:
+                self._asked.pop(stream, None)
 
     async def _with_chunks(
         self, key: tuple[HostKey, Id], answer: asyncio.Future[bytes], on_chunk: OnChunk | None
@@ -113,6 +130,11 @@ class HostRequests:
             return await answer
         finally:
             del self._streams[key]
+
+
+def _give_up(answered: asyncio.Future[bytes]) -> None:
+    if not answered.done():
+        answered.set_exception(Fault("UPSTREAM_UNAVAILABLE", "the host closed its stream and did not answer"))
 
 
 def _fault(error: AnswerError) -> Fault:

@@ -6,17 +6,18 @@ import os
 import shlex
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from interlock.cli.clients.clients import Client, changed_text
+from interlock.cli.clients.clients import MODULE, Client, changed_text
 from interlock.cli.terminal.show import as_dict
 
 HOOKS = "hooks"
 EVENTS = ("UserPromptSubmit", "Stop")
 """A prompt was sent; an answer was given."""
-OURS = "hook claude-code"
-"""How our command ends, which no other command does."""
+OURS = ("hook", "claude-code")
+"""How our command ends. Before it stands our program, or a Python with our module."""
 TIMEOUT_S = 5
 CHANNEL = "claude --dangerously-load-development-channels server:interlock"
 """Starts a session that a wake also reaches between prompts."""
@@ -32,18 +33,24 @@ def settings_file() -> Client:
 
 def with_hook(text: str, command: list[str]) -> str:
     """The settings with our hooks, each once."""
-    words = [*command, *OURS.split()]
+    words = [*command, *OURS]
     line = subprocess.list2cmdline(words) if sys.platform == "win32" else shlex.join(words)
-    ours = {"hooks": [{"type": "command", "command": line, "timeout": TIMEOUT_S}]}
-    return _changed(text, lambda groups: [*groups, ours])
+    ours = {"type": "command", "command": line, "timeout": TIMEOUT_S}
+
+    def add(groups: list[Any]) -> list[Any]:
+        if [each for group in groups for each in _commands(group) if _is_ours(each)] == [ours]:
+            return groups
+        return [*_without_ours(groups), {"hooks": [ours]}]
+
+    return _changed(text, add)
 
 
 def without_hook(text: str) -> str:
     """The settings without our hooks."""
-    return _changed(text, lambda groups: groups)
+    return _changed(text, _without_ours)
 
 
-def _changed(text: str, add: Any) -> str:
+def _changed(text: str, change_groups: Callable[[list[Any]], list[Any]]) -> str:
     from interlock.config.documents import parse_json
     from interlock.config.json_members import remove_member, set_member
 
@@ -60,7 +67,7 @@ def _changed(text: str, add: Any) -> str:
         found = hooks.get(event, [])
         if not isinstance(found, list):
             raise ValueError(f"hooks.{event} is no list")
-        groups = add([group for group in found if not _is_ours(group)])
+        groups = change_groups(found)
         if groups == found:
             return plain
         if groups:
@@ -70,8 +77,33 @@ def _changed(text: str, add: Any) -> str:
     return changed_text(file, text, change)
 
 
-def _is_ours(group: object) -> bool:
-    commands = as_dict(group).get("hooks")
-    return isinstance(commands, list) and any(
-        str(as_dict(each).get("command", "")).rstrip("\"'").endswith(OURS) for each in commands
-    )
+def _without_ours(groups: list[Any]) -> list[Any]:
+    """Groups without our commands. A group that had nothing else is gone; other commands in it stay."""
+    kept: list[Any] = []
+    for group in groups:
+        commands = _commands(group)
+        others = [each for each in commands if not _is_ours(each)]
+        if len(others) == len(commands):
+            kept.append(group)
+        elif others:
+            kept.append({**group, "hooks": others})
+    return kept
+
+
+def _commands(group: object) -> list[Any]:
+    found = as_dict(group).get("hooks")
+    return found if isinstance(found, list) else []
+
+
+def _is_ours(entry: object) -> bool:
+    """Whether a command is one that `with_hook` wrote, also by another installation: a user's own is none of them."""
+    try:
+        words = shlex.split(str(as_dict(entry).get("command", "")), posix=sys.platform != "win32")
+    except ValueError:
+        return False
+    program = [word.strip('"') for word in words[:-2]]
+    if tuple(words[-2:]) != OURS or not program:
+        return False
+    if len(program) == 1:
+        return PureWindowsPath(program[0]).stem == "interlock"
+    return tuple(program[1:]) == MODULE

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from interlock.config.problems import KeyPath
 
 ENTRY = "interlock"
+MODULE = ("-P", "-m", "interlock.cli")
+"""Runs this program by a Python."""
 
 
 class Client(NamedTuple):
@@ -140,7 +142,7 @@ def executable() -> list[str]:
     for candidate in (named, Path(sys.executable).parent / "interlock"):
         if candidate.stem == "interlock" and (found := shutil.which(str(candidate.absolute()))):
             return [found]
-    return [sys.executable, "-P", "-m", "interlock.cli"]
+    return [sys.executable, *MODULE]
 
 
 def is_in_cache(program: str) -> bool:

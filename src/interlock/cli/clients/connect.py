@@ -50,6 +50,8 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: 
     if live and (name != "claude-code" or only_print):
         raise click.UsageError("--live writes hooks for claude-code; no other client has such hooks.")
     chosen = client(name)
+    if name == "claude-code" and not only_print:
+        _check_hook(wanted=live and not undo)
     outcome = _undo(name, chosen) if undo else _connect(name, chosen, profile, only_print=only_print)
     if name == "claude-code" and not only_print:
         outcome["hook"] = _set_hook(wanted=live and not undo)
@@ -126,15 +128,26 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     return {**outcome, "backup": str(backup) if backup else None, "others": others}
 
 
+def _check_hook(*, wanted: bool) -> None:
+    """Raise Failure where `_set_hook` would, before the entry and its key change."""
+    from interlock.cli.clients.client_hooks import settings_file, with_hook, without_hook
+    from interlock.config.files import check_writable
+
+    path = settings_file().path
+    if wanted or path.exists():
+        text = _read(path)
+        _ = with_hook(text, executable()) if wanted else without_hook(text)
+        check_writable(path)
+
+
 def _set_hook(*, wanted: bool) -> str | None:
     """Add our hooks to Claude Code's settings, or remove them. Returns the file if it has them now."""
     from interlock.cli.clients.client_hooks import settings_file, with_hook, without_hook
-    from interlock.config.files import back_up, check_writable, locked_for_change, write_atomically
+    from interlock.config.files import back_up, locked_for_change, write_atomically
 
     path = settings_file().path
     if not wanted and not path.exists():
         return None
-    check_writable(path)
     with locked_for_change(path):
         text = _read(path)
         changed = with_hook(text, executable()) if wanted else without_hook(text)

@@ -20,6 +20,8 @@ from interlock.cli.terminal.show import as_dict, say
 if TYPE_CHECKING:
     from interlock.cli.control.hub_link import HubLink
 
+PROMPT = "UserPromptSubmit"
+"""Only with a prompt are events handed out: with any other input nobody would show them to the model."""
 REACH_S = 0.05
 """How long Claude Code waits for a hub to greet, and a Stop hook for the hub's receipt."""
 CONTEXT_S = 2.0
@@ -51,8 +53,8 @@ def hook(name: str) -> None:
     said = _input()
     if said.get("hook_event_name") == "Stop":
         _tell(name, said)
-    elif text := _context(name, said):
-        added = {"hookEventName": "UserPromptSubmit", "additionalContext": text}
+    elif said.get("hook_event_name") == PROMPT and (text := _context(name, said)):
+        added = {"hookEventName": PROMPT, "additionalContext": text}
         say(json.dumps({"hookSpecificOutput": added}))
 
 

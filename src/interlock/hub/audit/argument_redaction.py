@@ -68,7 +68,6 @@ def _doubtful() -> Callable[[bytes], object]:
     import re2
 
     options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
     options.never_capture = True
     matcher: Callable[[bytes], object] = re2.compile(_DOUBTFUL, options).search
     return matcher

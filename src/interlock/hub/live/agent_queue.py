@@ -42,7 +42,8 @@ class AgentQueue:
 
     def surplus(self, keep: int, expired: float) -> list[str]:
         """Delivered events that are older than this, or more than are kept."""
-        old = sorted(self.delivered.values(), key=lambda event: event.delivered)
+        arrived = (event for event in self.delivered.values() if not event.on_way)
+        old = sorted(arrived, key=lambda event: event.delivered)
         return [event.id for place, event in enumerate(old) if place < len(old) - keep or event.delivered < expired]
 
     def has_room(self, server: str, size: int) -> bool:

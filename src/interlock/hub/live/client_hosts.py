@@ -215,6 +215,7 @@ class ClientHosts:
     def close_stream(self, stream: object) -> None:
         """A stream is over."""
         self._streams.close(stream)
+        self.requests.on_stream_closed(stream)
 
     def _host(self, key: Session | str, caller: SessionCaller, offer: Offer, home: Home) -> ClientHost | None:
         host = ClientHost(key, caller, offer, home, offer.dialect)

@@ -52,11 +52,11 @@ class ClientStreams:
         """Whether a stream of the host takes such a message."""
         return any(wanted.wants(method, feature) for wanted, _ in self._open.get(host, {}).values())
 
-    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> bool:
-        """Send a message on a stream of a client; with an id it is a request. False if no stream takes it."""
-        for wanted, notify in self._open.get(owner, {}).values():
+    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> object | None:
+        """Send a message on the newest stream of a host that takes it, and return the stream. With an id it asks."""
+        for stream, (wanted, notify) in reversed(self._open.get(owner, {}).items()):
             if wanted.wants(method, feature):
                 named = {} if id is None else {"id": id}
                 notify(DELIVERY, msgspec.json.encode({"method": method, "params": msgspec.Raw(params), **named}))
-                return True
-        return False
+                return stream
+        return None

@@ -31,6 +31,8 @@ KEEP_DELIVERED_S: Final = 86_400.0
 MAX_WAITERS: Final = 16
 """Calls of one agent that wait for events at a time."""
 TRIES: Final = 5
+ON_WAY_S: Final = 1_800.0
+"""After this time without an answer an event waits again: the node that handed it on is gone."""
 
 
 class Addressing(Protocol):
@@ -55,6 +57,8 @@ class Deliveries:
         self._journal = journal
         self._bus = bus
         self._agents: dict[str, AgentQueue] = {}
+        self._on_way: set[str] = set()
+        """Events that this node handed on and that nobody has answered for yet."""
         self._counts: Counter[str] = Counter()
         """Waiting and reserved events of all agents, by server."""
         self._touched: dict[str, float] = {}
@@ -63,9 +67,13 @@ class Deliveries:
         self._mirror: Mirror[Pending]
 
     async def start(self, store: Store, touch_listener: TouchListener) -> None:
-        """Load what waits."""
+        """Load what waits. Events that were on their way when the last run ended wait again."""
         self._touch_listener = touch_listener
         mirror = await store.mirror(LIVE_PENDING)
+        if on_way := [event for event in mirror.values() if event.on_way]:
+            async with store.transaction() as transaction:
+                for event in on_way:
+                    transaction.put(LIVE_PENDING, _waiting_again(event))
         for event in list(mirror.values()):
             self._changed(event.id, event)
         mirror.on_change(self._changed)
@@ -134,12 +142,19 @@ class Deliveries:
     # Delivery
 
     async def take(
-        self, agent: str, most: int, most_bytes: int, of: Collection[tuple[str, str]] | None = None
+        self,
+        agent: str,
+        most: int,
+        most_bytes: int,
+        of: Collection[tuple[str, str]] | None = None,
+        *,
+        on_way: bool = False,
     ) -> tuple[list[Pending], int]:
         """Hand out the oldest events of an agent, each once. Returns them and how many are left.
 
-        They are marked as delivered, in the store, before anybody gets them. `of` names servers with feature sets:
-        then only their events are handed out.
+        They are marked as delivered, in the store, before anybody gets them; those `on_way` count only when `arrived`
+        says so, and else wait again after a crash. `of` names servers with feature sets: then only their events are
+        handed out.
         """
         found = self._agents.get(agent)
         if found is None:
@@ -151,15 +166,30 @@ class Deliveries:
                 if not chosen:
                     return [], 0
                 try:
-                    await self._mark(agent, chosen)
+                    await self._mark(agent, chosen, on_way)
                 except Conflict:
                     continue  # another node handed some of them out
+                if on_way:
+                    self._on_way.update(event.id for event in chosen)
                 return chosen, len(self.waiting(agent))
         raise Fault("RESOURCE_EXHAUSTED", "the events are being read elsewhere", retry_after_ms=500)
+
+    async def arrived(self, agent: str, events: Collection[Pending]) -> None:
+        """Store that events that were on their way were answered for. Those that were withdrawn stay away."""
+        async with self._agents.setdefault(agent, AgentQueue()).lock:
+            for _ in range(TRIES):
+                try:
+                    await self._arrive(agent, events)
+                except Conflict:
+                    continue  # one of them was withdrawn in this moment
+                self._on_way.difference_update(event.id for event in events)
+                return
+        raise Fault("RESOURCE_EXHAUSTED", "the events are being changed elsewhere", retry_after_ms=500)
 
     async def put_back(self, agent: str, events: Iterable[Pending]) -> None:
         """Let events wait again that nobody could be given. Those that were withdrawn meanwhile stay away."""
         found, ids = self._agents.setdefault(agent, AgentQueue()), [event.id for event in events]
+        self._on_way.difference_update(ids)
         async with found.lock:
             for _ in range(TRIES):
                 try:
@@ -218,6 +248,10 @@ class Deliveries:
                 for id_ in gone[:1000]:
                     transaction.delete(LIVE_PENDING, id_)
                 self._withdraw(transaction, unread[:1000])
+        for agent, queue in list(self._agents.items()):
+            lost = [event for event in queue.delivered.values() if event.on_way and event.id not in self._on_way]
+            if lost := [event for event in lost if event.delivered < at - ON_WAY_S]:
+                await self.put_back(agent, lost)
 
     def _withdraw(self, transaction: Transaction, gone: Iterable[Pending]) -> None:
         """Delete events, and record those that nobody got."""
@@ -236,20 +270,32 @@ class Deliveries:
             for id_ in ids:
                 document = await transaction.get(LIVE_PENDING, id_)
                 if document is not None and document.value.delivered:
-                    transaction.put(LIVE_PENDING, msgspec.structs.replace(document.value, delivered=0.0))
+                    transaction.put(LIVE_PENDING, _waiting_again(document.value))
                     again.append(id_)
         return again
 
-    async def _mark(self, agent: str, chosen: list[Pending]) -> None:
+    async def _arrive(self, agent: str, events: Iterable[Pending]) -> None:
+        arrived: list[tuple[str, str]] = []
+        async with self._store.transaction() as transaction:
+            for event in events:
+                document = await transaction.get(LIVE_PENDING, event.id)
+                if document is not None and document.value.on_way:
+                    transaction.put(LIVE_PENDING, msgspec.structs.replace(document.value, on_way=False))
+                    arrived.append((event.server, event.event))
+            if arrived:
+                transaction.record(self._journal.live_delivered(agent, arrived))
+
+    async def _mark(self, agent: str, chosen: list[Pending], on_way: bool) -> None:
         at = now()
         async with self._store.transaction() as transaction:
             for event in chosen:
                 document = self._mirror.document(event.id)
                 transaction.expect(LIVE_PENDING, event.id, 0 if document is None else document.version)
-                transaction.put(LIVE_PENDING, msgspec.structs.replace(event, delivered=at))
+                transaction.put(LIVE_PENDING, msgspec.structs.replace(event, delivered=at, on_way=on_way))
             for id_ in self._agents[agent].surplus(KEEP_DELIVERED, 0.0):
                 transaction.delete(LIVE_PENDING, id_)
-            transaction.record(self._journal.live_delivered(agent, [(each.server, each.event) for each in chosen]))
+            if not on_way:
+                transaction.record(self._journal.live_delivered(agent, [(each.server, each.event) for each in chosen]))
 
     def _may_have(self, event: Pending) -> bool:
         return self._addressing.addressed(event.server, event.agent, event.feature_set)
@@ -294,6 +340,10 @@ class Deliveries:
             self._touched[agent] = at
             if self._touch_listener is not None:
                 self._touch_listener.on_touched(agent)
+
+
+def _waiting_again(event: Pending) -> Pending:
+    return msgspec.structs.replace(event, delivered=0.0, on_way=False)
 
 
 def _fitting(events: list[Pending], most: int, most_bytes: int) -> list[Pending]:

@@ -138,6 +138,6 @@ def _count(row: Callable[[str, str, str], UsageRow], seen: Seen) -> None:
 
 
 def _shown(event: Pending) -> EventRow:
-    state = "delivered" if event.delivered else "waiting"
+    state = "delivered" if event.delivered and not event.on_way else "waiting"
     place = (event.server, event.feature_set, event.event, event.agent, event.at)
     return EventRow(*place, event.outcome, event.cause, state)

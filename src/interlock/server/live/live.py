@@ -73,6 +73,7 @@ class Live:
         self._declared: dict[str, dict[str, Any]] = {}
         self._hosts: dict[HostKey, Host] = {}
         self._requests = HostRequests(listeners)
+        listeners.follow_with(self._requests)
         self._functions = LiveHandlers(threads, framing)
         self.channels = Channels(self._requests)
         self._callbacks: list[OnFeatures] = []

@@ -6,7 +6,7 @@ A change is sent once for each turn of the loop, and only to the listeners that 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -51,12 +51,20 @@ class _Stream(msgspec.Struct, eq=False):
         self.exchange.notify(method, msgspec.json.encode({"_meta": self.meta, **params}))
 
 
+class StreamListener(Protocol):
+    """Hears of streams that their clients closed."""
+
+    def on_stream_closed(self, stream: object) -> None:
+        """A client closed a stream."""
+
+
 class Listeners:
     """Every session and stream that is notified of changes."""
 
     def __init__(self) -> None:
         self._streams: set[_Stream] = set()
         self._sessions: set[Session] = set()
+        self._listener: StreamListener | None = None
         self._changes: dict[tuple[str, str], None] = {}
         """Notifications of this loop turn, in order: a method, and the address for `UPDATED`."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -84,16 +92,26 @@ class Listeners:
         stream = _Stream(exchange, frozenset(wanted), {SUBSCRIPTION_ID: exchange.request.id}, granted.live)
         stream.send("notifications/subscriptions/acknowledged", {"notifications": granted})
         self._streams.add(stream)
-        exchange.on_cancel = lambda _: self._streams.discard(stream)
+        exchange.on_cancel = lambda _: self._closed(stream)
 
-    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> bool:
-        """Send a message on a stream of its host; with an id it is a request. False if no stream takes it."""
+    def follow_with(self, listener: StreamListener) -> None:
+        """Have somebody hear of streams that their clients closed."""
+        self._listener = listener
+
+    def _closed(self, stream: _Stream) -> None:
+        self._streams.discard(stream)
+        if self._listener is not None:
+            self._listener.on_stream_closed(stream)
+
+    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> object | None:
+        """Send a message on a stream of its host; with an id it is a request. Returns the stream; None if none takes
+        it."""
         for stream in self._streams:
             if stream.live is not None and stream.exchange.caller.owner == owner and stream.live.wants(method, feature):
                 named = {} if id is None else {"id": id}
                 stream.send(DELIVERY, {"method": method, "params": msgspec.Raw(params), **named})
-                return True
-        return False
+                return stream
+        return None
 
     def list_changed(self, name: str) -> None:
         """Notify that the list of tools, prompts or resources has changed. From any thread."""
