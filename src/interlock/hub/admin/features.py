@@ -21,6 +21,7 @@ from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import FeatureEntry, entry_id
 from interlock.hub.live.usage import By, EventRow, UsageRow
+from interlock.protocols.mcpl.capabilities import AFTER_REWRITE, INJECT_SYSTEM
 from interlock.protocols.mcpl.policy import names
 from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
 from interlock.wire.errors import Fault
@@ -151,8 +152,8 @@ class FeatureOperations:
         why = ""
         if not on:
             reason = "" if state is None else state.reason
-            missing = "" if state is None else ", ".join(state.missing)
-            why = f"the hub does not have {missing}" if missing else reason or "the server was not told yet"
+            missing = () if state is None else state.missing
+            why = why_missing(live.server, missing) if missing else reason or "the server was not told yet"
         disabled: dict[str, list[str]] = {}
         for entry in self._entries(live.server):
             if not entry.enabled and _names(entry, name):
@@ -164,6 +165,17 @@ class FeatureOperations:
         if server not in self._hub_app.config.servers:
             raise Fault("NOT_FOUND", f"no server {server[:100]!r}", hint="`interlock status` shows all servers")
         return server
+
+
+def why_missing(server: str, missing: Sequence[str]) -> str:
+    """Why a feature set is off that needs these capabilities: no operator granted them, or the hub lacks them."""
+    grants = [path for path in missing if path in (INJECT_SYSTEM, AFTER_REWRITE)]
+    lacks = [path for path in missing if path not in grants]
+    said = [f"the hub does not have {', '.join(lacks)}"] if lacks else []
+    if grants:
+        listed = ", ".join(f'"{path}"' for path in grants)
+        said.append(f"it needs your grant: [servers.{server}.live] grant = [{listed}]")
+    return "; ".join(said)
 
 
 def _names(entry: FeatureEntry, feature: str) -> bool:
