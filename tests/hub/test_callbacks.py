@@ -108,6 +108,17 @@ async def test_t74_a_callback_that_nobody_answers_in_time_is_answered_by_the_hub
         assert heard(await one.stream("s__ask", INPUT, 1)) == [{"callback_id": "cb-2", "response": None}]
 
 
+async def test_t41_a_confirmation_masks_the_secrets_among_the_arguments(tmp_path: Path) -> None:
+    token = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6"
+    async with running_hub(tmp_path, {"s": plain()}) as hub, StreamingClient(hub, hub.key("bot"), modern=True) as one:
+        pending = asyncio.ensure_future(one.stream("s__ask", {**CONFIRM, "note": f"use {token}"}, 1))
+        view = (await hub.operate("approvals.show", id=await open_decision(hub)))["view"]
+        await answer(hub, "no")
+        await pending
+    assert token not in view
+    assert "use [secret: github_token" in view
+
+
 async def test_t74_a_call_that_ends_before_its_callback_leaves_no_request_open(tmp_path: Path) -> None:
     """The call ends while its request is being stored: 64 of those would shut the caller out of approvals."""
     async with running_hub(tmp_path, {"s": plain()}) as hub, StreamingClient(hub, hub.key("bot"), modern=True) as one:

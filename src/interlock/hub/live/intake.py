@@ -239,7 +239,7 @@ class Intake:
                 for each in pending:
                     transaction.put(LIVE_PENDING, each)
                 for wake_ in wakes:
-                    transaction.put(LIVE_WAKES, wake_)
+                    self._wakes.store(transaction, wake_)
                 transaction.record(
                     self._journal.live_event(
                         event.server, event.feature_set, event.event, outcomes, cause, answer.inference_id or ""

@@ -33,6 +33,7 @@ from interlock.hub.live.events import (
     wake_id,
 )
 from interlock.hub.live.wake_rules import AgentRules, local_now
+from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.protocols.mcpl import wake as rules
 from interlock.protocols.mcpl.budgets import Ledger
 from interlock.protocols.mcpl.coalescing import Group, Timing, Waiting, join, take_due
@@ -45,7 +46,7 @@ from interlock.protocols.mcpl.wake import (
     coalescing_key,
     server_key,
 )
-from interlock.store import Store, StoreError
+from interlock.store import Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 AGAIN_S: Final = 1.0
@@ -99,6 +100,7 @@ class Wakes:
         causes: Causes,
         journal: Journal,
         bus: Bus,
+        webhook: WakeWebhook,
         log: Callable[[str, str], None],
     ) -> None:
         self._settings = settings
@@ -106,6 +108,7 @@ class Wakes:
         self._causes = causes
         self._journal = journal
         self._bus = bus
+        self._webhook = webhook
         self._log = log
         self._ledgers: dict[str, Ledger] = {}
         self._groups: Waiting[str] = Waiting()
@@ -188,6 +191,11 @@ class Wakes:
             wait_s = min(RECHECK_S, max(AGAIN_S, left_s))
             if not self._wait(event, Timing(wait_s, wait_s)):
                 self._log("hub", f"{event.agent} will not be woken for held events: too many groups of events wait")
+
+    def store(self, transaction: Transaction, wake: Wake) -> None:
+        """Add a wake to the transaction that commits it, with the message for the operator's webhook."""
+        transaction.insert(LIVE_WAKES, wake)
+        self._webhook.stage(transaction, wake)
 
     def announce(self, wake: Wake) -> None:
         """Tell of a committed wake."""
@@ -285,7 +293,7 @@ class Wakes:
         assert self._store is not None
         async with self._store.transaction() as transaction:
             if wake is not None:
-                transaction.insert(LIVE_WAKES, wake)
+                self.store(transaction, wake)
                 transaction.record(self._journal.live_wake(agent, wake.server, wake.feature_set, wake.id, wake.events))
             for event, why in noted:
                 document = await transaction.get(LIVE_PENDING, event.id)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.config.settings import Server
+from interlock.containment.cgroups import THREADS_PER_PROCESS
 from interlock.containment.policy import Containment
 
 FOLDER: Final = "contained"
@@ -38,4 +39,7 @@ def limits_shown(settings: Server) -> str | None:
     network = f"only {', '.join(sandbox.hosts)}" if sandbox.hosts else "no network"
     paths = "path" if len(sandbox.read) == 1 else "paths"
     folders = f"{len(sandbox.read)} {paths} to read, {len(sandbox.write)} to write"
-    return f"{network}; {folders}; {sandbox.memory_mb} MB, {sandbox.cpus} CPU, {sandbox.processes} processes"
+    processes = f"{sandbox.processes} processes"
+    if not sandbox.hosts:
+        processes += f" ({sandbox.processes * THREADS_PER_PROCESS} with threads)"
+    return f"{network}; {folders}; {sandbox.memory_mb} MB, {sandbox.cpus} CPU, {processes}"

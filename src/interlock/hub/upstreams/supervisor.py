@@ -97,6 +97,12 @@ class Supervisor:
         """Start the server now if it does not run."""
         self._wanted.set()
 
+    def on_login(self) -> None:
+        """Start the server after a login. Calls wait for that, and are not told that it needs one."""
+        if self.problem is not None and self.problem.name == "LOGIN_REQUIRED":
+            self.problem, self.plan.not_before = None, 0.0
+        self.want()
+
     def try_again(self) -> bool:
         """Start a server that is down without waiting for its pause to end. False where it must stay down for now."""
         if self.stopped is not None or self._clock() < self.plan.not_before:

@@ -147,6 +147,10 @@ class Upstream:
             return True
         return self._dialer.login is not None and self._dialer.login.wanted is not None
 
+    def on_login(self) -> None:
+        """A person has logged in: start the server if it waited for that."""
+        self.supervisor.on_login()
+
     def login_page(self, owner: str, by: Principal) -> str | None:
         """A page where a person logs in, for a caller; None where the hub has none that a browser may open."""
         return self._dialer.login_page(owner, by)

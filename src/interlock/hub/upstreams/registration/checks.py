@@ -84,7 +84,9 @@ def _quoted(text: str) -> str:
 def read_script(path: str) -> str:
     """Read the script that an agent names. The answer never shows what is in it."""
     try:
-        if not os.path.isabs(path) or not path.endswith(".py") or not os.path.isfile(path):
+        # A link leads to no other kind of file.
+        named = os.path.isabs(path) and path.endswith(".py") and os.path.realpath(path).endswith(".py")
+        if not named or not os.path.isfile(path):
             raise OSError
         with open(path, "rb") as file:
             text = file.read(MAX_SOURCE_BYTES + 1)
