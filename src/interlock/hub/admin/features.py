@@ -6,7 +6,7 @@ key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -153,7 +153,7 @@ class FeatureOperations:
         if not on:
             reason = "" if state is None else state.reason
             missing = () if state is None else state.missing
-            why = _why_missing(live.server, missing) if missing else reason or "the server was not told yet"
+            why = why_missing(live.server, missing) if missing else reason or "the server was not told yet"
         disabled: dict[str, list[str]] = {}
         for entry in self._entries(live.server):
             if not entry.enabled and _names(entry, name):
@@ -169,17 +169,20 @@ class FeatureOperations:
         return server
 
 
-def _why_missing(server: str, paths: Iterable[str]) -> str:
-    ungranted = sorted(set(paths) & EXPLICIT)
-    missing = [path for path in paths if path not in EXPLICIT]
-    parts = [f"the hub does not have {', '.join(missing)}"] if missing else []
-    return "; ".join([*parts, *([f"it needs {_grant(server, ungranted)}"] if ungranted else [])])
+def why_missing(server: str, missing: Sequence[str]) -> str:
+    """Why a feature set is off that needs these capabilities: no operator granted them, or the hub lacks them."""
+    grants = [path for path in missing if path in EXPLICIT]
+    lacks = [path for path in missing if path not in grants]
+    said = [f"the hub does not have {', '.join(lacks)}"] if lacks else []
+    if grants:
+        said.append(f"it needs your grant: {_grant(server, grants)}")
+    return "; ".join(said)
 
 
-def _grant(server: str, paths: Iterable[str]) -> str:
+def _grant(server: str, paths: Sequence[str]) -> str:
     """The setting by which an operator grants capabilities that no feature set brings."""
-    named = ", ".join(f'"{path}"' for path in paths)
-    return f"[servers.{server}.live] grant = [{named}]"
+    listed = ", ".join(f'"{path}"' for path in paths)
+    return f"[servers.{server}.live] grant = [{listed}]"
 
 
 def _names(entry: FeatureEntry, feature: str) -> bool:

@@ -77,7 +77,7 @@ class LiveParts:
         """Load everything that an earlier run left. `list_changed` hears that some agents' lists may have changed."""
         foundation = self._foundation
         store = foundation.store
-        elevations = Elevations(inbox, self.scope_hold_s, lambda: foundation.config.servers)
+        elevations = Elevations(inbox, self.features, self.scope_hold_s, lambda: foundation.config.servers)
         self.connections.messages.decide_scopes_with(elevations)
         await self.features.start(store, self._on_features, self.connections)
         await self.deliveries.start(store, self)
