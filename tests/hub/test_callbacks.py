@@ -15,10 +15,11 @@ from interlock.protocols.mgp.callbacks import REQUEST
 
 from .legacy_client import LegacyClient
 from .modern_client import ModernClient
-from .running_hub import RunningHub, running_hub, until
+from .running_hub import RawClient, RunningHub, running_hub, until
 from .streaming_client import StreamingClient
 from .test_streaming import plain
 
+LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 CONFIRM = {
     "callback_id": "cb-1",
     "type": "confirmation",
@@ -145,3 +146,24 @@ async def test_clients_without_mgp_answer_by_elicitation_in_both_eras(tmp_path: 
                 answered = heard(await client.call("s__ask", callback))
                 assert answered == [{"callback_id": callback["callback_id"], "response": response}]
         assert [asked["params"]["message"] for asked in new.asked] == ["s: Delete 15 files?", "s: Which?"]
+
+
+class Overheard(RawClient):
+    """Keeps the last response as it came."""
+
+    raw = b""
+
+    async def post(self, *args: Any) -> Any:
+        answer = await super().post(*args)
+        self.raw = answer[2]
+        return answer
+
+
+async def test_a_stateless_client_gets_a_notification_as_log_message_only_if_it_asked_for_them(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"s": plain()}) as hub:
+        client = Overheard(hub.url + "/mcp", hub.key("bot"))
+        told = {"callback_id": "cb-4", "type": "notification", "message": "by the way"}
+        for level, heard in (({}, False), ({LOG_LEVEL: "info"}, True), ({LOG_LEVEL: "error"}, False)):
+            params = {"name": "s__ask", "arguments": told, "_meta": level}
+            assert (await client.modern("tools/call", params))["result"]["content"][0]["text"] == "told"
+            assert (b"by the way" in client.raw) is heard, (level, client.raw)

@@ -107,6 +107,7 @@ async def test_t82_an_agents_registration_waits_for_a_person_and_gains_nothing_b
         settings = hub.hub_app.upstreams["dynamic-stats"].settings
         assert (settings.isolation, settings.access, settings.trust) == ("sandbox", "opt-in", "sandboxed")
         assert "error" in await maker.mean(1, 3), "nobody may call it without a grant, not even its maker"
+        assert (await maker.ids(), await other.ids()) == ({"dynamic-stats": "connected"}, {}), "its maker sees it"
         await hub.allow("maker", "dynamic-stats")
         await until(lambda: "mean" in {tool.name for tool in hub.hub_app.catalog.offer("dynamic-stats").tools.values()})
         assert (await maker.mean(1, 3))["result"]["structuredContent"] == 2.0
@@ -192,7 +193,29 @@ async def test_a_denied_registration_leaves_nothing(refusing: RunningHub) -> Non
     answer = (await maker.ask("register", **ASKED))["result"]
     await refusing.operate("approvals.answer", id=answer["decision"], answer="no", terminal=True)
     await until(lambda: not refusing.hub_app._registrations.list())
-    assert await maker.ids(status="pending_approval") == {}
+    assert await maker.ids(status="denied") == {"dynamic-stats": "denied"}, "its creator hears of it"
+    assert await Agent(refusing, "other").ids(status="denied") == {}
+    again = await maker.ask("register", **ASKED)
+    assert again["error"]["data"]["name"] == "ACCESS_DENIED", again
+    assert not refusing.hub_app._registrations.list()
+
+
+async def test_a_refused_script_is_told_with_the_lines_and_the_allowed_imports(
+    refusing: RunningHub, tmp_path: Path
+) -> None:
+    maker = Agent(refusing, "maker")
+    told = (await maker.ask("register", **{**ASKED, "source": "import json\n\nimport sys\n"}))["error"]
+    rejection = told["data"]["_mgp"]["details"]["rejection"]
+    assert rejection["violations"] == ["Import not allowed: 'sys' (line 3)"], told
+    assert "statistics" in rejection["hints"]["allowed_imports"]
+    assert "'sys' (line 3)" in told["message"]
+    # The lines of a file on the hub's machine are nobody's business.
+    (file := tmp_path / "stats.py").write_text("import json\n\nimport secretive\n")
+    told = (await maker.ask("register", **{**ASKED, "source": "", "args": [str(file)]}))["error"]
+    assert "secretive" not in str(told)
+    rejection = told["data"]["_mgp"]["details"]["rejection"]
+    assert (rejection["violations"], "statistics" in rejection["hints"]["allowed_imports"]) == ([], True)
+    assert "`source`" in str(told["data"])
 
 
 async def test_t82_an_approval_registers_once_and_ends_with_the_registration(refusing: RunningHub) -> None:

@@ -179,9 +179,10 @@ class Wakes:
 
     def join(self, event: Pending) -> None:
         """Let a committed event wait for its group's wake. One that the rules no longer wake for stays held."""
-        if event.outcome == "wake":
-            return
-        decision = self._decide(event, event.agent)
+        if event.outcome != "wake":
+            self._join(event, self._decide(event, event.agent))
+
+    def _join(self, event: Pending, decision: WakeDecision) -> None:
         if decision.verdict is Verdict.WAKE:
             if not self._wait(event, decision.timing):
                 # Too many groups wait. Its own wake is within the budgets, as any.
@@ -267,23 +268,45 @@ class Wakes:
             for event in events:
                 self._wait(event, Timing(AGAIN_S, AGAIN_S))
             return
-        for event, _ in chosen.held:
-            self.join(event)
+        for event, decision in chosen.held:
+            self._join(event, decision)
         if wake is not None:
             self._deliveries.wake(agent, [event.id for event in chosen.events])
             self.announce(wake)
 
     def _choose(self, agent: str, events: list[Pending]) -> Chosen:
-        """Judge each event by itself. Those of one rule that fit into the budgets share a wake."""
-        chosen = Chosen()
+        """Judge the events. Those of one rule that fit into the budgets share a wake.
+
+        Rules see no difference between events of one kind but their size, so a group of 256 takes few decisions.
+        """
+        kinds: dict[tuple[object, ...], list[Pending]] = {}
         for event in events:
-            decision = self._decide(event, agent, chosen.tokens)
-            if decision.verdict is Verdict.WAKE and (not chosen.events or decision.rule == chosen.rule):
-                chosen.events.append(event)
-                chosen.rule, chosen.tokens = decision.rule, chosen.tokens + event.tokens
+            kind = (event.server, event.feature_set, event.channel, event.tags, event.from_agent)
+            kinds.setdefault(kind, []).append(event)
+        chosen = Chosen()
+        for alike in kinds.values():
+            smallest = self._decide(min(alike, key=lambda event: event.tokens), agent, chosen.tokens)
+            if not chosen.takes(smallest):
+                chosen.held += ((event, smallest) for event in alike)
+                continue
+            total = sum(event.tokens for event in alike)
+            whole = self._decide(alike[0], agent, chosen.tokens + total - alike[0].tokens)
+            if chosen.takes(whole):
+                chosen.add(whole, alike)
+            else:
+                self._choose_some(chosen, agent, alike)
+        return chosen
+
+    def _choose_some(self, chosen: Chosen, agent: str, alike: list[Pending]) -> None:
+        """Choose events of one kind, oldest first, as far as the budgets have room."""
+        full: WakeDecision | None = None
+        for event in alike:
+            decision = full or self._decide(event, agent, chosen.tokens)
+            if chosen.takes(decision):
+                chosen.add(decision, [event])
             else:
                 chosen.held.append((event, decision))
-        return chosen
+                full = decision if chosen.events else None
 
     async def _commit(self, agent: str, wake: Wake | None, chosen: Chosen, at: float) -> None:
         """Commit a wake, and for the rest of its group why each of them is held. Raises StoreError or a `Fault`."""
@@ -351,6 +374,15 @@ class Chosen(msgspec.Struct):
     rule: int | None = None
     tokens: int = 0
     held: list[tuple[Pending, WakeDecision]] = []
+
+    def takes(self, decision: WakeDecision) -> bool:
+        """Whether an event with this decision belongs to the wake."""
+        return decision.verdict is Verdict.WAKE and (not self.events or decision.rule == self.rule)
+
+    def add(self, decision: WakeDecision, events: list[Pending]) -> None:
+        """Wake for these events, too."""
+        self.events += events
+        self.rule, self.tokens = decision.rule, self.tokens + sum(event.tokens for event in events)
 
 
 def _cause(decision: WakeDecision, name: str) -> str:

@@ -207,9 +207,12 @@ class CallbackRelay:
             renamed = msgspec.structs.replace(callback, request_id=exchange.request.id)
             exchange.notify(callbacks.REQUEST, callbacks.callback_params(renamed))
             return
+        level = log_level_of(exchange)
+        if exchange.dialect.modern and level is None:
+            return  # MCP 2026-07-28: no log message for a request that sets no level
         said = {"level": "notice", "logger": self._call.target.server, "data": callback.message}
         params = msgspec.json.encode(said)
-        if is_severe(params, log_level_of(exchange)):
+        if is_severe(params, level):
             exchange.notify("notifications/message", params)
 
     def _question(self, callback: Callback) -> Question:

@@ -102,6 +102,17 @@ class Registrations:
         """A registration by its creator's id or by ours."""
         return next((each for each in self.list() if id in (each.id, each.name)), None)
 
+    def denied(self) -> tuple[Decision, ...]:
+        """The denials of registrations that the inbox still keeps. An id that was registered since is left out."""
+        known = {each.id for each in self.list()}
+        return tuple(
+            decision
+            for decision in self._inbox.all(only_open=False)
+            if decision.question.kind == "registration"
+            and decision.state is DecisionState.DENIED
+            and decision.question.server not in known
+        )
+
     async def register(self, by: Principal, asked: Register, trace: str = "") -> Registered:
         """Register a server, or ask a person to. Raises Fault."""
         operator = self._is_operator(by)
@@ -122,6 +133,9 @@ class Registrations:
             self._check_free(made)
             if not at_once:
                 decision = await self._ask(made, by, trace)
+                if decision.state is DecisionState.DENIED:
+                    hint = "change the server or its justification, or ask that person"
+                    raise Fault("ACCESS_DENIED", f"a person denied the registration of `{made.id}`", hint=hint)
                 made = msgspec.structs.replace(made, approved=False, decision=decision.id)
             try:
                 await self._put(made, NOBODY, version=0)
