@@ -36,6 +36,10 @@ class ProtectedServer:
     ) -> None:
         self._host, self._tls = host, tls
         self.lifetime_s = lifetime_s
+        self.device: dict[str, object] = {}
+        """Replaces members of the answer to a device."""
+        self.said_lifetime: object = None
+        """In the answers in the place of the real one."""
         self.scope = scope
         self.needed = {"tools/call": scope}
         """Scopes that a method needs, besides any token."""
@@ -155,7 +159,8 @@ class ProtectedServer:
                 code = f"device-{next(self._numbers)}"
                 self.devices[code] = False
                 page = f"{self.base}/activate"
-                return 200, {}, {"device_code": code, "user_code": "AB-CD", "verification_uri": page, "interval": 0.01}
+                given = {"device_code": code, "user_code": "AB-CD", "verification_uri": page, "interval": 5}
+                return 200, {}, {**given, **self.device}
             case "/revoke":
                 form = dict(parse_qsl(body.decode()))
                 if form["token_type_hint"] == self.revokes_not:
@@ -223,6 +228,8 @@ class ProtectedServer:
         self._access[access] = (time.monotonic() + self.lifetime_s, scope, subject)
         self._refresh[refresh] = (scope, subject)
         given = {"access_token": access, "token_type": "Bearer", "expires_in": self.lifetime_s, "scope": scope}
+        if self.said_lifetime is not None:
+            given["expires_in"] = self.said_lifetime
         return {**given, "refresh_token": refresh}
 
     def _sse(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], Any]:

@@ -61,7 +61,7 @@ async def test_t42_nothing_is_approved_without_the_passphrase_wherever_it_comes_
 ) -> None:
     answer = await asked(hub)
     assert await refused(hub, "approvals.answer", **answer, terminal=True) == "PASSPHRASE_REQUIRED"
-    assert await refused(hub, "approvals.answer", **answer, console=True) == "PASSPHRASE_REQUIRED"
+    assert await refused(hub, "approvals.answer", **answer, console=True) == "ACCESS_DENIED", "it is not the console"
     assert await refused(hub, "approvals.answer", **answer, terminal=True, passphrase=WRONG) == "ACCESS_DENIED"
     assert await refused(hub, "console.code", terminal=True) == "PASSPHRASE_REQUIRED"
     assert await refused(hub, "rules.make", decision=answer["id"], terminal=True) == "PASSPHRASE_REQUIRED"

@@ -141,6 +141,18 @@ async def test_a_token_is_renewed_before_it_expires_and_the_old_one_serves_while
         assert server.refreshes() == 2
 
 
+@pytest.mark.parametrize("said", [0, -5, "nan", 0.001])
+async def test_a_lifetime_that_cannot_be_meant_renews_no_token_before_each_call(
+    server: ProtectedServer, said: object
+) -> None:
+    server.said_lifetime = said
+    client, _ = client_of(server)
+    async with client:
+        for _ in range(3):
+            assert await text_of(client) == "you are client-1"
+    assert server.refreshes() == 0
+
+
 async def test_another_client_of_the_same_store_continues_with_the_stored_login(server: ProtectedServer) -> None:
     store = MemoryLoginStore()
     browser = ScriptedBrowser()
@@ -191,7 +203,7 @@ async def test_a_device_code_logs_in_without_a_browser(server: ProtectedServer) 
     client, login = client_of(server)
     pending = await login.begin_device(Challenge())
     assert pending.code.user_code == "AB-CD"
-    assert await login.poll_device(pending) == pending.code.interval
+    assert await login.poll_device(pending) == pending.code.poll_every_s
     server.devices[pending.code.device_code] = True
     assert await login.poll_device(pending) is None
     async with client:

@@ -50,6 +50,39 @@ def change_a_mode() -> None:
     os.chmod(at["secret"], 0o640)
 
 
+def leave_a_program_with_the_users_rights() -> None:
+    _leaves_it(lambda path: (os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o755)), os.chmod(path, 0o4755)))
+
+
+def leave_it_by_descriptor() -> None:
+    _leaves_it(lambda path: os.fchmod(os.open(path, os.O_CREAT | os.O_WRONLY, 0o755), 0o2755))
+
+
+def leave_it_by_opening() -> None:
+    _leaves_it(lambda path: os.open(path, os.O_CREAT | os.O_WRONLY, 0o4755))
+
+
+def leave_it_by_opening_with_a_structure() -> None:
+    how = struct.pack("QQQ", os.O_CREAT | os.O_WRONLY, 0o4755, 0)
+    _leaves_it(lambda path: _system_call(437, -100, ctypes.c_char_p(path.encode()), how, len(how)))
+
+
+def leave_it_as_a_node() -> None:
+    _leaves_it(lambda path: os.mknod(path, 0o104755))
+
+
+def _leaves_it(make: Callable[[str], object]) -> None:
+    """Whether the folder of its own has a set-user-ID or set-group-ID file now. It is owned by the hub's user."""
+    path = f"{at['own']}/program-{os.getpid()}"
+    os.umask(0)
+    try:
+        make(path)
+        assert os.stat(path).st_mode & 0o6000
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
 def change_a_time() -> None:
     os.utime(at["secret"], (0, 0))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from interlock.containment import cgroups, launcher_client
 from interlock.containment.launcher_client import ContainedProcess, launcher, start_contained
 from interlock.containment.policy import BackendName, Containment, ContainmentRefused
+from interlock.containment.scripts import interpreter_of
 
 from .outside import PYTHON, EscapeTargets
 from .test_escapes import backend as backend
@@ -48,6 +50,32 @@ def test_home_and_temporary_files_are_private(outside: EscapeTargets, backend: B
     written, complaints, exit_code = ended(run(outside.containment(backend), code))
     home = f"{outside.folder}/hub/contained/server/home"
     assert (written.split(), complaints, exit_code) == ([home, f"{home}/tmp", home, "None"], "", 0)
+
+
+@pytest.mark.parametrize("first", ["#!{beside}\n", "#!/usr/bin/env python\n"])
+def test_a_script_runs_with_the_interpreter_of_its_virtual_environment(
+    outside: EscapeTargets, backend: BackendName, tmp_path: Path, first: str
+) -> None:
+    programs, versions = tmp_path / "venv" / "bin", tmp_path / "versions" / "bin"
+    for folder in (programs, versions):
+        folder.mkdir(parents=True)
+    shutil.copy(os.path.realpath("/bin/sh"), versions / "python3")
+    (programs / "python").symlink_to(versions / "python3")
+    script = programs / "server"
+    script.write_text(first.format(beside=programs / "python") + 'echo "$0" "$1" "$GIT_CONFIG_NOSYSTEM"\n')
+    script.chmod(0o700)
+
+    containment, env = outside.containment(backend), {"PATH": f"{programs}:/usr/bin:/bin"}
+    written, complaints, _ = ended(start_contained(containment, (str(script), "hello"), env, None))
+    assert (written.split(), complaints) == ([str(script), "hello", "1"], "")
+    # Installers write this where the path is too long for the first line.
+    script.write_text(f"""#!/bin/sh\n'''exec' '{programs / "python"}' "$0" "$@"\n' '''\n""")
+    assert interpreter_of(str(script), "") == (str(programs / "python"),)
+    # The first line of a script opens no other place.
+    script.write_text(f"#!{versions / 'python3'}\n")
+    with pytest.raises(ContainmentRefused, match="which runs its program") as refused:
+        start_contained(containment, (str(script),), env, None)
+    assert refused.value.hint == "name the folder of python3 in `read`"
 
 
 def test_a_named_folder_can_be_written_and_read_again(outside: EscapeTargets, backend: BackendName) -> None:

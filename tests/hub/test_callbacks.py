@@ -15,10 +15,11 @@ from interlock.protocols.mgp.callbacks import REQUEST
 
 from .legacy_client import LegacyClient
 from .modern_client import ModernClient
-from .running_hub import RunningHub, running_hub, until
+from .running_hub import RawClient, RunningHub, running_hub, until
 from .streaming_client import StreamingClient
 from .test_streaming import plain
 
+LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 CONFIRM = {
     "callback_id": "cb-1",
     "type": "confirmation",
@@ -108,6 +109,17 @@ async def test_t74_a_callback_that_nobody_answers_in_time_is_answered_by_the_hub
         assert heard(await one.stream("s__ask", INPUT, 1)) == [{"callback_id": "cb-2", "response": None}]
 
 
+async def test_t41_a_confirmation_masks_the_secrets_among_the_arguments(tmp_path: Path) -> None:
+    token = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6"
+    async with running_hub(tmp_path, {"s": plain()}) as hub, StreamingClient(hub, hub.key("bot"), modern=True) as one:
+        pending = asyncio.ensure_future(one.stream("s__ask", {**CONFIRM, "note": f"use {token}"}, 1))
+        view = (await hub.operate("approvals.show", id=await open_decision(hub)))["view"]
+        await answer(hub, "no")
+        await pending
+    assert token not in view
+    assert "use [secret: github_token" in view
+
+
 async def test_t74_a_call_that_ends_before_its_callback_leaves_no_request_open(tmp_path: Path) -> None:
     """The call ends while its request is being stored: 64 of those would shut the caller out of approvals."""
     async with running_hub(tmp_path, {"s": plain()}) as hub, StreamingClient(hub, hub.key("bot"), modern=True) as one:
@@ -134,3 +146,24 @@ async def test_clients_without_mgp_answer_by_elicitation_in_both_eras(tmp_path: 
                 answered = heard(await client.call("s__ask", callback))
                 assert answered == [{"callback_id": callback["callback_id"], "response": response}]
         assert [asked["params"]["message"] for asked in new.asked] == ["s: Delete 15 files?", "s: Which?"]
+
+
+class Overheard(RawClient):
+    """Keeps the last response as it came."""
+
+    raw = b""
+
+    async def post(self, *args: Any) -> Any:
+        answer = await super().post(*args)
+        self.raw = answer[2]
+        return answer
+
+
+async def test_a_stateless_client_gets_a_notification_as_log_message_only_if_it_asked_for_them(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"s": plain()}) as hub:
+        client = Overheard(hub.url + "/mcp", hub.key("bot"))
+        told = {"callback_id": "cb-4", "type": "notification", "message": "by the way"}
+        for level, heard in (({}, False), ({LOG_LEVEL: "info"}, True), ({LOG_LEVEL: "error"}, False)):
+            params = {"name": "s__ask", "arguments": told, "_meta": level}
+            assert (await client.modern("tools/call", params))["result"]["content"][0]["text"] == "told"
+            assert (b"by the way" in client.raw) is heard, (level, client.raw)

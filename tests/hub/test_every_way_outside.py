@@ -15,12 +15,11 @@ from interlock.cli.tools.search_model import _fetched
 from interlock.config.live_settings import LiveWebhook
 from interlock.config.model_settings import Model
 from interlock.config.settings import Embeddings, Hub
-from interlock.events import Bus
-from interlock.events.types import AgentWoken
 from interlock.host.models.endpoint import Endpoint as ModelEndpoint
 from interlock.hub.approvals.notifiers import ApprovalNotifiers
 from interlock.hub.audit.tracing.exporter import _over_http
 from interlock.hub.auth.oauth.discovery import keys_url
+from interlock.hub.live.events import UnsentWake
 from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.hub.tool_search.embedding_endpoint import Endpoint as EmbeddingEndpoint
 from interlock.rooms.errors import RoomError
@@ -68,7 +67,8 @@ def ways(url: str) -> dict[str, Callable[[], Awaitable[object]]]:
 
     async def wake() -> None:
         settings = LiveWebhook(f"{url}/woken", "OUT_SECRET")
-        await WakeWebhook(lambda: settings, Resolver(), Bus(), note)._tell([AgentWoken("live", 1, 0, "a", "w", "s", 1)])
+        webhook = WakeWebhook(lambda: settings, Resolver(), lambda: "n", note)
+        await webhook.send(f"{url}/woken", UnsentWake("1", "n", "w", "a", "s", 1, 0.0))
 
     async def approval() -> None:
         notifiers = ApprovalNotifiers(Hub, Resolver(), note, None)  # type: ignore[arg-type]

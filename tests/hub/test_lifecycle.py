@@ -3,17 +3,22 @@ and the hub are shut down by those who may, and restarts follow the policy."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cases import each_case
+from interlock.client.connection import Connection
 from interlock.config.settings import Hub, Restart, Server, Timeouts
+from interlock.hub.calls.dispatch import recovery
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.unavailable import unavailable
+from interlock.transports.link import Outgoing, Sink
 from interlock.wire.errors import ErrorDialect, Fault
 
+from .raw_server import RawHttpServer
 from .running_hub import MGP, RawClient, RunningHub, child, running_hub, text_of, until
 from .test_changes import Stream, listening, opened
 from .test_hostile_servers import alive
@@ -116,9 +121,45 @@ async def test_a_call_waits_for_a_restart_until_its_deadline_and_then_hears_of_i
         error = (await client.legacy("tools/call", OK))["error"]
         assert (error["code"], error["data"]["name"]) == (2002, "SERVER_RESTARTING")
         assert error["data"]["_mgp"]["retry_after_ms"] > 0
+        [row] = (shown := await hub.operate("health"))["servers"]
+        assert (row["health"], shown["status"]) == ("starting", "healthy"), "a server that starts is not down"
         web.gate.set()
         await hub.state("web", ServerState.CONNECTED)
         assert text_of(await client.legacy("tools/call", OK)) == "fine"
+        await hub.operate("servers.stop", server="web")
+        error = (await client.legacy("tools/call", OK))["error"]
+        assert (error["code"], error["data"]["_mgp"]["retry_after_ms"] > 0) == (2000, True)
+        _, _, body = await RawClient(hub.url + "/readyz").send("GET")
+        assert b'"down":0' in body, "nor is one that was stopped"
+
+
+async def test_a_call_that_never_reached_its_server_is_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection is lost a moment before the supervisor knows, and calls of that moment are not lost with it."""
+    losses, send, sent = ["on the way", "at once"], Connection.send, []
+
+    def losing(connection: Connection, outgoing: Outgoing, sink: Sink, *more: Any, **named: Any) -> Any:
+        if outgoing.method != "tools/call":
+            return send(connection, outgoing, sink, *more, **named)
+        sent.append(outgoing)
+        if not losses:
+            return send(connection, outgoing, sink, *more, **named)
+        fault = Fault("UPSTREAM_UNAVAILABLE", "the server exited with code 1")
+        if losses.pop() == "at once":
+            raise fault
+        asyncio.get_running_loop().call_soon(sink.on_lost, fault)
+        return 10**9
+
+    monkeypatch.setattr(Connection, "send", losing)
+    async with RawHttpServer() as web, running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
+        client = RawClient(hub.url + "/mcp")
+        assert text_of(await client.modern("tools/call", OK)) == "fine"
+        assert (len(sent), losses) == (3, [])
+        monkeypatch.setattr(recovery, "UNSENT_PAUSES_S", (0.0,))
+        losses += ["on the way"] * 3
+        answer = (await client.modern("tools/call", OK))["error"]
+        assert (answer["data"]["name"], len(losses)) == ("UPSTREAM_UNAVAILABLE", 1), "the tries have an end"
 
 
 @pytest.mark.parametrize(("policy", "code"), [("on_failure", 1), ("always", 0)])

@@ -14,6 +14,7 @@ import pytest
 
 from interlock.config.live_settings import Live, LiveRule
 from interlock.config.rates import Rate
+from interlock.hub.admin.features import why_missing
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live import intake
@@ -208,6 +209,12 @@ async def test_t18_a_feature_set_that_uses_more_than_was_enabled_is_off(tmp_path
         await enable(hub, "news.push")
         assert (await push(hub, event("e2")))[0]["result"]["accepted"] is True
         assert [len(deliveries.waiting(agent)) for agent in ("local", "other")] == [1, 2]
+
+
+def test_a_feature_set_that_needs_a_grant_says_which() -> None:
+    grant = "contextHooks.beforeInference.inject.system"
+    assert why_missing("s", [grant]) == f'it needs your grant: [servers.s.live] grant = ["{grant}"]'
+    assert why_missing("s", [grant, "channels"]).startswith("the hub does not have channels; it needs your grant")
 
 
 async def test_declarations_change_while_the_server_runs(tmp_path: Path) -> None:

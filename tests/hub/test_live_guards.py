@@ -13,23 +13,20 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from interlock.config.live_settings import Live, LiveRule, LiveWebhook
+from interlock.config.live_settings import Live, LiveRule
 from interlock.config.settings import Rate
 from interlock.config.settings import Server as Settings
 from interlock.events import Bus
-from interlock.events.types import AgentWoken, Gap
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.journal import Journal
-from interlock.hub.live import agent_queue, refusals, server_messages, webhook_sender
+from interlock.hub.live import agent_queue, refusals, server_messages
 from interlock.hub.live import deliveries as delivery
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import LIVE_PENDING, Pending, pending_id, seen_id
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.passed_messages import PassedMessages
-from interlock.hub.live.wake_webhook import WakeWebhook
-from interlock.hub.live.webhook_sender import WebhookSender
 from interlock.protocols.mcpl import coalescing
 from interlock.protocols.mcpl.authorization import Arrival
 from interlock.protocols.mcpl.channels import Author, IncomingMessage
@@ -38,7 +35,6 @@ from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.events import PushResult
 from interlock.server import Server
 from interlock.store import Store, StoreUnavailable
-from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 
 from .running_hub import RunningHub, running_hub, until
@@ -329,31 +325,6 @@ async def test_a_read_of_events_that_fails_is_recorded_as_failed(
         assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
         found = [entry.record for entry in await entries(hub) if entry.record.name == "interlock://events"]
         assert [entry.outcome and entry.outcome.tool for entry in found] == ["error"], found
-
-
-async def test_a_dead_webhook_holds_up_no_further_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[str] = []
-    logged: list[str] = []
-
-    async def send(_webhook: object, _url: str, _secret: str, id: str, _body: bytes) -> None:
-        sent.append(id)
-        if len(sent) <= webhook_sender.TRIES + 1:
-            raise Fault("UPSTREAM_UNAVAILABLE", "refused")
-
-    monkeypatch.setenv("OUT", "whsec_" + "a" * 48)
-    monkeypatch.setattr(webhook_sender, "PAUSE_S", 0)
-    monkeypatch.setattr(WebhookSender, "_post", send)
-    settings = LiveWebhook("https://example.com/woken", "OUT")
-    webhook = WakeWebhook(lambda: settings, Resolver(), Bus(), lambda _, text: logged.append(text))
-    woken = [AgentWoken("live", number, 0, "mine", f"w{number}", "s", 1) for number in range(4)]
-    await webhook._tell([*woken, Gap(AgentWoken, "live", 5, 9)])
-    assert sent == ["w0"] * webhook_sender.TRIES + ["w1", "w2", "w3"], "one try, until the address answers again"
-    assert "5 wakes were not sent" in logged[-1]
-
-    monkeypatch.setenv("OUT", "whsec_c2hvcnQ=")
-    await webhook._tell(woken[:1])
-    assert len(sent) == webhook_sender.TRIES + 3
-    assert "nothing unsigned" in logged[-1], "a secret that can be guessed signs nothing"
 
 
 @pytest.mark.parametrize("loops", [False, True])

@@ -141,6 +141,9 @@ async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(
         await read_and_answer(hub.hub_app.inbox, decision["id"], "once", local_person("tester"))
         assert (await elevate("/etc/hosts"))["payload"]["volume"] == "root"
         assert (await elevate("/etc/passwd"))["approved"] is False, "another label is another matter"
+        await disable(hub, "files.edit")
+        await enable(hub, "files.edit")
+        assert (await elevate("/etc/hosts"))["approved"] is False, "an approval ends with the grant it was given under"
         found = [entry.record.details for entry in await entries(hub, event="dev.interlock.live_scope")]
         assert [(each["label"], each["approved"]) for each in found][:2] == [
             ("/project/a", True),

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from standardwebhooks import Webhook
 
 from interlock.config.live_settings import Hook, Live, LiveRule, LiveWebhook
 from interlock.config.settings import Rate
-from interlock.hub.live import incoming_webhooks
+from interlock.hub.live import incoming_webhooks, wake_webhook, wakes
+from interlock.hub.live.webhook_sender import WebhookSender
+from interlock.wire.errors import Fault
 
 from .running_hub import RawClient, RunningHub, running_hub, until
 from .test_journal import entries
@@ -174,7 +177,7 @@ async def test_a_wake_is_told_signed_and_again_until_it_is_taken(
     got: asyncio.Queue[tuple[dict[str, str], bytes]] = asyncio.Queue()
     statuses = iter(["503 Later", "200 OK"])
     monkeypatch.setenv("OUT_SECRET", SECRET)
-    monkeypatch.setattr("interlock.hub.live.webhook_sender.PAUSE_S", 0.01)
+    monkeypatch.setattr(wake_webhook, "PAUSE_S", 0.01)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -197,3 +200,55 @@ async def test_a_wake_is_told_signed_and_again_until_it_is_taken(
         said = Webhook(SECRET).verify(again, second)
         assert (said["type"], said["data"]["agent"], said["data"]["server"]) == ("agent.woken", "mine", "hook:ci")
         assert "main" not in again.decode(), "nothing of the event"
+
+
+async def test_every_wake_is_told_also_after_a_restart_and_none_holds_up_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUT_SECRET", SECRET)
+    monkeypatch.setattr(wake_webhook, "PAUSE_S", 0.01)
+    monkeypatch.setattr(wake_webhook, "MAX_PAUSE_S", 0.05)
+    tried: dict[str, set[bytes]] = {}
+    taken: list[str] = []
+    failing: dict[str, Fault] = {"": Fault("UPSTREAM_UNAVAILABLE", "refused")}
+
+    async def answer(_sender: object, _url: str, _secret: str, id: str, body: bytes) -> None:
+        tried.setdefault(id, set()).add(body)
+        if (fault := failing.get(id) or failing.get("")) is not None:
+            raise fault
+        taken.append(id)
+
+    monkeypatch.setattr(WebhookSender, "_post", answer)
+    webhook = LiveWebhook("https://example.com/woken", "OUT_SECRET")
+    async with hook_hub(tmp_path, monkeypatch, webhook=webhook) as hub:
+        for number in range(2):
+            await post(hub, BODY, signed(BODY, f"m{number}"))
+        await until(lambda: len(tried) == 2)
+    assert not taken
+    failing.clear()
+    async with hook_hub(tmp_path, monkeypatch, webhook=webhook) as hub:
+        unsent = hub.hub_app.live.webhook._unsent
+        assert unsent is not None
+        await until(lambda: not len(unsent))
+        assert sorted(taken) == sorted(tried), "of the last run's wakes"
+        assert {len(bodies) for bodies in tried.values()} == {1}, "in every try the same bytes"
+
+        failing["bad"] = Fault("UPSTREAM_ERROR", "a fault of the receiver", data={"status": 500})
+        failing["gone"] = Fault("UPSTREAM_ERROR", "it refuses", data={"status": 410})
+        for name in ("bad", "gone", "good"):
+            monkeypatch.setattr(wakes, "wake_id", partial(str, name))
+            await post(hub, BODY, signed(BODY, name))
+        await until(lambda: "good" in taken and [message.wake for message in unsent.values()] == ["bad"])
+        monkeypatch.setattr(wake_webhook, "now", lambda: time.time() + 25 * 3600)
+        await until(lambda: not len(unsent))
+        lines = [line.text for line in hub.hub_app.logs.tail("hub", 1000) if "live webhook did not take" in line.text]
+        assert [line.count("It is not sent again") for line in lines if "the wake bad" in line] == [0, 1]
+
+        monkeypatch.setattr(wake_webhook, "now", time.time)
+        monkeypatch.setenv("OUT_SECRET", "whsec_c2hvcnQ=")
+        monkeypatch.setattr(wakes, "wake_id", lambda: "weak")
+        await post(hub, BODY, signed(BODY, "weak"))
+        await until(lambda: any("weak" in key for key in hub.hub_app.live.webhook._tries))
+        assert "weak" not in tried, "a secret that can be guessed signs nothing"
+        monkeypatch.setenv("OUT_SECRET", SECRET)
+        await until(lambda: "weak" in taken)

@@ -10,6 +10,7 @@ import pytest
 
 from interlock.config.settings import Hub, Registration, Timeouts
 from interlock.containment.backends import reports
+from interlock.hub.approvals.states import DecisionState
 from interlock.hub.upstreams.states import ServerState
 
 from .running_hub import RawClient, RunningHub, child, running_hub, until
@@ -78,6 +79,10 @@ async def approve(hub: RunningHub, decision: str) -> None:
     await hub.operate("approvals.answer", id=decision, answer="once", view=shown["view_hash"], terminal=True)
 
 
+async def used(hub: RunningHub, decision: str) -> None:
+    await until(lambda: hub.hub_app.inbox.get(decision).state is DecisionState.USED, 30)
+
+
 @pytest.mark.skipif(not SERVES, reason=f"no backend serves on this machine: {[r.missing for r in reports()]}")
 async def test_t82_an_agents_registration_waits_for_a_person_and_gains_nothing_by_itself(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {}, hub=hub_settings()) as hub:
@@ -102,6 +107,7 @@ async def test_t82_an_agents_registration_waits_for_a_person_and_gains_nothing_b
         settings = hub.hub_app.upstreams["dynamic-stats"].settings
         assert (settings.isolation, settings.access, settings.trust) == ("sandbox", "opt-in", "sandboxed")
         assert "error" in await maker.mean(1, 3), "nobody may call it without a grant, not even its maker"
+        assert (await maker.ids(), await other.ids()) == ({"dynamic-stats": "connected"}, {}), "its maker sees it"
         await hub.allow("maker", "dynamic-stats")
         await until(lambda: "mean" in {tool.name for tool in hub.hub_app.catalog.offer("dynamic-stats").tools.values()})
         assert (await maker.mean(1, 3))["result"]["structuredContent"] == 2.0
@@ -133,6 +139,7 @@ async def test_t82_an_agents_registration_waits_for_a_person_and_gains_nothing_b
         ({"source": "from interlock.containment.launcher import resource\n"}, "CODE_SAFETY_VIOLATION"),
         ({"source": "from interlock.server import Server, callers\n"}, "CODE_SAFETY_VIOLATION"),
         ({"source": "from interlock import Client\n"}, "CODE_SAFETY_VIOLATION"),
+        ({"source": "import json\njson.codecs.open('/etc/passwd')\n"}, "CODE_SAFETY_VIOLATION"),
         ({"source": "import interlock\nq = interlock.server.server.asyncio\n"}, "CODE_SAFETY_VIOLATION"),
         ({"source": "import interlock.hub.live.incoming_webhooks as h\n"}, "CODE_SAFETY_VIOLATION"),
         ({"source": "", "args": ["/etc/hostname"]}, "INVALID_PARAMS"),
@@ -152,6 +159,16 @@ async def test_t83_what_cannot_be_judged_or_is_dangerous_is_not_even_asked_for(
     answer = await Agent(refusing, "maker").ask("register", **{**ASKED, **changed})
     assert answer["error"]["data"]["name"] == name, answer
     assert refusing.hub_app.inbox.open_count == 0
+
+
+async def test_t83_a_link_leads_to_no_file_but_a_script(refusing: RunningHub, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("x = 1")
+    (tmp_path / "link.py").symlink_to(tmp_path / "secret.txt")
+    for path in ("link.py", "none.py"):
+        answer = await Agent(refusing, "maker").ask(
+            "register", **{**ASKED, "source": "", "args": [str(tmp_path / path)]}
+        )
+        assert answer["error"]["message"].startswith("the hub cannot read the script"), answer
 
 
 async def test_t83_a_justification_cannot_pose_as_the_hubs_own_view(tmp_path: Path) -> None:
@@ -176,7 +193,43 @@ async def test_a_denied_registration_leaves_nothing(refusing: RunningHub) -> Non
     answer = (await maker.ask("register", **ASKED))["result"]
     await refusing.operate("approvals.answer", id=answer["decision"], answer="no", terminal=True)
     await until(lambda: not refusing.hub_app._registrations.list())
-    assert await maker.ids(status="pending_approval") == {}
+    assert await maker.ids(status="denied") == {"dynamic-stats": "denied"}, "its creator hears of it"
+    assert await Agent(refusing, "other").ids(status="denied") == {}
+    again = await maker.ask("register", **ASKED)
+    assert again["error"]["data"]["name"] == "ACCESS_DENIED", again
+    assert not refusing.hub_app._registrations.list()
+
+
+async def test_a_refused_script_is_told_with_the_lines_and_the_allowed_imports(
+    refusing: RunningHub, tmp_path: Path
+) -> None:
+    maker = Agent(refusing, "maker")
+    told = (await maker.ask("register", **{**ASKED, "source": "import json\n\nimport sys\n"}))["error"]
+    rejection = told["data"]["_mgp"]["details"]["rejection"]
+    assert rejection["violations"] == ["Import not allowed: 'sys' (line 3)"], told
+    assert "statistics" in rejection["hints"]["allowed_imports"]
+    assert "'sys' (line 3)" in told["message"]
+    # The lines of a file on the hub's machine are nobody's business.
+    (file := tmp_path / "stats.py").write_text("import json\n\nimport secretive\n")
+    told = (await maker.ask("register", **{**ASKED, "source": "", "args": [str(file)]}))["error"]
+    assert "secretive" not in str(told)
+    rejection = told["data"]["_mgp"]["details"]["rejection"]
+    assert (rejection["violations"], "statistics" in rejection["hints"]["allowed_imports"]) == ([], True)
+    assert "`source`" in str(told["data"])
+
+
+async def test_t82_an_approval_registers_once_and_ends_with_the_registration(refusing: RunningHub) -> None:
+    """An operator removed the server: the agent that registers it again needs another approval."""
+    agent, inbox = Agent(refusing, "maker"), refusing.hub_app.inbox
+    for _ in range(2):
+        answer = (await agent.ask("register", **ASKED))["result"]
+        (open_,) = inbox.all(only_open=True)
+        assert answer["decision"] == open_.id
+        await approve(refusing, open_.id)
+        await used(refusing, open_.id)
+        await until(lambda: refusing.hub_app.upstreams.get("dynamic-stats") is not None)
+        await refusing.operate("discovery.deregister", id="dynamic.stats")
+        await until(lambda: refusing.hub_app.upstreams.get("dynamic-stats") is None)
 
 
 async def test_a_listed_package_may_be_asked_for(tmp_path: Path) -> None:

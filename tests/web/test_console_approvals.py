@@ -164,6 +164,11 @@ async def test_the_page_of_many_large_requests_is_bounded(hub: RunningHub, visit
     assert "(12) Approvals" in page
     assert len(page) < 256 * 1024
     assert page.count('value="no"') == 12
+    for number in range(30):
+        await asked(hub, f"small {number}")
+    page = (await visitor.get("/console/approvals")).text
+    assert "17 further requests" in page
+    assert len(page.encode()) < 100 * 1024
 
 
 async def test_a_request_is_compared_with_the_last_call_to_the_tool(hub: RunningHub, visitor: Visitor) -> None:

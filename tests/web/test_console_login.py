@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from http.cookies import SimpleCookie
 
@@ -11,18 +12,21 @@ from hub.running_hub import RunningHub, running_hub
 from interlock.config.settings import Hub
 from interlock.hub.admin.console import CODE_S, MAX_CODES, LoginCodes
 from interlock.hub.auth.principals import Principal
+from interlock.web.console import events
 from interlock.web.console.sessions import (
     FAILURES_PER_MINUTE,
     IDLE_S,
     LIFE_S,
     MAX_ADDRESSES,
     MAX_SESSIONS,
+    MAX_SESSIONS_PER_PERSON,
     ConsoleSessions,
     LoginAttempts,
 )
 from interlock.wire.errors import Fault
 
 from .console_visitor import Visitor, forms_of
+from .test_console_timeline import Stream
 
 pytestmark = pytest.mark.anyio
 
@@ -145,9 +149,47 @@ async def test_a_person_without_admin_rights_sees_and_changes_nothing(hub: Runni
 async def test_t52_logins_that_fail_are_limited(visitor: Visitor) -> None:
     for _ in range(FAILURES_PER_MINUTE):
         assert (await visitor.post("/console/login", {"code": "wrong"})).status == 403
-    answer = await visitor.post("/console/login", {"code": await visitor.code()})
+    answer = await visitor.post("/console/login", {"code": "wrong"})
     assert answer.status == 429
     assert int(answer.headers["retry-after"]) > 0
+
+
+async def test_t50_a_strangers_wrong_logins_keep_nobody_out(hub: RunningHub, visitor: Visitor) -> None:
+    """Behind a proxy all people have one address."""
+    for _ in range(FAILURES_PER_MINUTE + 2):
+        await visitor.post("/console/login", {"key": "wrong"})
+    for right in ({"code": await visitor.code()}, {"key": await hub.new_key("ada", "person")}):
+        assert (await Visitor(hub).post("/console/login", right)).status == 303
+
+
+async def test_t50_one_person_ends_nobody_elses_sessions_and_takes_no_more_than_a_share_of_streams(
+    hub: RunningHub, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await visitor.log_in()
+    key = await hub.new_key("narrow", "person", permissions=("admin_read",))
+    greedy = [await Visitor(hub).log_in_with(key) for _ in range(MAX_SESSIONS_PER_PERSON + 2)]
+    assert (await visitor.get("/console")).status == 200
+    assert (await greedy[0].get("/console")).status == 303, "its own oldest one ended"
+    monkeypatch.setattr(events, "MAX_STREAMS_PER_PERSON", 3)
+    async with contextlib.AsyncExitStack() as stack:
+        for reader in greedy[-3:]:
+            await stack.enter_async_context(Stream(reader))
+        refused = await greedy[-1].get("/console/events")
+        assert (refused.status, "too many pages" in refused.text) == (503, True)
+        monkeypatch.setattr(events, "MAX_STREAMS", 3)
+        await stack.enter_async_context(Stream(visitor))
+
+
+async def test_the_bound_on_all_sessions_ends_one_of_the_person_with_the_most(hub: RunningHub) -> None:
+    sessions = ConsoleSessions(hub.hub_app.access, hub.hub_app.passphrase, lambda: 0.0)
+    first = sessions.open(hub.operations.owner, proven=False)
+    people = [hub.hub_app.keys.principal(await hub.new_key(f"p{number}", "person")) for number in range(17)]
+    for person in people:
+        assert person is not None
+        for _ in range(MAX_SESSIONS_PER_PERSON):
+            sessions.open(person, proven=True)
+    assert len(sessions._sessions) == MAX_SESSIONS
+    assert sessions.find(first, active=True)
 
 
 def test_the_count_of_failed_logins_is_bounded_and_ends() -> None:
@@ -181,7 +223,7 @@ async def test_a_session_ends_when_it_is_idle_or_old_and_sessions_are_bounded(hu
         assert sessions.find(used, active=True)
     now[0] = start + LIFE_S
     assert sessions.find(used, active=True) is None
-    many = [sessions.open(person, proven=False) for _ in range(MAX_SESSIONS + 1)]
+    many = [sessions.open(person, proven=False) for _ in range(MAX_SESSIONS_PER_PERSON + 1)]
     assert sessions.find(many[0], active=True) is None
     assert all(sessions.find(id_, active=True) for id_ in many[1:])
 

@@ -66,7 +66,7 @@ class QuietHours(msgspec.Struct, frozen=True):
 
 class LiveWebhook(msgspec.Struct, frozen=True):
     """`[live.webhook]`: an address of yours that is told when an agent is woken, so that it can start the agent. Signed
-    as Standard Webhooks says, and sent again if it is not taken."""
+    as Standard Webhooks says, and sent again for a day, also after a restart, until it is taken."""
 
     url: str | None = None
     """The address; unset: none. Redirects are not followed."""

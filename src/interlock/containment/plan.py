@@ -12,6 +12,7 @@ from typing import Final
 from interlock.containment.backends import choose
 from interlock.containment.installs import installed
 from interlock.containment.policy import OPEN_FILES, Containment, ContainmentRefused, Plan
+from interlock.containment.scripts import interpreter_of
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Programs and libraries of the system."""
@@ -50,12 +51,20 @@ def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str]
     if install is not None:
         argv = install.argv
     program = _program(argv[0], env.get("PATH", _PATH), cwd)
+    argv = (*_interpreter(program, env), program, *argv[1:])
     home = Path(containment.folder, "home")
     (home / "tmp").mkdir(parents=True, exist_ok=True)
     read_only, write = named_folders(containment)
     named = (*read_only, *write, str(home), *(() if install is None else (install.folder,)))
-    read = dict.fromkeys([*_system(), *_of_program(program), *_script(argv, cwd), *named])
+    beside = os.path.dirname(argv[0]) == os.path.dirname(program)
+    programs = (*_of_program(program), *(_of_program(argv[0]) if beside else ()))
+    read = dict.fromkeys([*_system(), *programs, *_script(argv, cwd), *named])
     real = _system_folders() + tuple(os.path.realpath(path) for path in read if path not in _system())
+    if not _inside(os.path.realpath(argv[0]), real):
+        raise ContainmentRefused(
+            f"the server may not read {argv[0]}, which runs its program {program}",
+            f"name the folder of {os.path.basename(argv[0])} in `read`",
+        )
     place = str(home) if cwd is None else os.path.realpath(cwd)
     if not _inside(place, real):
         raise ContainmentRefused(
@@ -63,7 +72,7 @@ def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str]
         )
     return Plan(
         backend=backend,
-        argv=(program, *argv[1:]),
+        argv=argv,
         env=_environment(env, home, real),
         cwd=place,
         read=tuple(read),
@@ -114,6 +123,12 @@ def _program(name: str, path: str, cwd: str | None) -> str:
     if found is None:
         raise FileNotFoundError(name)
     return os.path.abspath(found)
+
+
+def _interpreter(program: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The command that runs a script which the system's own programs do not run; otherwise empty."""
+    command = interpreter_of(program, env.get("PATH", _PATH))
+    return () if not command or _inside(os.path.realpath(command[0]), _system_folders()) else command
 
 
 def _of_program(program: str) -> Iterator[str]:
@@ -170,4 +185,7 @@ def _environment(env: Mapping[str, str], home: Path, read: tuple[str, ...]) -> d
     """The configured variables; HOME and temporary files are private."""
     kept = {name: value for name, value in env.items() if name not in _DROPPED}
     reachable = [part for part in env.get("PATH", _PATH).split(":") if _inside(os.path.realpath(part), read)]
-    return kept | {"HOME": str(home), "TMPDIR": str(home / "tmp"), "PATH": ":".join(reachable) or _PATH}
+    # git forgives a missing file of settings, but not one that it may not open.
+    quiet = {} if "GIT_CONFIG_SYSTEM" in kept else {"GIT_CONFIG_NOSYSTEM": "1"}
+    private = {"HOME": str(home), "TMPDIR": str(home / "tmp"), "PATH": ":".join(reachable) or _PATH}
+    return quiet | kept | private

@@ -212,7 +212,7 @@ def filter_below(network: bool) -> bytes:
     """The filter of system calls for a supervisor and its server. The launcher makes it before servers start."""
     on = machine()
     assert on is not None  # `backends.choose` has checked it
-    return seccomp.program(on, network=network)
+    return seccomp.program(on, network=network, supervised=True)
 
 
 def forget(supervisor: int) -> None:

@@ -160,10 +160,29 @@ METADATA: Final = [
 """Reach files outside the named folders where only Landlock separates them: it does not judge these calls."""
 
 
-def program(machine: Machine, refused: Iterable[str] = (), *, network: bool = False, sockets: bool = True) -> bytes:
+SET_ID_BITS: Final = 0o6000
+"""Modes of a program that runs with the rights of its owner or group. A server's files belong to the hub's user, so
+anybody outside who runs such a file would have that user's rights."""
+MODES: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
+"""The position of the mode."""
+OPENING: Final = {"open": 1, "openat": 2}
+"""The position of the flags. The mode follows, and counts only where a file is made."""
+MAKES_A_FILE: Final = 0x400040
+"""O_CREAT, and the bit that O_TMPFILE has alone."""
+
+
+def program(
+    machine: Machine,
+    refused: Iterable[str] = (),
+    *,
+    network: bool = False,
+    sockets: bool = True,
+    supervised: bool = False,
+) -> bytes:
     """The filter: `ALWAYS`, `refused`, and calls refused by their arguments. Internet sockets need `network`.
 
-    Without `sockets` there are none, only connected pairs that cannot send elsewhere.
+    Without `sockets` there are none, only connected pairs that cannot send elsewhere. A filter of a `supervised` server
+    is that of its supervisor too, which opens files with `openat2`.
     """
     lines = [
         *_load(_ARCH_AT),
@@ -175,8 +194,16 @@ def program(machine: Machine, refused: Iterable[str] = (), *, network: bool = Fa
     ]
     # The C library falls back to `clone`, whose flags are a register and not memory that another thread can change.
     lines += _refuse(number("clone3", machine), errno.ENOSYS)
+    if not supervised:
+        # It names the mode of a new file in memory, where no filter reads. Callers fall back to `openat`.
+        lines += _refuse(number("openat2", machine), errno.ENOSYS)
     for name in (*ALWAYS, *refused):
         lines += _refuse(number(name, machine), errno.EPERM)
+    for name, position in MODES.items():
+        mode = _ARGS_AT + 8 * position
+        lines += _for(number(name, machine), [*_load(mode), (_ANY_BIT, 1, 0, SET_ID_BITS), *_either()])
+    for name, position in OPENING.items():
+        lines += _for(number(name, machine), _new_files(_ARGS_AT + 8 * position))
     own_process = [*_load(_ARGS_AT), (_EQUAL, 0, 1, 0), (_RETURN, 0, 0, ALLOW), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
     for name in ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr"):
         lines += _for(number(name, machine), own_process)
@@ -215,6 +242,17 @@ def _for(call: int | None, lines: list[Line]) -> list[Line]:
 
 def _either() -> list[Line]:
     return [(_RETURN, 0, 0, ALLOW), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
+
+
+def _new_files(flags: int) -> list[Line]:
+    return [
+        *_load(flags),
+        (_ANY_BIT, 1, 0, MAKES_A_FILE),
+        (_RETURN, 0, 0, ALLOW),
+        *_load(flags + 8),
+        (_ANY_BIT, 1, 0, SET_ID_BITS),
+        *_either(),
+    ]
 
 
 def _own_priority() -> list[Line]:

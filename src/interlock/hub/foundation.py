@@ -28,7 +28,7 @@ from interlock.hub.conversation_documents import CONVERSATIONS, INFERENCES, TURN
 from interlock.hub.journal import Journal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
-from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES
+from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES, UNSENT_WAKES
 from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, ROOM_CAPABILITIES
@@ -74,6 +74,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LIVE_SEEN,
     LIVE_PENDING,
     LIVE_WAKES,
+    UNSENT_WAKES,
     TAINTS,
     LOGINS,
     CONVERSATIONS,

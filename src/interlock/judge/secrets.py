@@ -107,7 +107,7 @@ _FORMS = (
     ("azure_signature", r"[?&]sig=[A-Za-z0-9%+/]{40,120}"),
     ("age_key", r"\bAGE-SECRET-KEY-1[0-9A-Z]{58}\b"),
     ("json_web_token", r"\beyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}"),
-    ("url_password", r"\b[a-z][a-z0-9+.\-]{1,20}://[^\s/:@\"'<>]{0,64}:([^\s/@\"'<>]{3,200})@[A-Za-z0-9\[]"),
+    ("url_password", r"\b[a-z][a-z0-9+.\-]{1,20}://[^\s/:@\"'<>]{0,64}:([^\s/@\"'<>?#\\]{3,200})@[A-Za-z0-9\[]"),
     ("authorization", r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token)\s+([A-Za-z0-9._~+/\-]{12,}=*)"),
     ("bearer_token", r"\b[Bb]earer\s+([A-Za-z0-9._~+/\-]{20,}=*)"),
     (

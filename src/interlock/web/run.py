@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
 LOCK_WITHIN_S: Final = 5.0
+DRAIN_LOOK_S: Final = 0.05
+"""How often a hub that drains looks whether its last call has ended."""
 LOOK_EVERY_S: Final = 1.0
 """How often the configuration's files are looked at for changes."""
 
@@ -177,7 +179,11 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     operations.console.close()
     watcher.cancel()
     memory_task.cancel()
-    await http.stop(readiness.drain_s)
+    until = time.monotonic() + readiness.drain_s
+    # The addresses stay open meanwhile: new work is told that the hub drains, and `/readyz` that it is not ready.
+    while hub_app.hub.open_calls and time.monotonic() < until:
+        await asyncio.sleep(DRAIN_LOOK_S)
+    await http.stop(max(DRAIN_LOOK_S, until - time.monotonic()))
     await conversations.close()
     await rooms.close()
     await hub_app.stop()

@@ -10,7 +10,7 @@ from interlock.cli.control.completion import server_names
 from interlock.cli.control.perform import Json, perform
 from interlock.cli.terminal.show import bold, coloured, counted, json_option, one_line, plain, say, say_table, show_json
 
-COLOURS = {"healthy": "green", "idle": "green", "degraded": "yellow"}
+COLOURS = {"healthy": "green", "idle": "green", "starting": "yellow", "stopped": "yellow", "degraded": "yellow"}
 
 
 @click.command()

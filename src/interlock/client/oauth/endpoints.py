@@ -102,9 +102,13 @@ class Endpoints:
         if answer.status != 200:
             raise refusal(answer.status, answer.body)
         try:
-            return msgspec.json.decode(answer.body, type=DeviceCode, strict=False)
+            code = msgspec.json.decode(answer.body, type=DeviceCode, strict=False)
         except msgspec.DecodeError:
             raise Fault("UPSTREAM_ERROR", "the answer of the device endpoint cannot be read") from None
+        for page in (code.verification_uri, code.verification_uri_complete or code.verification_uri):
+            if not _is_page(page):
+                raise Fault("UPSTREAM_ERROR", "the page to type the code at is not at a web address")
+        return code
 
     async def _get(self, url: str) -> Answer:
         return await self._request("GET", url, {}, b"")
@@ -135,3 +139,12 @@ class Endpoints:
 
 def _host(url: str) -> str:
     return urlsplit(url).hostname or ""
+
+
+def _is_page(url: str) -> bool:
+    """Whether a person's browser may be sent there."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)

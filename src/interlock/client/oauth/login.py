@@ -149,9 +149,9 @@ class Login:
         except Fault as fault:
             error = fault.data.get("error")
             if error == "authorization_pending":
-                return pending.code.interval
+                return pending.code.poll_every_s
             if error == "slow_down":
-                return pending.code.interval + 5
+                return pending.code.poll_every_s + 5
             raise
         return None
 

@@ -11,7 +11,7 @@ from interlock.hub.admin.operation import Text
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.states import ServerState
-from interlock.hub.upstreams.upstream import Upstream
+from interlock.hub.upstreams.upstream import WITHOUT_FAULT, Upstream
 from interlock.protocols.mgp.health import Health
 from interlock.wire.errors import Fault
 
@@ -33,9 +33,9 @@ class HealthOperations:
             if upstream is None:
                 hint = "`interlock status` shows all of them"
                 raise Fault("NOT_FOUND", f"no server {params.server[:100]!r}", hint=hint)
-            await hub_app.health_monitor.check(upstream)
-            servers = [_row(upstream, await hub_app.health_monitor.details(upstream))]
-        well = refusal is None and all(row.health == "healthy" for row in servers)
+            details = await hub_app.health_monitor.examine(upstream)
+            servers = [_row(upstream, details)]
+        well = refusal is None and all(row.health in WITHOUT_FAULT for row in servers)
         status = Health.UNHEALTHY if refusal is not None else Health.HEALTHY if well else Health.DEGRADED
         return HubHealth(status, "" if refusal is None else refusal[1].message, servers)
 
@@ -68,7 +68,8 @@ class HealthRow(msgspec.Struct):
     server: str
     state: ServerState
     health: str
-    """`healthy`, `degraded`, `unhealthy`; `idle` for a server that waits for its first call, `down` for any other."""
+    """`healthy`, `degraded`, `unhealthy`; `idle` for a server that waits for its first call, `starting` for one that
+    starts or comes back, `stopped` for one that was stopped, `down` for any other."""
     reasons: list[str]
     checked_at: datetime | None
     answer_ms: float | None

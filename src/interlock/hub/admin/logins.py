@@ -49,7 +49,7 @@ class LoginOperations:
         id_, pending = await self._hub_app.logins.pending.begin_device(params.server, params.principal)
         code = pending.code
         page = code.verification_uri_complete or code.verification_uri
-        return DevicePage(id_, code.user_code, page, code.interval)
+        return DevicePage(id_, code.user_code, page, code.poll_every_s)
 
     async def poll(self, by: Principal, params: PollDevice, trace: str) -> LoginState:
         """Ask whether a login by code is complete."""

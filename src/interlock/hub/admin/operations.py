@@ -112,6 +112,8 @@ class Operations:
         self.demand(by, operation, trace)
         try:
             given, passphrase = _read(params, operation)
+            if not logged_in and getattr(given, "console", False):
+                raise Fault("ACCESS_DENIED", "only the console says that a person is in the console")
             proof = None if by.key or logged_in else operation.proof
             if proof is not None and proof.needed(self._hub_app, given):
                 await self._hub_app.passphrase.demand(by, passphrase)

@@ -20,8 +20,11 @@ MAX_CHARS: Final = 1024 * 1024
 """Upper bound for a view. A person cannot check more, and a call with more cannot be approved."""
 ON_LOOP_BYTES: Final = 8 * 1024
 """Larger arguments are rendered in a thread."""
-_CREDENTIAL: Final = re.compile(r"[A-Za-z0-9+/=_.~:-]{1,512}")
-"""A value that a person could not read anyway."""
+_CREDENTIAL: Final = re.compile(r"\d{4,12}|(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9+=_-]{8,512}")
+"""A value that a person could not read anyway. It can be no path, address or command line, whose parts are separated
+by other characters."""
+_USER_INFO: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{0,30}://([A-Za-z0-9._~%!$&'()*+,;=:\-]{1,512})@[A-Za-z0-9\[]")
+"""The user and password of an address. Other characters would end them for some readers, and begin the host."""
 _SHOWN_END: Final = 4
 
 
@@ -56,8 +59,12 @@ def _masked(value: object, name: str) -> object:
 
 
 def _masked_text(text: str, name: str) -> str:
-    if name and names_a_secret(name) and _CREDENTIAL.fullmatch(text):
-        return _mask(name, text)
+    if name and names_a_secret(name):
+        if _CREDENTIAL.fullmatch(text):
+            return _mask(name, text)
+        if address := _USER_INFO.match(text):
+            start, end = address.span(1)
+            return text[:start] + _mask(name, text[start:end]) + _masked_text(text[end:], "")
     parts: list[str] = []
     at = 0
     for secret in find_secrets(text):

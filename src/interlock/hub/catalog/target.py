@@ -52,5 +52,7 @@ class Tried(msgspec.Struct, frozen=True):
     deadline: float
     """The end of all tries, by the loop's clock."""
     retries: int = 0
+    unsent: int = 0
+    """Tries that never reached the server."""
     fallback: bool = False
     """Whether the call is itself a fallback, which gets no further fallback."""

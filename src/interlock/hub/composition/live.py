@@ -54,7 +54,11 @@ class LiveParts:
         addresses = Addresses(self.features, authentication.access, self._hook_settings)
         self.deliveries = Deliveries(addresses, journal, foundation.bus)
         self.causes = Causes()
-        self.wakes = Wakes(settings, self.deliveries, self.causes, journal, foundation.bus, foundation.log)
+        self.webhook = WakeWebhook(
+            lambda: settings().webhook, foundation.resolver, lambda: foundation.node, foundation.log
+        )
+        bus, log = foundation.bus, foundation.log
+        self.wakes = Wakes(settings, self.deliveries, self.causes, journal, bus, self.webhook, log)
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
         self.hosts = ClientHosts(self.features, self.connections, authentication.access)
@@ -64,7 +68,6 @@ class LiveParts:
         for method in CHANNEL_METHODS:
             self.connections.messages.serve_with(method, registered)
         self.hooks = IncomingWebhooks(self._hook_settings, self.intake, self.refusals)
-        self.webhook = WakeWebhook(lambda: settings().webhook, foundation.resolver, foundation.bus, foundation.log)
         self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals, self.wakes)
         self._tasks = BackgroundTasks()
         self._touched: dict[str, asyncio.TimerHandle] = {}
@@ -74,13 +77,13 @@ class LiveParts:
         """Load everything that an earlier run left. `list_changed` hears that some agents' lists may have changed."""
         foundation = self._foundation
         store = foundation.store
-        elevations = Elevations(inbox, self.scope_hold_s, lambda: foundation.config.servers)
+        elevations = Elevations(inbox, self.features, self.scope_hold_s, lambda: foundation.config.servers)
         self.connections.messages.decide_scopes_with(elevations)
         await self.features.start(store, self._on_features, self.connections)
         await self.deliveries.start(store, self)
+        await self.webhook.start(store)
         await self.wakes.start(store)
         self.intake.start(store)
-        self.webhook.start()
         self._list_changed = list_changed
 
     def scope_hold_s(self, server: str) -> float:

@@ -42,7 +42,7 @@ class LoginParts:
         """Start a server that waited for a login."""
         upstream = self._upstreams.get(server)
         if upstream is not None:
-            upstream.want()
+            upstream.on_login()
 
     async def close(self) -> None:
         """Give up logins that are being completed. Those who wait for them are told."""

@@ -12,6 +12,7 @@ import msgspec
 
 from interlock.config.settings import Config
 from interlock.config.value_types import TrustLevel
+from interlock.hub.approvals.decision import Question
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.audiences import is_private
@@ -130,9 +131,13 @@ class DiscoveryMethods:
     async def list(self, by: Principal, params: ListServers, trace: str = "") -> DiscoveredServers:
         """The servers that a principal may see, started or not."""
         asked = params.filter
-        rows = (self._row(id_, by) for id_ in self._config().servers if self._access.reaches(by, id_))
-        waiting = (_waiting(each) for each in self._registrations.list() if not each.approved and self._own(each, by))
-        found = [row for row in (*rows, *waiting) if _matches(row, asked)]
+        registered = [each for each in self._registrations.list() if self._own(each.created_by, each.created_kind, by)]
+        own = {each.id for each in registered}
+        rows = (self._row(id_, by) for id_ in self._config().servers if id_ in own or self._access.reaches(by, id_))
+        waiting = (_waiting(each) for each in registered if not each.approved)
+        asked_for = [decision.question for decision in self._registrations.denied()]
+        denied = {each.server: _denied(each) for each in asked_for if self._own(each.asker, each.asker_kind, by)}
+        found = [row for row in (*rows, *waiting, *denied.values()) if _matches(row, asked)]
         return DiscoveredServers(found[:LISTED])
 
     async def register(self, by: Principal, params: Register, trace: str = "") -> Registered:
@@ -176,8 +181,8 @@ class DiscoveryMethods:
             isolation=settings.isolation if settings.isolation != "none" else None,
         )
 
-    def _own(self, registration: Registration, by: Principal) -> bool:
-        if (registration.created_by, registration.created_kind) == (by.id, by.kind):
+    def _own(self, created_by: str, created_kind: str, by: Principal) -> bool:
+        if (created_by, created_kind) == (by.id, by.kind):
             return True
         rights = self._access.rights(by)
         return rights is not None and rights.admin_read
@@ -187,6 +192,12 @@ def _waiting(each: Registration) -> DiscoveredServer:
     permissions = [*each.permissions]
     return DiscoveredServer(
         each.name, each.id, "pending_approval", [*each.extensions], [], each.trust, None, permissions, each.created_by
+    )
+
+
+def _denied(question: Question) -> DiscoveredServer:
+    return DiscoveredServer(
+        question.server, question.server, "denied", [], [], question.trust, created_by=question.asker
     )
 
 

@@ -18,7 +18,7 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.readiness import Readiness
 from interlock.hub.sessions.session import Exchange
-from interlock.hub.upstreams.upstream import Upstream
+from interlock.hub.upstreams.upstream import WITHOUT_FAULT, Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.memory import resident_mb
 from interlock.protocols.mcp.results import complete
@@ -78,7 +78,7 @@ class HealthHandler:
         """Unhealthy while every call is refused; degraded while a server that the caller sees is down."""
         if self._readiness.refusal is not None:
             return Health.UNHEALTHY
-        well = all(_health(each) is Health.HEALTHY for each in self._reached(caller))
+        well = all(each.condition in WITHOUT_FAULT for each in self._reached(caller))
         return Health.HEALTHY if well else Health.DEGRADED
 
     def _reached(self, caller: Caller) -> Iterator[Upstream]:

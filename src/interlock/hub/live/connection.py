@@ -50,7 +50,7 @@ class LiveConnection:
         self.manifest_hints = 0
         """Hints of a 0.5 server that its manifest changed, which it was not read for yet."""
         self.approved: set[tuple[str, str, str]] = set()
-        """Scopes that were approved on it: feature set, label, and digest of the payload."""
+        """Scopes that were approved on it: feature set and its grant, label, and digest of the payload."""
         self.hooks: set[OpenHook] = set()
         """Hooks that the server has not answered yet. A client may send several for one inference."""
         self.channels: dict[str, Channel] = {}

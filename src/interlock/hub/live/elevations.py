@@ -14,6 +14,7 @@ from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.features import Features
 from interlock.protocols.mcpl.authorization import judge_scope
 from interlock.protocols.mcpl.scopes import Elevate, ElevateResult
 
@@ -25,9 +26,14 @@ class Elevations:
     """Answers servers that ask for a scope."""
 
     def __init__(
-        self, inbox: Inbox, hold_s: Callable[[str], float], settings: Callable[[], Mapping[str, Server]]
+        self,
+        inbox: Inbox,
+        features: Features,
+        hold_s: Callable[[str], float],
+        settings: Callable[[], Mapping[str, Server]],
     ) -> None:
         self._inbox = inbox
+        self._features = features
         self._hold_s = hold_s
         self._settings = settings
 
@@ -40,10 +46,12 @@ class Elevations:
         settings = self._settings().get(live.server)
         given = enriched(scope.payload, label, None if settings is None else settings.scopes.get(feature))
         payload = msgspec.json.encode(given)
-        key = (feature, label, hashlib.sha256(payload).hexdigest())
+        # An approval ends with the grant under which it was given: a set that is enabled anew asks anew.
+        grant = self._features.enabled_by(live.server, feature)
+        key = (f"{feature}\x1f{grant}", label, hashlib.sha256(payload).hexdigest())
         if decision.outcome == "allow" or key in live.approved:
             return ElevateResult(True, given)
-        answer = await self._ask(live, feature, label, payload)
+        answer = await self._ask(live, feature, label, payload, grant)
         if not answer.approved:
             return answer
         if len(live.approved) >= MAX_APPROVED:
@@ -51,7 +59,7 @@ class Elevations:
         live.approved.add(key)
         return ElevateResult(True, given)
 
-    async def _ask(self, live: LiveConnection, feature: str, label: str, payload: bytes) -> ElevateResult:
+    async def _ask(self, live: LiveConnection, feature: str, label: str, payload: bytes, grant: str) -> ElevateResult:
         question = Question(
             kind="scope",
             asker=live.server,
@@ -61,7 +69,7 @@ class Elevations:
             shown=f"{live.server} {feature}",
             text=f"{live.server} asks to act on {label[:300]} (feature set {feature}).",
             rule=f"scope {feature}: not on its whitelist",
-            fingerprint=hashlib.sha256(f"{feature}\x1f{label}".encode()).hexdigest(),
+            fingerprint=hashlib.sha256(f"{feature}\x1f{label}\x1f{grant}".encode()).hexdigest(),
             arguments_hash=hashlib.sha256(payload).hexdigest(),
             summary=payload[:2000].decode("utf-8", "replace"),
         )

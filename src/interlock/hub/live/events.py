@@ -1,7 +1,8 @@
 """The stored forms of live events: what was seen, what waits for an agent, and what woke one.
 
 `LIVE_SEEN` knows an event again for some days and holds its answer. `LIVE_PENDING` holds an event for one agent until
-it was delivered. `LIVE_WAKES` says when an agent was woken, for budgets and usage.
+it was delivered. `LIVE_WAKES` says when an agent was woken, for budgets and usage, and `UNSENT_WAKES` of which the
+operator's webhook is still to be told.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ class Pending(msgspec.Struct, frozen=True):
     size: int = 0
     delivered: float = 0.0
     """When the agent got it; 0 while it waits."""
+    dated: str = ""
+    """When it happened, as the server claims; empty where nobody said."""
     on_way: bool = False
     """Whether it was handed on and nobody has answered for it yet."""
     held_at: float = 0.0
@@ -98,9 +101,24 @@ class Wake(msgspec.Struct, frozen=True):
     """The agents whose wakes led to it, itself last."""
 
 
+class UnsentWake(msgspec.Struct, frozen=True):
+    """A wake of which the operator's webhook is still to be told."""
+
+    id: str
+    """Sorts by time."""
+    node: str
+    """The hub that made it, where several share a store."""
+    wake: str
+    agent: str
+    server: str
+    events: int
+    at: float
+
+
 LIVE_SEEN: Final = Collection("live_seen", Seen, key="id", columns=("day",))
 LIVE_PENDING: Final = Collection("live_pending", Pending, key="id", columns=("agent",))
 LIVE_WAKES: Final = Collection("live_wakes", Wake, key="id", columns=("day",))
+UNSENT_WAKES: Final = Collection("live_unsent_wakes", UnsentWake, key="id")
 
 
 def seen_id(server: str, event: str) -> str:

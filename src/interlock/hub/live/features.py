@@ -155,6 +155,11 @@ class Features:
             sorted(agent for agent in found if declared is None or self._covers(server, agent, feature, declared))
         )
 
+    def enabled_by(self, server: str, feature: str) -> str:
+        """Names the entries on a feature set as they are now: another name after each change of one."""
+        found = (each for each in self._ready().values() if each.server == server and names((each.feature,), feature))
+        return " ".join(sorted(f"{each.id}={each.enabled}@{each.at.timestamp()}" for each in found))
+
     def has_any(self, agent: str) -> bool:
         """Whether anything at all is on for an agent."""
         if self._agents is None:

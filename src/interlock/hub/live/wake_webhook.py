@@ -1,57 +1,129 @@
 """Webhooks out: tells an address of yours that an agent was woken.
 
-The message names agent, server and wake. It holds nothing of the events: the agent reads them from the hub.
+The message names agent, server and wake. It holds nothing of the events: the agent reads them from the hub. A wake is
+committed together with its message, which the hub sends until it is taken, also after a restart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from interlock.config.live_settings import LiveWebhook
-from interlock.events import Bus, EventFilter, SubscriberTask
-from interlock.events.types import AgentWoken, Delivery, Gap
-from interlock.hub.live.webhook_sender import WebhookSender
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.live.events import UNSENT_WAKES, UnsentWake, Wake, now
+from interlock.hub.live.webhook_sender import WebhookSender, is_final
+from interlock.store import Mirror, Store, StoreError, Transaction
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 
-MAX_WAITING: Final = 256
+MAX_UNSENT: Final = 10_000
+KEEP_S: Final = 86_400.0
+"""How long a message is tried."""
+PAUSE_S: Final = 1.0
+MAX_PAUSE_S: Final = 60.0
+FOREIGN_S: Final = 300.0
+"""After this time a hub also sends the messages of another one of the same store, which may be gone."""
 
 
 class WakeWebhook:
-    """Sends a message for each wake, in order."""
+    """Sends a message for each wake."""
 
     def __init__(
-        self, settings: Callable[[], LiveWebhook], resolver: Resolver, bus: Bus, log: Callable[[str, str], None]
+        self,
+        settings: Callable[[], LiveWebhook],
+        resolver: Resolver,
+        node: Callable[[], str],
+        log: Callable[[str, str], None],
     ) -> None:
         self._settings = settings
         self._sender = WebhookSender(resolver)
-        self._bus = bus
+        self._node = node
         self._log = log
-        self._task: SubscriberTask | None = None
+        self._store: Store | None = None
+        self._unsent: Mirror[UnsentWake] | None = None
+        self._changed = asyncio.Event()
+        self._tries: Counter[str] = Counter()
+        """Failed tries of this run, by message."""
+        self._tasks = BackgroundTasks()
 
-    def start(self) -> None:
-        """Tell of wakes from now on."""
-        self._task = SubscriberTask(self._bus.subscribe(EventFilter.of(AgentWoken), MAX_WAITING), self._tell)
+    async def start(self, store: Store) -> None:
+        """Tell of wakes from now on, and of those that the last run could not tell of."""
+        self._store, self._unsent = store, await store.mirror(UNSENT_WAKES)
+        self._unsent.on_change(lambda key, unsent: self._changed.set())
+        self._tasks.begin(self._run(), None)
 
     async def close(self) -> None:
-        if self._task is not None:
-            await self._task.close()
+        """Send no more. Messages that were not taken are stored."""
+        await self._tasks.close()
 
-    async def _tell(self, batch: Sequence[Delivery]) -> None:
-        for event in batch:
-            url = self._settings().url
-            if url is None:
+    def stage(self, transaction: Transaction, wake: Wake) -> None:
+        """Add the message for a wake to the transaction that commits the wake."""
+        if self._settings().url is None or self._unsent is None:
+            return
+        if len(self._unsent) >= MAX_UNSENT:
+            self._log("hub", f"the live webhook is not told of the wake {wake.id}: {MAX_UNSENT} messages wait")
+            return
+        key = f"{int(wake.at * 1_000_000):016x}{wake.id}"
+        message = UnsentWake(key, self._node(), wake.id, wake.agent, wake.server, wake.events, wake.at)
+        transaction.put(UNSENT_WAKES, message)
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            self._changed.clear()
+            message, url = self._next(), self._settings().url
+            if message is None or url is None:
+                await self._wait()
                 continue
-            if isinstance(event, AgentWoken):
-                await self._send(url, event)
-            elif isinstance(event, Gap):
-                lost = event.last - event.first + 1
-                self._log("hub", f"the live webhook is too slow: {lost} wakes were not sent to it")
+            over = await self.send(url, message)
+            try:
+                if over:
+                    await self._forget(message)
+            except StoreError as cause:
+                self._log("hub", f"a message of the live webhook could not be deleted, and is sent again: {cause}")
+                over = False
+            failures = 0 if over else failures + 1
+            if failures:
+                await asyncio.sleep(min(MAX_PAUSE_S, PAUSE_S * 2 ** min(failures - 1, 10)))
 
-    async def _send(self, url: str, event: AgentWoken) -> None:
-        data = {"agent": event.agent, "wake": event.wake, "server": event.server, "events": event.events}
+    async def send(self, url: str, message: UnsentWake) -> bool:
+        """Try to send a message. Returns whether that is over: it was taken, refused for good, or is too old."""
+        data = {"agent": message.agent, "wake": message.wake, "server": message.server, "events": message.events}
+        at = datetime.fromtimestamp(message.at, UTC)
         try:
-            await self._sender.send(url, self._settings().secret_env, event.wake, "agent.woken", data)
+            await self._sender.send_once(url, self._settings().secret_env, message.wake, "agent.woken", at, data)
+            return True
         except Fault as fault:
-            self._log("hub", f"the live webhook did not take the wake {event.wake} of {event.agent}: {fault.message}")
+            self._tries[message.id] += 1
+            over = is_final(fault) or message.at < now() - KEEP_S
+            if over or self._tries[message.id] == 1:
+                then = "It is not sent again" if over else "It is sent again until it is taken"
+                wake = f"the wake {message.wake} of {message.agent}"
+                self._log("hub", f"the live webhook did not take {wake}: {fault.message}. {then}.")
+            return over
+
+    def _next(self) -> UnsentWake | None:
+        """The message to try next: one that failed least often, so that none holds up the rest, and the oldest such."""
+        assert self._unsent is not None
+        node, old = self._node(), now() - FOREIGN_S
+        mine = (message for message in self._unsent.values() if message.node == node or message.at < old)
+        return min(mine, key=lambda message: (self._tries[message.id], message.id), default=None)
+
+    async def _wait(self) -> None:
+        """Wait for a message. While some wait that cannot be sent yet, look again from time to time."""
+        assert self._unsent is not None
+        try:
+            async with asyncio.timeout(MAX_PAUSE_S if len(self._unsent) else None):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _forget(self, message: UnsentWake) -> None:
+        assert self._store is not None
+        async with self._store.transaction() as transaction:
+            transaction.delete(UNSENT_WAKES, message.id)
+        del self._tries[message.id]

@@ -33,6 +33,7 @@ from interlock.hub.live.events import (
     wake_id,
 )
 from interlock.hub.live.wake_rules import AgentRules, local_now
+from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.protocols.mcpl import wake as rules
 from interlock.protocols.mcpl.budgets import Ledger
 from interlock.protocols.mcpl.coalescing import Group, Timing, Waiting, join, take_due
@@ -45,7 +46,7 @@ from interlock.protocols.mcpl.wake import (
     coalescing_key,
     server_key,
 )
-from interlock.store import Store, StoreError
+from interlock.store import Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 AGAIN_S: Final = 1.0
@@ -99,6 +100,7 @@ class Wakes:
         causes: Causes,
         journal: Journal,
         bus: Bus,
+        webhook: WakeWebhook,
         log: Callable[[str, str], None],
     ) -> None:
         self._settings = settings
@@ -106,6 +108,7 @@ class Wakes:
         self._causes = causes
         self._journal = journal
         self._bus = bus
+        self._webhook = webhook
         self._log = log
         self._ledgers: dict[str, Ledger] = {}
         self._groups: Waiting[str] = Waiting()
@@ -176,9 +179,10 @@ class Wakes:
 
     def join(self, event: Pending) -> None:
         """Let a committed event wait for its group's wake. One that the rules no longer wake for stays held."""
-        if event.outcome == "wake":
-            return
-        decision = self._decide(event, event.agent)
+        if event.outcome != "wake":
+            self._join(event, self._decide(event, event.agent))
+
+    def _join(self, event: Pending, decision: WakeDecision) -> None:
         if decision.verdict is Verdict.WAKE:
             if not self._wait(event, decision.timing):
                 # Too many groups wait. Its own wake is within the budgets, as any.
@@ -188,6 +192,11 @@ class Wakes:
             wait_s = min(RECHECK_S, max(AGAIN_S, left_s))
             if not self._wait(event, Timing(wait_s, wait_s)):
                 self._log("hub", f"{event.agent} will not be woken for held events: too many groups of events wait")
+
+    def store(self, transaction: Transaction, wake: Wake) -> None:
+        """Add a wake to the transaction that commits it, with the message for the operator's webhook."""
+        transaction.insert(LIVE_WAKES, wake)
+        self._webhook.stage(transaction, wake)
 
     def announce(self, wake: Wake) -> None:
         """Tell of a committed wake."""
@@ -259,23 +268,45 @@ class Wakes:
             for event in events:
                 self._wait(event, Timing(AGAIN_S, AGAIN_S))
             return
-        for event, _ in chosen.held:
-            self.join(event)
+        for event, decision in chosen.held:
+            self._join(event, decision)
         if wake is not None:
             self._deliveries.wake(agent, [event.id for event in chosen.events])
             self.announce(wake)
 
     def _choose(self, agent: str, events: list[Pending]) -> Chosen:
-        """Judge each event by itself. Those of one rule that fit into the budgets share a wake."""
-        chosen = Chosen()
+        """Judge the events. Those of one rule that fit into the budgets share a wake.
+
+        Rules see no difference between events of one kind but their size, so a group of 256 takes few decisions.
+        """
+        kinds: dict[tuple[object, ...], list[Pending]] = {}
         for event in events:
-            decision = self._decide(event, agent, chosen.tokens)
-            if decision.verdict is Verdict.WAKE and (not chosen.events or decision.rule == chosen.rule):
-                chosen.events.append(event)
-                chosen.rule, chosen.tokens = decision.rule, chosen.tokens + event.tokens
+            kind = (event.server, event.feature_set, event.channel, event.tags, event.from_agent)
+            kinds.setdefault(kind, []).append(event)
+        chosen = Chosen()
+        for alike in kinds.values():
+            smallest = self._decide(min(alike, key=lambda event: event.tokens), agent, chosen.tokens)
+            if not chosen.takes(smallest):
+                chosen.held += ((event, smallest) for event in alike)
+                continue
+            total = sum(event.tokens for event in alike)
+            whole = self._decide(alike[0], agent, chosen.tokens + total - alike[0].tokens)
+            if chosen.takes(whole):
+                chosen.add(whole, alike)
+            else:
+                self._choose_some(chosen, agent, alike)
+        return chosen
+
+    def _choose_some(self, chosen: Chosen, agent: str, alike: list[Pending]) -> None:
+        """Choose events of one kind, oldest first, as far as the budgets have room."""
+        full: WakeDecision | None = None
+        for event in alike:
+            decision = full or self._decide(event, agent, chosen.tokens)
+            if chosen.takes(decision):
+                chosen.add(decision, [event])
             else:
                 chosen.held.append((event, decision))
-        return chosen
+                full = decision if chosen.events else None
 
     async def _commit(self, agent: str, wake: Wake | None, chosen: Chosen, at: float) -> None:
         """Commit a wake, and for the rest of its group why each of them is held. Raises StoreError or a `Fault`."""
@@ -285,7 +316,7 @@ class Wakes:
         assert self._store is not None
         async with self._store.transaction() as transaction:
             if wake is not None:
-                transaction.insert(LIVE_WAKES, wake)
+                self.store(transaction, wake)
                 transaction.record(self._journal.live_wake(agent, wake.server, wake.feature_set, wake.id, wake.events))
             for event, why in noted:
                 document = await transaction.get(LIVE_PENDING, event.id)
@@ -343,6 +374,15 @@ class Chosen(msgspec.Struct):
     rule: int | None = None
     tokens: int = 0
     held: list[tuple[Pending, WakeDecision]] = []
+
+    def takes(self, decision: WakeDecision) -> bool:
+        """Whether an event with this decision belongs to the wake."""
+        return decision.verdict is Verdict.WAKE and (not self.events or decision.rule == self.rule)
+
+    def add(self, decision: WakeDecision, events: list[Pending]) -> None:
+        """Wake for these events, too."""
+        self.events += events
+        self.rule, self.tokens = decision.rule, self.tokens + sum(event.tokens for event in events)
 
 
 def _cause(decision: WakeDecision, name: str) -> str:

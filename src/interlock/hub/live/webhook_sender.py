@@ -39,11 +39,8 @@ class WebhookSender:
 
     async def send(self, url: str, secret_env: str, id: str, type: str, data: Mapping[str, object]) -> None:
         """Send a message until it is taken. Raises a `Fault` for one that was not."""
-        secret = os.environ.get(secret_env, "")
-        if weak := why_weak_secret(secret):
-            raise Fault("SERVER_NOT_READY", f"its secret in ${secret_env} {weak}, and the hub sends nothing unsigned")
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        body = msgspec.json.encode({"type": type, "timestamp": at, "data": data})
+        secret = _secret(secret_env)
+        body = _body(type, datetime.now(UTC), data)
         # An address that failed for the last message gets one try, so that a dead one holds up no further messages.
         last = 0 if url in self._failing else TRIES - 1
         for attempt in range(last + 1):
@@ -52,11 +49,17 @@ class WebhookSender:
                 self._failing.discard(url)
                 return
             except Fault as fault:
-                if attempt == last or _is_final(fault):
+                if attempt == last or is_final(fault):
                     if len(self._failing) < MAX_FAILING:
                         self._failing.add(url)
                     raise
             await asyncio.sleep(PAUSE_S * 2**attempt)
+
+    async def send_once(
+        self, url: str, secret_env: str, id: str, type: str, at: datetime, data: Mapping[str, object]
+    ) -> None:
+        """Send a message once. `at` is its own time: with the same one it has the same bytes. Raises a `Fault`."""
+        await self._post(url, _secret(secret_env), id, _body(type, at, data))
 
     async def _post(self, url: str, secret: str, id: str, body: bytes) -> None:
         """Post once. Raises a `Fault` for anything but success."""
@@ -74,7 +77,19 @@ class WebhookSender:
                 await post.close()
 
 
-def _is_final(fault: Fault) -> bool:
+def _secret(secret_env: str) -> str:
+    """The secret that signs. Raises SERVER_NOT_READY without a good one."""
+    secret = os.environ.get(secret_env, "")
+    if weak := why_weak_secret(secret):
+        raise Fault("SERVER_NOT_READY", f"its secret in ${secret_env} {weak}, and the hub sends nothing unsigned")
+    return secret
+
+
+def _body(type: str, at: datetime, data: Mapping[str, object]) -> bytes:
+    return msgspec.json.encode({"type": type, "timestamp": at.isoformat(timespec="seconds"), "data": data})
+
+
+def is_final(fault: Fault) -> bool:
     """Whether another try would end as this one did."""
     status = fault.data.get("status")
     refused = isinstance(status, int) and status < 500 and status != 429

@@ -21,7 +21,7 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.protocols.mgp.health import PING, PING_S, STATUS, Health, read_ping, timestamp
+from interlock.protocols.mgp.health import PING, PING_S, STATUS, Health, health_of, read_ping, timestamp
 from interlock.wire.errors import Fault
 
 LOOK_EVERY_S: Final = 1.0
@@ -74,6 +74,17 @@ class HealthMonitor:
                 return
             said = Health.HEALTHY  # It answered, though it does not know the question.
         upstream.health.on_answer(said, (time.monotonic() - began) * 1000)
+
+    async def examine(self, upstream: Upstream) -> dict[str, Any] | None:
+        """Ask one server now, also in full. Returns its answer in full, if it gave one.
+
+        A ping may tell the outcome of the checks before; the full answer is the present one, so its word holds.
+        """
+        await self.check(upstream)
+        details = await self.details(upstream)
+        if details is not None and "status" in details:
+            upstream.health.on_status(health_of(details["status"]))
+        return details
 
     async def details(self, upstream: Upstream) -> dict[str, Any] | None:
         """A server's answer to `mgp/health/status`; None for one that did not agree on it, or says too much."""

@@ -117,7 +117,7 @@ class PendingLogins:
         login = self._directory.find(server, principal)
         pending = await login.begin_device(login.wanted or Challenge())
         id_ = secrets.token_urlsafe(24)
-        until = time.monotonic() + min(pending.code.expires_in, VALID_S)
+        until = time.monotonic() + min(pending.code.valid_s, VALID_S)
         self._devices.add(id_, PendingDeviceLogin(login, pending, until, asyncio.Lock()))
         return id_, pending
 

@@ -33,6 +33,10 @@ class ServerHealth:
         self._said, self._unanswered = said, 0
         self.checked_at, self.answer_ms = datetime.now(UTC), round(took_ms, 2)
 
+    def on_status(self, said: Health) -> None:
+        """The server answered a check in full. Its checks ran for this answer, so it replaces the word of a ping."""
+        self._said = said
+
     def on_silence(self) -> None:
         """The server did not answer a check in time."""
         self._unanswered += 1

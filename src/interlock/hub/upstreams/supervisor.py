@@ -19,6 +19,7 @@ from interlock.hub.store_faults import fault_of
 from interlock.hub.upstreams.commands import DRAIN_S, Command, Reason, StateChange, Supervised, reason_of
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
+from interlock.hub.upstreams.contained_servers import explained
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
@@ -96,6 +97,12 @@ class Supervisor:
     def want(self) -> None:
         """Start the server now if it does not run."""
         self._wanted.set()
+
+    def on_login(self) -> None:
+        """Start the server after a login. Calls wait for that, and are not told that it needs one."""
+        if self.problem is not None and self.problem.name == "LOGIN_REQUIRED":
+            self.problem, self.plan.not_before = None, 0.0
+        self.want()
 
     def try_again(self) -> bool:
         """Start a server that is down without waiting for its pause to end. False where it must stay down for now."""
@@ -362,7 +369,7 @@ class Supervisor:
         await self._pool.ask_to_shut_down(Reason.IDLE_TIMEOUT, DRAIN_S)
 
     def _fail(self, fault: Fault) -> None:
-        self.problem = fault
+        self.problem = explained(fault, self._current.id, self._current.server)
         self._log(f"{fault.message} ({fault.name})")
         if self._current.server.era == "auto" and self.state in (ServerState.CONNECTING, ServerState.RESTARTING):
             self._pool.forget_era()

@@ -15,7 +15,8 @@ def unavailable(server: str, state: ServerState, problem: Fault | None, stopped:
     if state is ServerState.DRAINING or (stopped and problem is None):
         return Fault("SERVER_DRAINING", f"{server} is shutting down", retry_after_ms=retry_ms)
     if stopped and problem is not None:
-        return Fault(problem.name, problem.message, hint=problem.hint)
+        # Nobody knows when a person starts it, so the time is that of the other states.
+        return Fault(problem.name, problem.message, hint=problem.hint, retry_after_ms=retry_ms)
     if problem is not None and problem.name == "LOGIN_REQUIRED":
         return Fault("LOGIN_REQUIRED", f"server {server} needs a login", hint=problem.hint)
     reason = "" if problem is None else f" because {problem.message}"

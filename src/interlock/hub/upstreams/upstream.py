@@ -39,7 +39,9 @@ from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 
 _NOT_ABOUT_ERAS: Final = ("RESOURCE_EXHAUSTED", "LOGIN_REQUIRED")
-CONDITIONS: Final = ("healthy", "degraded", "unhealthy", "idle", "down")
+WITHOUT_FAULT: Final = ("healthy", "idle", "starting", "stopped")
+"""The values of `Upstream.condition` that say nothing against the server."""
+CONDITIONS: Final = (*WITHOUT_FAULT, "degraded", "unhealthy", "down")
 """Every value of `Upstream.condition`."""
 
 
@@ -147,6 +149,10 @@ class Upstream:
             return True
         return self._dialer.login is not None and self._dialer.login.wanted is not None
 
+    def on_login(self) -> None:
+        """A person has logged in: start the server if it waited for that."""
+        self.supervisor.on_login()
+
     def login_page(self, owner: str, by: Principal) -> str | None:
         """A page where a person logs in, for a caller; None where the hub has none that a browser may open."""
         return self._dialer.login_page(owner, by)
@@ -166,10 +172,16 @@ class Upstream:
 
     @property
     def condition(self) -> str:
-        """Its health in one word: `idle` while it waits for a call, `down` while it cannot be called."""
+        """Its health in one word: `idle` while it waits for a call, `starting` while it starts or comes back, `stopped`
+        while somebody keeps it stopped, `down` while it cannot be called."""
         if self.state is ServerState.CONNECTED:
             return self.health.now.value
-        return "idle" if self.usable else "down"
+        if self.stopped is not None:
+            return "stopped"
+        if self.usable:
+            return "idle"
+        tries = self.state in (ServerState.REGISTERED, ServerState.CONNECTING, ServerState.RESTARTING)
+        return "starting" if tries and (self.problem is None or self.supervisor.plan.coming_back) else "down"
 
     @property
     def uptime_secs(self) -> int:

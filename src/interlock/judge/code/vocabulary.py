@@ -36,7 +36,8 @@ PLAIN_SUBMODULES = names("importlib.metadata importlib.resources")
 LEAKED_MODULES = names(
     "os _os sys _sys subprocess _subprocess builtins _builtins __builtins__ importlib _importlib socket _socket "
     "shutil ctypes pty posix nt pickle _pickle marshal "
-    "runpy imp code codeop _thread multiprocessing _bootstrap _bootstrap_external linecache pdb"
+    "runpy imp code codeop _thread multiprocessing _bootstrap _bootstrap_external linecache pdb "
+    "codecs _codecs _io pathlib tempfile fileinput"
 )
 """Modules that other modules hold as attributes: `zipfile.os` is `os`."""
 

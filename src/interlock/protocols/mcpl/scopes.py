@@ -63,6 +63,8 @@ def decide(rules: ScopeRules, label: str) -> ScopeDecision:
     decoded = _decoded(label)
     # Many file systems and servers ignore case, so a denial does.
     spellings = {made.casefold() for each in decoded for made in (each, plain(each), plain(each.replace("\\", "/")))}
+    # A folder is one thing with and without a slash at its end: a denial of its contents denies it, too.
+    spellings |= {f"{each}/" for each in spellings}
     if any(_CONTROL.search(each) for each in decoded):
         return ScopeDecision("deny")
     for text in rules.blacklist:

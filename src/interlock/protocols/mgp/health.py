@@ -72,6 +72,11 @@ def read_ping(result: bytes) -> Health:
         said = msgspec.json.decode(result, type=_Answered).status
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("UPSTREAM_ERROR", f"the answer to {PING} cannot be read: {cause}") from None
+    return health_of(said)
+
+
+def health_of(said: object) -> Health:
+    """The health that a server's word means. A word that this hub does not know means degraded."""
     try:
         return Health(said)
     except ValueError:

@@ -68,7 +68,10 @@ def code_of(request: AuthorizationRequest, callback: str) -> str:
 
     The client neither shows nor obeys a response of a wrong issuer (MCP, Authorization Response Validation).
     """
-    fields = dict(parse_qsl(urlsplit(callback).query, keep_blank_values=True))
+    given = parse_qsl(urlsplit(callback).query, keep_blank_values=True)
+    fields = dict(given)
+    if len(fields) != len(given):
+        raise Fault("LOGIN_REQUIRED", "the response has a parameter twice", hint="log in again")
     if not hmac.compare_digest(fields.get("state", "").encode(), request.state.encode()):
         raise Fault("LOGIN_REQUIRED", "the response does not belong to this login", hint="log in again")
     issuer = fields.get("iss")

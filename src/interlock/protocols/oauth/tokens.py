@@ -13,6 +13,10 @@ from interlock.protocols.oauth.clients import DEVICE_GRANT, RegisteredClient
 from interlock.wire.errors import Fault
 
 EARLY_S: Final = 60.0
+MIN_LIFETIME_S: Final = 1.0
+ASSUMED_LIFETIME_S: Final = 30.0
+MIN_POLL_S, DEFAULT_POLL_S, MAX_POLL_S = 1.0, 5.0, 300.0
+MAX_CODE_S: Final = 1800.0
 """A token is renewed so long before it expires, or at three quarters of a shorter life."""
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -151,7 +155,10 @@ def read_tokens(
         raise Fault("UPSTREAM_ERROR", "the token endpoint gave a token that is no Bearer token")
     granted = tuple(answer.scope.split()) if answer.scope is not None else (before.scopes if before else requested)
     kept = before.refresh_token if before is not None else None
-    lifetime = answer.expires_in if answer.expires_in is None or answer.expires_in > 0 else 0.0
+    lifetime = answer.expires_in
+    if lifetime is not None and not lifetime >= MIN_LIFETIME_S:
+        # Also "not a number". Such a token is renewed when the server refuses it, and not before each call.
+        lifetime = ASSUMED_LIFETIME_S
     return Tokens(answer.access_token, answer.refresh_token or kept, now, lifetime, granted, requested)
 
 
@@ -180,6 +187,16 @@ class DeviceCode(msgspec.Struct, frozen=True):
     verification_uri_complete: str | None = None
     expires_in: float = 600.0
     interval: float = 5.0
+
+    @property
+    def poll_every_s(self) -> float:
+        """Seconds between two questions: those of the server, or 5 where it gives none that can be meant."""
+        return self.interval if MIN_POLL_S <= self.interval <= MAX_POLL_S else DEFAULT_POLL_S
+
+    @property
+    def valid_s(self) -> float:
+        """For how long the code can be typed."""
+        return self.expires_in if 0 < self.expires_in <= MAX_CODE_S else MAX_CODE_S
 
 
 def _scoped(fields: dict[str, str], scopes: tuple[str, ...]) -> dict[str, str]:

@@ -16,11 +16,11 @@ from interlock.web.console.comparison import Line, compare, marked
 from interlock.web.console.page import Visit
 from interlock.wire.errors import Fault
 
-MAX_CARDS: Final = 50
+MAX_CARDS: Final = 25
 """Requests on one page, the oldest first. Further ones follow as these are answered."""
 MAX_VIEW_CHARS: Final = 16 * 1024
 """Longer views have a page of their own."""
-MAX_PAGE_CHARS: Final = 48 * 1024
+MAX_PAGE_CHARS: Final = 32 * 1024
 """Of all views on one page."""
 MAX_SHOWN_CHARS: Final = 4096
 """Of the ids that an open page names."""

@@ -39,7 +39,9 @@ AUDIT_EVERY_S: Final = 0.5
 """How often a page hears of new entries of the audit log at most."""
 UNREAD: Final = 64
 """A stream that is further behind gets a gap, which is sent like a change."""
-MAX_STREAMS: Final = 64
+MAX_STREAMS: Final = 256
+"""Of all people together, without the owner's own."""
+MAX_STREAMS_PER_PERSON: Final = 16
 MAX_STREAMS_PER_SESSION: Final = 8
 
 _APPROVALS: Final = b"event: approvals\ndata: changed\n\n"
@@ -72,7 +74,9 @@ class EventStreams:
         """A stream for one page."""
         console, session = self._console, visit.session
         console.operations.demand(session.principal, OPERATIONS["approvals.list"], new_trace_id())
-        if len(self._open) >= MAX_STREAMS or self._open.count(session) >= MAX_STREAMS_PER_SESSION:
+        own = sum(other.person == session.person for other in self._open)
+        full = len(self._open) >= MAX_STREAMS and not visit.is_owner
+        if full or own >= MAX_STREAMS_PER_PERSON or self._open.count(session) >= MAX_STREAMS_PER_SESSION:
             raise Fault("RESOURCE_EXHAUSTED", "too many pages of the console are open", hint="close some")
         return StreamingResponse(self._events(session), headers=_HEADERS, media_type="text/event-stream")
 

@@ -38,6 +38,8 @@ BEGIN: Final = f"{LOGIN}/issuer"
 LASTS: Final = timedelta(minutes=10)
 METADATA_S: Final = 300.0
 MAX_COOKIE: Final = 4096
+MAX_ASKING: Final = 8
+"""Logins for which the hub asks an issuer at the same time. Others wait: nobody is kept out."""
 WAY: Final = " at an issuer"
 """Failures here leave the other ways in open: the issuer may be down."""
 
@@ -57,17 +59,18 @@ class IssuerLogin:
         self._login = login
         self._resolver = Resolver()
         self._encryption = Encryption(console.hub_app.keys.derived(b"console login"))
+        self._asking = asyncio.Semaphore(MAX_ASKING)
         self._metadata: dict[str, tuple[float, ServerMetadata]] = {}
         """Of issuers in the configuration, and when each was read."""
 
     async def begin(self, request: Request, form: dict[str, str]) -> Response:
         """Send the browser to the issuer. A page does it, since the policy of pages forbids forms to other sites."""
         self._login.demand_https(request)
-        self._login.demand_attempt(request, WAY)
         oauth, issuer = self._issuer(form.get("issuer", ""))
         local = self._console.is_local(request)
         try:
-            metadata, client = await self._discovered(issuer)
+            async with self._asking:
+                metadata, client = await self._discovered(issuer)
             back = f"{'http' if local else 'https'}://{host_of(request)}{CALLBACK}"
             scopes = tuple(issuer.scopes)
             asked = authorization_request(metadata, client.client_id, back, oauth.resource.base, scopes)
@@ -90,7 +93,6 @@ class IssuerLogin:
 
     async def finish(self, request: Request, form: dict[str, str]) -> Response:
         """Redeem the code that the issuer gave to this browser."""
-        self._login.demand_attempt(request, WAY)
         local = self._console.is_local(request)
         try:
             began = self._opened(request.cookies.get(_cookie(local), ""), host_of(request))
@@ -98,7 +100,8 @@ class IssuerLogin:
             # Any site can send a browser here, and it costs little: it is neither counted nor recorded.
             return await self._login.show_refusal(fault)
         try:
-            principal = await self._principal(began, f"{CALLBACK}?{request.url.query}")
+            async with self._asking:
+                principal = await self._principal(began, f"{CALLBACK}?{request.url.query}")
         except Fault as fault:
             response = await self._login.refuse(request, fault, WAY)
         else:

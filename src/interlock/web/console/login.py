@@ -32,7 +32,6 @@ class Login:
     async def log_in(self, request: Request, form: dict[str, str]) -> Response:
         """Redeem a code, or check a key."""
         self.demand_https(request)
-        self.demand_attempt(request)
         way = "code" if form.get("code") else "key"
         try:
             principal, proven = self._principal(form)
@@ -49,12 +48,13 @@ class Login:
                 "ACCESS_DENIED", message, hint="put a proxy with HTTPS before the hub, or use `interlock watch`"
             )
 
-    def demand_attempt(self, request: Request, way: str = "") -> None:
-        """Raises RATE_LIMITED after too many failures of this address."""
-        self._console.attempts.demand(_address(request) + way)
-
     async def refuse(self, request: Request, fault: Fault, way: str = "") -> Response:
-        """Count and record a login that failed, and show the form again. Each `way` in has a count of its own."""
+        """Count and record a login that failed, and show the form again. Each `way` in has a count of its own.
+
+        Raises RATE_LIMITED after too many failures of this address. A right credential is never counted: behind a
+        proxy all people have one address, and a stranger's failures must not keep them out.
+        """
+        self._console.attempts.demand(_address(request) + way)
         self._console.attempts.failed(_address(request) + way)
         self._journal.refused(NOBODY, "console.login", Fault("ACCESS_DENIED", fault.message), new_trace_id())
         return await self.show_refusal(fault)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -21,8 +22,10 @@ from interlock.wire.errors import Fault
 
 IDLE_S: Final = 30 * 60
 LIFE_S: Final = 8 * 3600
-MAX_SESSIONS: Final = 64
-"""A further login ends the session that was idle for longest."""
+MAX_SESSIONS: Final = 256
+"""A further login ends a session of the person who has the most."""
+MAX_SESSIONS_PER_PERSON: Final = 16
+"""A further login ends the person's own session that was idle for longest."""
 FAILURES_PER_MINUTE: Final = 10
 MAX_ADDRESSES: Final = 1000
 """Addresses whose failures are counted. Beyond that, those without recent failures are forgotten."""
@@ -42,6 +45,11 @@ class ConsoleSession:
         """In every form: another site cannot read it, so it cannot post one."""
         self.opened = self.used = now
 
+    @property
+    def person(self) -> tuple[str, str]:
+        """Who logged in, with whichever key."""
+        return self.principal.id, self.principal.kind
+
 
 class ConsoleSessions:
     """The sessions of one hub, by the hash of their ids."""
@@ -56,8 +64,11 @@ class ConsoleSessions:
         """Begin a session. Returns its id, which only the browser keeps. `proven`: with a key or the passphrase."""
         for session in [session for session in self._sessions.values() if not self.holds(session)]:
             self.end(session)
-        while len(self._sessions) >= MAX_SESSIONS:
-            self.end(min(self._sessions.values(), key=lambda session: session.used))
+        counts = Counter(session.person for session in self._sessions.values())
+        if counts[principal.id, principal.kind] >= MAX_SESSIONS_PER_PERSON:
+            self._end_idlest((principal.id, principal.kind))
+        elif len(self._sessions) >= MAX_SESSIONS:
+            self._end_idlest(counts.most_common(1)[0][0])
         id_ = secrets.token_urlsafe(24)
         session = ConsoleSession(_digest(id_), principal, self._clock(), proven=proven)
         self._sessions[session.digest] = session
@@ -85,6 +96,10 @@ class ConsoleSessions:
             and (session.proven or not self._passphrase.needed)
             and self._access.rights(session.principal) is not None
         )
+
+    def _end_idlest(self, person: tuple[str, str]) -> None:
+        own = (session for session in self._sessions.values() if session.person == person)
+        self.end(min(own, key=lambda session: session.used))
 
     def end(self, session: ConsoleSession) -> None:
         self._sessions.pop(session.digest, None)

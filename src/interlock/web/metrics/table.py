@@ -64,7 +64,8 @@ _ROWS: Final = (
     Metric(
         "interlock_server_health",
         "gauge",
-        "1 for the health of a server, 0 for all others: `healthy`, `degraded`, `unhealthy`, `idle`, `down`",
+        "1 for the health of a server, 0 for all others: `healthy`, `degraded`, `unhealthy`, `idle`, `starting`, "
+        "`stopped`, `down`",
         ("server", "health"),
     ),
     Metric("interlock_server_restarts_total", "counter", "Restarts of a server", ("server",)),

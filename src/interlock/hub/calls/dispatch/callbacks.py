@@ -16,6 +16,7 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
 from interlock.hub.auth.principals import TOKEN, Principal, local_person
@@ -138,7 +139,7 @@ class CallbackRelay:
 
     async def _confirmed(self, callback: Callback) -> bool:
         """The answer of a person. Raises TimeoutError where none is given in time."""
-        inbox, view = self._parts.inbox, _view(self._call, callback)
+        inbox, view = self._parts.inbox, await _view(self._call, callback)
         asking = asyncio.ensure_future(inbox.ask(self._question(callback), view=view))
         try:
             decision = await asyncio.shield(asking)
@@ -206,9 +207,12 @@ class CallbackRelay:
             renamed = msgspec.structs.replace(callback, request_id=exchange.request.id)
             exchange.notify(callbacks.REQUEST, callbacks.callback_params(renamed))
             return
+        level = log_level_of(exchange)
+        if exchange.dialect.modern and level is None:
+            return  # MCP 2026-07-28: no log message for a request that sets no level
         said = {"level": "notice", "logger": self._call.target.server, "data": callback.message}
         params = msgspec.json.encode(said)
-        if is_severe(params, log_level_of(exchange)):
+        if is_severe(params, level):
             exchange.notify("notifications/message", params)
 
     def _question(self, callback: Callback) -> Question:
@@ -234,10 +238,12 @@ class CallbackRelay:
         )
 
 
-def _view(call: Call, callback: Callback) -> str:
-    """Everything that a person reads before confirming."""
+async def _view(call: Call, callback: Callback) -> str:
+    """Everything that a person reads before confirming. Raises PERMISSION_DENIED where it is too much."""
     options = ", ".join(show_hidden(option) for option in callback.options) or "confirm, cancel"
-    arguments = msgspec.json.format(msgspec.json.encode(call.arguments), indent=2).decode()
+    arguments = await full_view(call.arguments)
+    if not arguments:
+        raise Fault("PERMISSION_DENIED", "the arguments are too large to be shown to a person")
     return f"{callback.message}\n\noptions: {options}\n{call.target.server} {call.target.name} {arguments}"
 
 

@@ -24,7 +24,7 @@ from interlock.hub.calls.dispatch.call_notifications import relay_notification
 from interlock.hub.calls.dispatch.call_requests import CallRequests
 from interlock.hub.calls.dispatch.callbacks import CallbackRelay, Callbacks
 from interlock.hub.calls.dispatch.chunk_checks import checked_content
-from interlock.hub.calls.dispatch.recovery import CallRecovery
+from interlock.hub.calls.dispatch.recovery import UNSENT, CallRecovery
 from interlock.hub.calls.dispatch.server_errors import answer_error, answer_loss, loss_of
 from interlock.hub.calls.dispatch.stream_relay import StreamRelay, relay_for
 from interlock.hub.calls.dispatch.translation import Translation
@@ -108,14 +108,14 @@ class Forwarder(msgspec.Struct, eq=False):
                 return
             self._send_now(outgoing)
         except Fault as fault:
-            self._fail(fault)
+            (self.on_lost if fault.name == UNSENT else self._fail)(fault)
 
     def _send_large(self, outgoing: Outgoing) -> None:
         try:
             if not self._finished:
                 self._send_now(outgoing)
         except Fault as fault:
-            self._fail(fault)
+            (self.on_lost if fault.name == UNSENT else self._fail)(fault)
 
     def _send_now(self, outgoing: Outgoing) -> None:
         tool = self._call.target.tool
@@ -287,10 +287,10 @@ class Forwarder(msgspec.Struct, eq=False):
     def on_lost(self, fault: Fault) -> None:
         """Answer a call that the server will not answer."""
         call, upstream = self._call, self._call.upstream
-        fault = loss_of(call, self._plan, fault)
-        call.outcome = recording.lost(fault)
+        lost = loss_of(call, self._plan, fault)
+        call.outcome = recording.lost(lost)
         self._finish()
-        answer_loss(call, self._plan, self._dispatcher, upstream, fault)
+        answer_loss(call, self._plan, self._dispatcher, upstream, lost, unsent=fault.name == UNSENT)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on the stream of this call."""

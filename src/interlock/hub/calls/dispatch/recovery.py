@@ -24,10 +24,14 @@ from interlock.hub.catalog.views import Catalog
 from interlock.protocols.mgp.errors import Recovery, as_fault, read_recovery, translated
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.recovery import pause_s
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 
 MOST_WAITING: Final = 1024
 """Upper bound for calls that wait for another try. Further calls are answered with their error."""
+UNSENT: Final = "UPSTREAM_UNAVAILABLE"
+"""The fault of a call that never reached its server (`transports.link.Sink.on_lost`)."""
+UNSENT_PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""The pauses before the next tries of such a call."""
 FALLBACK: Final = "dev.interlock/fallback"
 """In a result's `_meta`: the tool that gave it, and the tool that it replaced."""
 
@@ -61,10 +65,24 @@ class CallRecovery:
         pause = pause_s(recovery, tried.retries, random.random())
         if pause is None or now + pause >= tried.deadline or len(self._waiting) >= MOST_WAITING:
             return self._falls_back(call, plan, recovery, error)
-        self._recording.retried(call, error, tried.retries + 1, pause)
         call.tried = msgspec.structs.replace(tried, retries=tried.retries + 1)
-        call.exchange.on_cancel = lambda reason: self._forget(call)
-        self._waiting[call] = self._loop.call_later(pause, self._retry, call, plan, error)
+        self._wait(call, plan, error, pause, tried.retries + 1)
+        return True
+
+    def takes_unsent(self, call: Call, plan: Plan, fault: Fault) -> bool:
+        """Whether a call that never reached its server is sent again. If not, the fault is its answer.
+
+        The connection is lost a moment before the supervisor knows. Once it knows, the next try waits for the server.
+        """
+        now = self._loop.time()
+        tried = call.tried or Tried(_deadline(call, plan, now))
+        if STATE in call.members or not call.exchange.open or tried.unsent >= len(UNSENT_PAUSES_S):
+            return False
+        pause = UNSENT_PAUSES_S[tried.unsent]
+        if now + pause >= tried.deadline or len(self._waiting) >= MOST_WAITING:
+            return False
+        call.tried = msgspec.structs.replace(tried, unsent=tried.unsent + 1)
+        self._wait(call, plan, fault.render(ErrorDialect.MGP), pause, tried.unsent + 1)
         return True
 
     def answer(self, call: Call, error: ErrorObject) -> ErrorObject | Fault:
@@ -83,6 +101,12 @@ class CallRecovery:
             timer.cancel()
             call.exchange.fail(Fault("SERVER_DRAINING", "the hub shuts down", retry_after_ms=2000))
         self._waiting.clear()
+
+    def _wait(self, call: Call, plan: Plan, error: ErrorObject, pause: float, tries: int) -> None:
+        """Submit a call again after a pause."""
+        self._recording.retried(call, error, tries, pause)
+        call.exchange.on_cancel = lambda reason: self._forget(call)
+        self._waiting[call] = self._loop.call_later(pause, self._retry, call, plan, error)
 
     def _forget(self, call: Call) -> None:
         timer = self._waiting.pop(call, None)

@@ -42,10 +42,16 @@ def answer_error(
         exchange.pass_failure(Translation(call, connection, dispatcher.states).error(answer))
 
 
-def answer_loss(call: Call, plan: Plan, dispatcher: ErrorDispatcher, upstream: Upstream | None, fault: Fault) -> None:
-    """Answer the client of a call without an answer, unless the call is tried again."""
+def answer_loss(
+    call: Call, plan: Plan, dispatcher: ErrorDispatcher, upstream: Upstream | None, fault: Fault, unsent: bool
+) -> None:
+    """Answer the client of a call without an answer, unless the call is tried again. `unsent`: nothing was sent."""
     if fault.name == "LOGIN_REQUIRED":
         answer_with_login(call, fault, upstream)
+        return
+    if unsent and "status" not in fault.data:
+        if not dispatcher.recovery.takes_unsent(call, plan, fault):
+            call.exchange.fail(fault)
         return
     turned_away = fault.kind.retryable and "status" in fault.data
     if not turned_away or not dispatcher.recovery.takes(call, plan, fault.render(ErrorDialect.MGP)):

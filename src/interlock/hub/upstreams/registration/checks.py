@@ -14,6 +14,7 @@ from interlock.hub.upstreams.registration.registration import MAX_SOURCE_BYTES, 
 from interlock.judge.code import judge_code, rejection
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.vocabulary import STRICT_MODULES
+from interlock.judge.findings import Finding
 from interlock.judge.text import show_hidden
 from interlock.protocols.mgp.permissions import STANDARD, Risk
 from interlock.wire.errors import Fault
@@ -84,7 +85,9 @@ def _quoted(text: str) -> str:
 def read_script(path: str) -> str:
     """Read the script that an agent names. The answer never shows what is in it."""
     try:
-        if not os.path.isabs(path) or not path.endswith(".py") or not os.path.isfile(path):
+        # A link leads to no other kind of file.
+        named = os.path.isabs(path) and path.endswith(".py") and os.path.realpath(path).endswith(".py")
+        if not named or not os.path.isfile(path):
             raise OSError
         with open(path, "rb") as file:
             text = file.read(MAX_SOURCE_BYTES + 1)
@@ -100,15 +103,27 @@ def judge(source: str, *, explain: bool) -> None:
     """Judge a script at `strict`. Blocks. Raises CODE_SAFETY_VIOLATION.
 
     `explain`: its author sent the text, and learns all that must change. Findings in a file of this machine would tell
-    of its content.
+    of its content, so about a file the answer has the rules alone.
     """
     findings = judge_code(source, RULES)
-    if findings:
-        first = findings[0]
-        data = {"rejection": rejection(findings, RULES)} if explain else {}
-        raise Fault(
-            "CODE_SAFETY_VIOLATION", f"the script is refused at `strict`: {first.rule}", hint=first.hint, data=data
-        )
+    if not findings:
+        return
+    first, allowed = findings[0], ", ".join(RULES.allowed_imports)
+    if explain:
+        found = [msgspec.structs.replace(each, message=f"{each.message}{_line(source, each)}") for each in findings]
+        message, hint, told = found[0].message, first.hint, found
+    else:
+        message, hint, told = first.rule, "send its text as `source` to learn which lines must change", []
+    if first.rule == "code.import":
+        hint = f"{hint}; allowed are {allowed}"
+    answer = rejection(told, RULES)
+    raise Fault(
+        "CODE_SAFETY_VIOLATION", f"the script is refused at `strict`: {message}", hint=hint, data={"rejection": answer}
+    )
+
+
+def _line(source: str, finding: Finding) -> str:
+    return "" if finding.span is None else f" (line {source.count(chr(10), 0, finding.span[0]) + 1})"
 
 
 def digest(text: str) -> str:

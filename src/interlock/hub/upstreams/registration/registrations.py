@@ -102,6 +102,17 @@ class Registrations:
         """A registration by its creator's id or by ours."""
         return next((each for each in self.list() if id in (each.id, each.name)), None)
 
+    def denied(self) -> tuple[Decision, ...]:
+        """The denials of registrations that the inbox still keeps. An id that was registered since is left out."""
+        known = {each.id for each in self.list()}
+        return tuple(
+            decision
+            for decision in self._inbox.all(only_open=False)
+            if decision.question.kind == "registration"
+            and decision.state is DecisionState.DENIED
+            and decision.question.server not in known
+        )
+
     async def register(self, by: Principal, asked: Register, trace: str = "") -> Registered:
         """Register a server, or ask a person to. Raises Fault."""
         operator = self._is_operator(by)
@@ -121,7 +132,10 @@ class Registrations:
         async with self._changing:
             self._check_free(made)
             if not at_once:
-                decision = await self._inbox.ask(question(made, by, trace), view=view(made))
+                decision = await self._ask(made, by, trace)
+                if decision.state is DecisionState.DENIED:
+                    hint = "change the server or its justification, or ask that person"
+                    raise Fault("ACCESS_DENIED", f"a person denied the registration of `{made.id}`", hint=hint)
                 made = msgspec.structs.replace(made, approved=False, decision=decision.id)
             try:
                 await self._put(made, NOBODY, version=0)
@@ -134,6 +148,15 @@ class Registrations:
             return Registered(True, made.name, made.id, by.id, made.trust, "registered")
         hint = "a person must approve it: interlock approvals"
         return Registered(False, made.name, made.id, by.id, made.trust, "pending_approval", made.decision, hint)
+
+    async def _ask(self, made: Registration, by: Principal, trace: str) -> Decision:
+        """Ask a person. An approval of an earlier registration, which is gone by now, does not hold for this one."""
+        asked = question(made, by, trace)
+        decision = await self._inbox.ask(asked, view=view(made))
+        if decision.state is DecisionState.APPROVED:
+            await self._inbox.void([decision])
+            decision = await self._inbox.ask(asked, view=view(made))
+        return decision
 
     async def deregister(self, by: Principal, id: str) -> Registration:
         """Remove a registration: its creator may, and an operator. Raises NOT_FOUND for everybody else."""
@@ -165,7 +188,7 @@ class Registrations:
                 for grant in grants:
                     change.delete(GRANTS, grant.value.id)
                     change.record(self._record.revoked(by, grant.value))
-        if not found.approved:
+        with contextlib.suppress(Fault):  # An old decision is deleted, and an operator's registration has none.
             await self._inbox.void([self._inbox.get(found.decision)])
 
     async def _made(self, by: Principal, asked: Register, operator: bool) -> Registration:
@@ -262,6 +285,7 @@ class Registrations:
                 if decision is not None and decision.state is DecisionState.APPROVED:
                     approved = msgspec.structs.replace(waiting, approved=True)
                     await self._put(approved, Principal(decision.answered_by, "person"), version=found.version)
+                    await self._inbox.use(decision.id)
                 else:
                     async with self._ready().transaction() as change:
                         change.expect(REGISTRATIONS, waiting.id, found.version)

@@ -1,0 +1,67 @@
+"""A hub that drains after SIGTERM keeps its addresses open, and says there that it drains."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+from functools import partialmethod
+from pathlib import Path
+
+import pytest
+
+from interlock.config.load import load
+from interlock.hub.readiness import Readiness
+from interlock.web.run import Ready, serve
+
+from .modern_client import CAPABILITIES
+from .raw_server import RawHttpServer
+from .running_hub import MGP, RawClient, text_of
+from .test_waiting_for_a_server import OK
+from .web_server import Posted
+
+
+class Slow(RawHttpServer):
+    """Answers no call until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def serve(self, posted: Posted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        if posted.message["method"] == "tools/call":
+            self.reached.set()
+            await self.gate.wait()
+        return await super().serve(posted, reader, writer)
+
+
+async def test_a_hub_that_drains_tells_new_clients_so_until_its_last_call_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Readiness, "stop", partialmethod(Readiness.stop, drain_s=120.0))
+    # A short path: the name of a socket has no room for a long one.
+    with tempfile.TemporaryDirectory(prefix="il") as home:
+        (Path(home) / "run").mkdir()
+        async with Slow() as web:
+            file = tmp_path / "interlock.toml"
+            file.write_text(f'[hub]\nlisten = "127.0.0.1:0"\n[servers.web]\nurl = "{web.url}"\nera = "legacy"\n')
+            started: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
+            config = load(file, home=Path(home), environ={}).config
+            serving = asyncio.ensure_future(serve(config, Path(home), started.set_result))
+            await asyncio.wait({started, serving}, return_when=asyncio.FIRST_COMPLETED)
+            client = RawClient(f"http://{started.result().listen}/mcp")
+            open_call = asyncio.ensure_future(client.modern("tools/call", OK))
+            await web.reached.wait()
+            os.kill(os.getpid(), signal.SIGTERM)
+            ready = RawClient(f"http://{started.result().listen}/readyz")
+            async with asyncio.timeout(120):
+                while (answer := await ready.send("GET"))[0] == 200:
+                    await asyncio.sleep(0)
+            assert (answer[0], b'"reason":"stopping"' in answer[2]) == (503, True)
+            refused = await client.modern("tools/call", {**OK, "_meta": {CAPABILITIES: MGP}})
+            assert (refused["error"]["code"], refused["error"]["data"]["_mgp"]["retry_after_ms"] > 0) == (2001, True)
+            assert not open_call.done()
+            web.gate.set()
+            assert text_of(await open_call) == "fine"
+            await asyncio.wait_for(serving, 120)
