@@ -153,6 +153,9 @@ async def test_t141_a_call_waits_for_a_person_and_a_model_never_acts_as_one(tmp_
         await turn.answer()
         (refusal,) = [piece for piece in turn.pieces if piece.kind == "result"]
         assert refusal.failed
+        plans = [await perform(hub, "rollback.plan", id=conversation.id, turn=turn) for turn in (1, 0)]
+        stays = [[(call["turn"], call["tool"]) for call in plan["lasting"]] for plan in plans]
+        assert stays == [[], [(0, "busy__add")]], "the refused call did nothing"
         # Stopping a turn leaves a conversation that goes on.
         turn = await hub.host.send(conversation, "Please hang.")
         await until(lambda: any(piece.kind == "tool" for piece in turn.pieces))

@@ -11,6 +11,7 @@ import pytest
 
 from interlock.config.settings import Scopes
 from interlock.hub.live.client_hosts import MAX_OFFERS
+from interlock.protocols.mcpl.feature_sets import MOST
 
 from .host_client import HOST, HostClient
 from .running_hub import RawClient, RunningHub
@@ -147,6 +148,9 @@ async def test_a_client_narrows_the_scopes_of_tools_and_channels(tmp_path: Path)
             assert [each["id"] for each in (await client.result("channels/list"))["channels"]] == ["a/chat:#general"]
             said = {"conversationId": "c1", "channelId": "a/chat:#dev", "content": "Hello"}
             assert (await client.ask("channels/publish", said))["error"]["code"] == -32017
+            many = {f"b.{number}": {"whitelist": ["/**"]} for number in range(MOST)}
+            await client.select(scopes={**many, "a.note.file": {"whitelist": ["/**"]}})
+            assert not await wrote("/etc/hosts"), "an update with too many scopes changes nothing"
             await client.select(scopes={"a.note.talk": {"whitelist": ["chat:*", "x" * 2000]}})
             assert (await client.result("channels/list"))["channels"] == [], "rules that cannot be read allow nothing"
 
@@ -186,6 +190,15 @@ async def test_a_message_reaches_a_client_once(tmp_path: Path, modern: bool) -> 
         assert (await send("d3"))[0]["accepted"], "the client had refused it, so it may come again"
         assert await passed() == ["d3"]
         assert client.asked.empty()
+    if modern:
+        return  # The store knows no eras.
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=modern).running() as client:
+        client.answers |= {"channels/register": {"results": []}, "channels/incoming": take}
+        await client.select("a.note.talk", "a.note.recall")
+        await client.result("context/beforeInference", TURN)
+        await drive(hub, "a", "send", method="channels/register", params={"channels": [GENERAL]})
+        assert (await send("d1", "d4"))[0] == first, "also after a restart"
+        assert await passed() == ["d4"]
 
 
 async def test_no_client_answers_for_another_or_names_its_conversations(tmp_path: Path) -> None:

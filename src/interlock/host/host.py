@@ -44,7 +44,7 @@ from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.conversation_documents import StoredConversation
 from interlock.protocols.mcpl.content import Text
-from interlock.protocols.mcpl.injections import Sourced
+from interlock.protocols.mcpl.injections import Sourced, said_in
 from interlock.wire.errors import Fault
 
 MOST_RUNNING: Final = 64
@@ -249,8 +249,12 @@ def _turn_row(turn: Recorded) -> TurnRow:
 
 def _said(message: Message) -> list[SaidRow]:
     rows = []
-    for part in message.parts:
-        if isinstance(part, Text):
+    injected = {each.part: f"{each.server} ({each.namespace})" for each in message.injected}
+    for at, part in enumerate(message.parts):
+        if at in injected:
+            text = said_in(part.text) if isinstance(part, Text) else f"[{type(part).__name__.lower()}]"
+            rows.append(SaidRow("injected", text, injected[at]))
+        elif isinstance(part, Text):
             rows.append(SaidRow(message.role, part.text))
         elif isinstance(part, ToolUse):
             rows.append(SaidRow("tool", part.arguments, part.name))

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.host.conversations import Recorded, Stable
-from interlock.host.models.model import BYTES_PER_TOKEN, Message, Part, ToolResult
+from interlock.host.models.model import BYTES_PER_TOKEN, Injected, Message, Part, ToolResult
 from interlock.protocols.mcpl.content import Audio, Blocks, Image, Text
 from interlock.protocols.mcpl.injections import Arrangement, Placed, render
 
@@ -33,10 +33,16 @@ def system_of(stable: Stable) -> str:
 
 def user_message(text: str | None, arranged: Arrangement) -> Message:
     """The message that begins a turn: injections around the user's own text."""
-    before = [part for placed in arranged.before_user for part in _labelled(placed)]
-    after = [part for placed in arranged.after_user for part in _labelled(placed)]
-    own: list[Part] = [] if text is None else [Text(text)]
-    return Message("user", (*before, *own, *after))
+    own: list[tuple[Part, Placed | None]] = [] if text is None else [(Text(text), None)]
+    parts = [*_sourced(arranged.before_user), *own, *_sourced(arranged.after_user)]
+    injected = [
+        Injected(at, placed.server, placed.namespace) for at, (_, placed) in enumerate(parts) if placed is not None
+    ]
+    return Message("user", tuple(part for part, _ in parts), tuple(injected))
+
+
+def _sourced(items: Iterable[Placed]) -> list[tuple[Part, Placed | None]]:
+    return [(part, placed) for placed in items for part in _labelled(placed)]
 
 
 def history(turns: Iterable[Recorded], *, vision: bool = True) -> tuple[Message, ...]:
@@ -51,7 +57,7 @@ def _without_images(message: Message) -> Message:
     parts = (
         msgspec.structs.replace(part, images=()) if isinstance(part, ToolResult) else part for part in message.parts
     )
-    return Message(message.role, tuple(parts))
+    return Message(message.role, tuple(parts), message.injected)
 
 
 def first_to_keep(turns: Sequence[Recorded], first: int, most_tokens: int) -> int:

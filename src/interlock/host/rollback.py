@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from interlock.host.conversations import Conversation, Conversations
-from interlock.host.models.model import ToolUse
+from interlock.host.models.model import ToolResult, ToolUse
 from interlock.host.states import KeptTree, States
 from interlock.hub.admin.rollback import LastingCall, RollbackDone, RollbackPlan, RollbackStep
 from interlock.hub.app import HubApp
@@ -136,12 +136,15 @@ class Rollbacks:
         raise Fault("UPSTREAM_UNAVAILABLE", f"the server {server} is not connected, or does not speak MCPL")
 
     async def _lasting(self, conversation: Conversation, first: int, steps: list[_Step]) -> list[LastingCall]:
-        """The tool calls of these turns that no step takes back."""
-        covered = {step.place for step in steps if not step.why_not}
+        """The tool calls of these turns that no step speaks of, and that may have done something."""
+        shown = {step.place for step in steps}
         turns = await self._conversations.turns(conversation.stored, first=first)
         parts = [(turn.stored.index, part) for turn in turns for message in turn.messages for part in message.parts]
-        calls = [LastingCall(index, part.name) for index, part in parts if isinstance(part, ToolUse)]
-        return [call for call in calls if self._place(call.tool) not in covered][:MOST_CALLS]
+        # Models may use an id again in another turn.
+        refused = {(index, part.id) for index, part in parts if isinstance(part, ToolResult) and part.refused}
+        uses = [(index, part) for index, part in parts if isinstance(part, ToolUse)]
+        calls = [LastingCall(index, use.name) for index, use in uses if (index, use.id) not in refused]
+        return [call for call in calls if self._place(call.tool) not in shown][:MOST_CALLS]
 
     def _place(self, name: str) -> Place | None:
         """The server and the feature set of a tool; None for one that has no feature set, or is not offered now."""

@@ -22,6 +22,7 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.local_exchange import call_locally
+from interlock.hub.calls.refusals import is_refusal
 from interlock.hub.live.checkpoints import CallStates
 from interlock.protocols.mcpl.content import Image
 from interlock.wire.errors import Fault
@@ -48,6 +49,8 @@ class ToolOutcome(msgspec.Struct, frozen=True):
     text: str
     failed: bool = False
     images: tuple[Image, ...] = ()
+    refused: bool = False
+    """Whether a gate refused the call, before the server had it."""
 
 
 class Tools:
@@ -85,7 +88,8 @@ class Tools:
         """Make a call. Every failure is an outcome, so that the model can go on."""
         arguments = arguments_of(use.arguments)
         if arguments is None:
-            return ToolOutcome("The arguments are not a JSON object. Write them as one, and call again.", failed=True)
+            text = "The arguments are not a JSON object. Write them as one, and call again."
+            return ToolOutcome(text, failed=True, refused=True)
         params = msgspec.json.encode({"name": use.name, "arguments": arguments})
         ends = time.monotonic() + self._hub_app.config.host.approval_s
         waiting = _Approvals(self._hub_app.inbox, principal, use.name, on_approval)
@@ -97,7 +101,7 @@ class Tools:
                 decision = result.pending
                 if decision is None or not await waiting.answered(decision, ends - time.monotonic()):
                     images = _images(result)
-                    return ToolOutcome(_text(result, images), result.isError, tuple(images.values()))
+                    return ToolOutcome(_text(result, images), result.isError, tuple(images.values()), result.refused)
         finally:
             waiting.close()
 
@@ -109,7 +113,7 @@ class Tools:
             return msgspec.json.decode(answer, type=_Called)
         except Fault as fault:
             hint = f" {fault.hint}" if fault.hint else ""
-            return ToolOutcome(f"{fault.name}: {fault.message}{hint}", failed=True)
+            return ToolOutcome(f"{fault.name}: {fault.message}{hint}", failed=True, refused=_was_refused(fault))
         except msgspec.DecodeError as cause:
             return ToolOutcome(f"The result cannot be read: {cause}", failed=True)
 
@@ -160,6 +164,11 @@ class _Approvals:
         if id not in self._told:
             self._told.add(id)
             self._on_approval(id)
+
+
+def _was_refused(fault: Fault) -> bool:
+    """Whether the call went to no server. A refusal may be hidden behind the error for an unknown name."""
+    return is_refusal(fault) or (fault.foreign_code is None and fault.name == "TOOL_NOT_FOUND")
 
 
 def _images(result: _Called) -> dict[int, Image]:
@@ -213,9 +222,17 @@ class _Called(msgspec.Struct):
 
     @property
     def pending(self) -> str | None:
-        """The approval request that the call waits for. Only the hub writes this member."""
-        error = self.meta.get("dev.interlock/error")
-        if not self.isError or not isinstance(error, dict) or error.get("name") != "APPROVAL_PENDING":
-            return None
-        decision = error.get("decision")
+        """The approval request that the call waits for."""
+        decision = self._error.get("decision") if self._error.get("name") == "APPROVAL_PENDING" else None
         return decision if isinstance(decision, str) else None
+
+    @property
+    def refused(self) -> bool:
+        """Whether a gate refused the call."""
+        return "gate" in self._error
+
+    @property
+    def _error(self) -> dict[str, Any]:
+        """The hub's own error. Only the hub writes this member."""
+        error = self.meta.get("dev.interlock/error")
+        return error if self.isError and isinstance(error, dict) else {}

@@ -151,7 +151,7 @@ class Turns:
         images = outcome.images if "vision" in turn.model.info.capabilities else ()
         running.check_room(len(outcome.text) + sum(len(image.data or "") for image in images))
         turn.add(Piece("result", outcome.text, use.name, outcome.failed))
-        return ToolResult(use.id, outcome.text, outcome.failed, images)
+        return ToolResult(use.id, outcome.text, outcome.failed, images, outcome.refused)
 
     async def _finish(self, running: _Running, fault: Fault | None) -> Conversation:
         """Store the turn, and give it its last piece."""
@@ -217,7 +217,7 @@ class _Running:
         for message in self.messages:
             parts = tuple(part for part in message.parts if message.role == "user" or not isinstance(part, Text))
             if parts:
-                kept.append(Message(message.role, parts))
+                kept.append(msgspec.structs.replace(message, parts=parts))
         self.messages = [*kept, *([Message("assistant", (Text(text),))] if text else [])]
 
     def check_room(self, chars: int) -> None:

@@ -173,6 +173,7 @@ def show(found: Json, id: str) -> None:
         say(coloured(f"{turn['at'][:19].replace('T', ' ')} {plain(turn['model'])} {turn['inference']}", "blue"))
         for said in turn["said"]:
             name = f" {plain(said['name'])}" if said["name"] else ""
+            name = f" by{name}" if said["role"] == "injected" else name
             say(f"{bold(said['role'] + name)}: {plain(said['text'])}")
         if turn["error"]:
             say(coloured(plain(turn["error"]), "red"))

@@ -47,9 +47,20 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result
     failed: bool = False
     images: tuple[Image, ...] = ()
     """Images of the result, for a model that sees."""
+    refused: bool = False
+    """Whether a gate of the hub refused the call: it did nothing."""
 
 
 Part: TypeAlias = Text | Image | Audio | Resource | ResourceLink | ToolUse | ToolResult
+
+
+class Injected(msgspec.Struct, frozen=True):
+    """The origin of a part of a message that a server added."""
+
+    part: int
+    """Its place among the parts."""
+    server: str
+    namespace: str
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -57,6 +68,8 @@ class Message(msgspec.Struct, frozen=True):
 
     role: Literal["user", "assistant"]
     parts: tuple[Part, ...]
+    injected: tuple[Injected, ...] = ()
+    """The parts that servers added. A text alone does not tell: anybody can write one that looks like it."""
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):

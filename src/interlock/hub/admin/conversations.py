@@ -119,7 +119,7 @@ class SaidRow(msgspec.Struct):
     """One thing that was said in a turn."""
 
     role: str
-    """`user`, `assistant`, `tool` for a call, `result` for its result."""
+    """`user`, `assistant`, `injected` by a server, `tool` for a call, `result` for its result."""
     text: str
     name: str = ""
 

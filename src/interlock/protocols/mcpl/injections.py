@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.protocols.mcpl.content import blocks
+from interlock.protocols.mcpl.content import Blocks, Text, blocks
 from interlock.protocols.mcpl.hooks import Injection, Position
 
 
@@ -146,6 +146,20 @@ def render(items: Iterable[Placed]) -> bytes:
         % (msgspec.json.encode(item.server), msgspec.json.encode(item.namespace), item.body)
         for item in items
     )
+
+
+def said_in(line: str) -> str:
+    """The content of one rendered item, without its label: its texts, and anything else as JSON."""
+    content = _LINE.decode(line).content
+    texts = [block.text if isinstance(block, Text) else msgspec.json.encode(block).decode() for block in content]
+    return "\n".join(texts)
+
+
+class _Line(msgspec.Struct):
+    content: Blocks
+
+
+_LINE: Final = msgspec.json.Decoder(_Line)
 
 
 def _first_of(
