@@ -153,6 +153,29 @@ def test_always_makes_a_rule_that_is_listed_and_revoked(user: User, agent: Agent
     assert (code, out.startswith("No rules.")) == (0, True)
 
 
+def test_watch_offers_no_answer_to_an_own_request_and_says_when_one_cannot_be_shown(user: User, hub: FakeHub) -> None:
+    rest = {
+        "state": "open",
+        "asker": "s",
+        "target": "s__x",
+        "question": "?",
+        "risk": "",
+        "findings": [],
+        "summary": "x",
+    }
+    own = {"id": "own", "kind": "tool_call", **rest}
+    unseen = {"id": "uns", "kind": "changed_tool", "needs_view": True, **rest}
+    hub.answers["hub/approvals.list"] = {"decisions": [own, unseen]}
+    hub.answers["hub/approvals.show"] = lambda params: {
+        "decision": own if params["id"] == "own" else unseen,
+        "is_own": params["id"] == "own",
+    }
+    shown = on_terminal(user, "watch", script=[(b"[other] later", b"x"), (b"left open", b"")])
+    before, _, after = shown.partition("another person has to answer")
+    assert "[other] later" not in before
+    assert "it can only be denied" in after
+
+
 def test_watch_asks_for_all_open_requests_after_it_lost_some(user: User, hub: FakeHub) -> None:
     asked = {
         "id": "a3f",

@@ -184,7 +184,12 @@ async def test_answers_are_rewritten_in_order_and_shown_to_nobody_before(tmp_pat
         assert seen == ["The key is sk-1234567890."]
         rows = {server: (outcome, reason) for server, outcome, reason in await recorded(hub)}
         assert (rows["a"][0], rows["b"][0]) == ("rewritten", "rewritten")
-        assert "No enabled feature set uses this capability" in rows["c"][1], "it was not granted"
+        assert REWRITE in rows["c"][1]
+        assert "not granted" in rows["c"][1]
+        listed = {row["server"]: row for row in (await hub.operate("features.list"))["features"]}
+        assert listed["c"]["on"]
+        assert listed["c"]["lacks"] == f'[servers.c.live] grant = ["{REWRITE}"]'
+        assert (listed["a"]["lacks"], listed["d"]["lacks"]) == ("", ""), "the last one replaces nothing"
         await until(lambda: bool(observed))
         assert observed == ["THE KEY IS [REDACTED]."], "observers get the moderated text"
         again = await hub.host.send(turn.conversation.id, "What did you say?")

@@ -249,6 +249,7 @@ async def test_events_reach_the_client_that_selected_them_once_and_nobody_else(t
             assert (said["featureSet"], said["eventId"]) == ("a.note.push", "a/e1")
             assert said["payload"]["content"][-1]["text"] == "hid\\u{200B}den"
             assert said["origin"] == {"hook": "sky", "dev.interlock/server": "a"}
+            assert said["timestamp"] == event("e1")["timestamp"], "when it happened, by the server's word"
             await drive(hub, "a", "push", events=[event("e1"), event("e2")])
             assert (await asked(mine))["params"]["eventId"] == "a/e2", "a repeated event is no event"
             while len(rows := await entries(hub, event="dev.interlock.live_passed")) < 3:

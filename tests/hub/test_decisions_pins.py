@@ -52,7 +52,9 @@ class ChangingTools:
     def running_hub(
         self, mode: Mode = "guard", valid_s: float = 600, **more: Any
     ) -> AbstractAsyncContextManager[RunningHub]:
-        settings = Hub(mode=mode, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0, valid_s=valid_s))
+        # A busy machine may take long to list, and a list that came too late is not asked for again.
+        timeouts = Timeouts(start_s=120, discovery_s=60)
+        settings = Hub(mode=mode, timeouts=timeouts, approvals=Approvals(hold_s=0, valid_s=valid_s))
         server = child("changing_server.py", str(self.wish), era="legacy", **more)
         return running_hub(self.folder, {"s": server}, hub=settings)
 

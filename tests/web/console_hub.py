@@ -14,8 +14,10 @@ from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_live import DECLARED, event, offer
 from interlock.config.model_settings import Host, Model
 from interlock.config.settings import Agent, Approvals, Rooms, Server, Timeouts, Topic
+from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server as ToolServer
 from interlock.server import Tool
+from protected_server import ProtectedServer
 
 from .console_issuer import ConsoleIssuer
 
@@ -105,12 +107,17 @@ class HubInThread:
         script.write_text(json.dumps([{"text": self._hostile}]))
         feature = {"news.push": {"description": self._hostile or "News", "uses": ["pushEvents"]}}
         try:
-            async with ConsoleIssuer() as self.issuer, _hostile_server(self._hostile or "quiet").http() as evil:
+            async with (
+                ConsoleIssuer() as self.issuer,
+                _hostile_server(self._hostile or "quiet").http() as evil,
+                ProtectedServer() as protected,
+            ):
                 settings = self.issuer.hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
                 servers = {
                     "busy": child("busy_server.py"),
                     "news": child("live_server.py", offer(featureSets={**DECLARED, **feature}), "{}"),
                 }
+                servers["docs"] = Server(url=protected.url, start="on-demand")
                 if self._hostile:
                     servers["evil"] = Server(url=evil.url)
                 tables: dict[str, Any] = {
@@ -119,7 +126,9 @@ class HubInThread:
                     "models": {"toy": Model(kind="scripted", script=str(script))},
                     "host": Host(model="toy"),
                 }
-                async with running_hub(self._home, servers, hub=settings, **tables) as self.hub:
+                async with running_hub(self._home, servers, wait=False, hub=settings, **tables) as self.hub:
+                    for server in servers.keys() - {"docs"}:  # That one waits for a login.
+                        await self.hub.state(server, ServerState.CONNECTED)
                     self._ready.set()
                     await self._over.wait()
         finally:

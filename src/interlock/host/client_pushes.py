@@ -148,7 +148,7 @@ class ClientPushes:
         params = {
             "featureSet": name,
             "eventId": event.event if host.bare else f"{event.server}/{event.event}"[:256],
-            "timestamp": datetime.fromtimestamp(event.at, UTC).isoformat(),
+            "timestamp": event.dated or datetime.fromtimestamp(event.at, UTC).isoformat(),
             "origin": {**injection.metadata, "dev.interlock/server": event.server},
             "payload": {"content": injection.content},
         }

@@ -146,8 +146,11 @@ def _show(rows: list[Json]) -> None:
 
 def _feature(row: Json) -> tuple[str, ...]:
     agents = ", ".join(plain(agent) for agent in row["agents"])
-    why = _WORDS.get(row["why"], plain(row["why"]).replace("_", " "))
+    # A reason of several words may name a setting.
+    why = plain(row["why"]) if " " in row["why"] else _WORDS.get(row["why"], plain(row["why"]).replace("_", " "))
     state = coloured(f"on for {agents}", "green") if row["on"] else f"off ({why})"
+    if row.get("lacks"):
+        state += coloured(f", but it replaces no answers without {plain(row['lacks'])}", "yellow")
     for agent, patterns in sorted(row["disabled"].items()):
         state += f"; disabled for {plain(agent)} by {', '.join(plain(each) for each in sorted(patterns))}"
     return bold(plain(row["server"])), plain(row["feature"]), state, plain(row["description"])

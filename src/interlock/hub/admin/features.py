@@ -21,7 +21,7 @@ from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import FeatureEntry, entry_id
 from interlock.hub.live.usage import By, EventRow, UsageRow
-from interlock.protocols.mcpl.capabilities import AFTER_REWRITE, INJECT_SYSTEM
+from interlock.protocols.mcpl.capabilities import AFTER_REWRITE, EXPLICIT
 from interlock.protocols.mcpl.policy import names
 from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
 from interlock.wire.errors import Fault
@@ -159,7 +159,9 @@ class FeatureOperations:
             if not entry.enabled and _names(entry, name):
                 disabled.setdefault(entry.agent, []).append(entry.feature)
         description, uses = declared.description[:500], list(declared.uses)
-        return FeatureRow(live.server, name, description, uses, agents, on, why, declared.scoped, disabled)
+        wanted = on and declared.covers(AFTER_REWRITE) and AFTER_REWRITE in live.state.offer.paths
+        lacks = _grant(live.server, (AFTER_REWRITE,)) if wanted and not decided.grant.allows(AFTER_REWRITE) else ""
+        return FeatureRow(live.server, name, description, uses, agents, on, why, declared.scoped, disabled, lacks)
 
     def _known(self, server: str) -> str:
         if server not in self._hub_app.config.servers:
@@ -169,13 +171,18 @@ class FeatureOperations:
 
 def why_missing(server: str, missing: Sequence[str]) -> str:
     """Why a feature set is off that needs these capabilities: no operator granted them, or the hub lacks them."""
-    grants = [path for path in missing if path in (INJECT_SYSTEM, AFTER_REWRITE)]
+    grants = [path for path in missing if path in EXPLICIT]
     lacks = [path for path in missing if path not in grants]
     said = [f"the hub does not have {', '.join(lacks)}"] if lacks else []
     if grants:
-        listed = ", ".join(f'"{path}"' for path in grants)
-        said.append(f"it needs your grant: [servers.{server}.live] grant = [{listed}]")
+        said.append(f"it needs your grant: {_grant(server, grants)}")
     return "; ".join(said)
+
+
+def _grant(server: str, paths: Sequence[str]) -> str:
+    """The setting by which an operator grants capabilities that no feature set brings."""
+    listed = ", ".join(f'"{path}"' for path in paths)
+    return f"[servers.{server}.live] grant = [{listed}]"
 
 
 def _names(entry: FeatureEntry, feature: str) -> bool:
@@ -223,6 +230,8 @@ class FeatureRow(msgspec.Struct):
     scoped: bool = False
     disabled: dict[str, list[str]] = {}
     """By agent, the patterns that switch it off there. They hold over those that enable it."""
+    lacks: str = ""
+    """The setting without which it cannot replace answers, though it is on."""
 
 
 class FeatureRows(msgspec.Struct):

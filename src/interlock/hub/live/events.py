@@ -70,6 +70,8 @@ class Pending(msgspec.Struct, frozen=True):
     size: int = 0
     delivered: float = 0.0
     """When the agent got it; 0 while it waits."""
+    dated: str = ""
+    """When it happened, as the server claims; empty where nobody said."""
     on_way: bool = False
     """Whether it was handed on and nobody has answered for it yet."""
     held_at: float = 0.0

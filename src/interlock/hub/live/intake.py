@@ -58,13 +58,15 @@ class Incoming(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     channel: str | None = None
     from_agent: bool = False
+    dated: str = ""
+    """When it happened, as the server claims."""
 
     @classmethod
     def pushed(cls, server: str, event: PushEvent) -> Incoming:
         """The event of `push/event`. Raises TOO_LARGE."""
-        return cls._bounded(
-            server, event.event_id, event.feature_set, blocks(event.payload.content), event.origin, event.tags
-        )
+        content = blocks(event.payload.content)
+        found = cls._bounded(server, event.event_id, event.feature_set, content, event.origin, event.tags)
+        return msgspec.structs.replace(found, dated=event.timestamp)
 
     @classmethod
     def posted(cls, server: str, event: str, feature_set: str, text: str) -> Incoming:
@@ -223,7 +225,7 @@ class Intake:
                 Pending(
                     pending_id(agent, at), agent, event.server, event.event, event.feature_set, at, event.content,
                     decided.outcome, decided.cause, decided.group, event.channel, dict(event.origin), event.tags,
-                    event.from_agent, wake, event.size,
+                    event.from_agent, wake, event.size, dated=event.dated,
                 )
             )  # fmt: skip
         if len(reserved) < len(agents):

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
 from interlock.config.settings import Server
 from interlock.containment.cgroups import THREADS_PER_PROCESS
 from interlock.containment.policy import Containment
+from interlock.wire.errors import Fault
 
 FOLDER: Final = "contained"
 """The folder in the hub's home that has one folder for each contained server."""
+
+_DENIED: Final = re.compile(
+    "permission denied|operation not permitted|read-only file system|EACCES|EPERM|EROFS|cannot connect to the docker",
+    re.IGNORECASE,
+)
+"""How programs report a path, a socket or an operation that was refused to them."""
 
 
 def containment_of(id: str, settings: Server, home: Path) -> Containment | None:
@@ -29,6 +37,17 @@ def containment_of(id: str, settings: Server, home: Path) -> Containment | None:
         processes=sandbox.processes,
         time_s=sandbox.time_s,
     )
+
+
+def explained(fault: Fault, id: str, settings: Server) -> Fault:
+    """The failure of a server, with the way to allow what its containment seems to have denied it."""
+    if settings.isolation == "none" or fault.hint or not _DENIED.search(fault.message):
+        return fault
+    hint = (
+        f"it runs contained: name the path in `read` or `write` of [servers.{id}.sandbox], a host in `hosts`; "
+        "sockets of other programs, such as docker's, stay closed"
+    )
+    return Fault(fault.name, fault.message, hint=hint, retry_after_ms=fault.retry_after_ms, data=fault.data)
 
 
 def limits_shown(settings: Server) -> str | None:

@@ -19,6 +19,7 @@ from interlock.hub.store_faults import fault_of
 from interlock.hub.upstreams.commands import DRAIN_S, Command, Reason, StateChange, Supervised, reason_of
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
+from interlock.hub.upstreams.contained_servers import explained
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
@@ -368,7 +369,7 @@ class Supervisor:
         await self._pool.ask_to_shut_down(Reason.IDLE_TIMEOUT, DRAIN_S)
 
     def _fail(self, fault: Fault) -> None:
-        self.problem = fault
+        self.problem = explained(fault, self._current.id, self._current.server)
         self._log(f"{fault.message} ({fault.name})")
         if self._current.server.era == "auto" and self.state in (ServerState.CONNECTING, ServerState.RESTARTING):
             self._pool.forget_era()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import EXPLICIT, Dialect
 from interlock.wire.errors import TABLE, ErrorObject, Fault, Kind
 
 
@@ -26,6 +26,10 @@ def capability_denied(path: str, dialect: Dialect, *, reason: str = "", feature_
         data["reason"] = reason
     if feature_set is not None:
         data["featureSet"] = feature_set
+    if path in EXPLICIT and not reason:
+        # A feature set that uses it may well be on: only the operator's own word is missing.
+        name = "FEATURE_SET_DISABLED" if dialect is Dialect.V0_4 else "CAPABILITY_DENIED"
+        return Fault(name, f"{path} is not granted", data=data)
     if dialect is Dialect.V0_4:
         return Fault("FEATURE_SET_DISABLED", "No enabled feature set uses this capability", data=data)
     return Fault("CAPABILITY_DENIED", "Capability denied", data=data)

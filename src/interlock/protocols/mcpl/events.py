@@ -48,9 +48,14 @@ class PushResult(Value, frozen=True):
     reason: Line | None = None
 
 
+MAX_TIMESTAMP: Final = 64
+
+
 def check_timestamp(text: str) -> None:
     """Refuse a text that is no ISO 8601 instant."""
     try:
+        if len(text) > MAX_TIMESTAMP:
+            raise ValueError("it is too long")
         datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"`timestamp` is no ISO 8601 time: {text[:40]!r}") from None
