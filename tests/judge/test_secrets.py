@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.judge.secrets import find_secrets, judge_secrets, redact
+from interlock.judge.secrets import _FORMS, SHORTEST, find_secrets, judge_secrets, redact
 
 # Put together here, so that nobody's scanner takes this file for a leak.
 SECRETS = {
@@ -69,6 +71,15 @@ def test_a_secret_is_recognised_by_its_name(text: str, redacted: str) -> None:
 def test_words_about_secrets_and_placeholders_are_left_alone(text: str) -> None:
     assert find_secrets(text) == ()
     assert redact(text) == text
+
+
+def test_no_text_is_too_short_to_be_searched_for_the_shortest_secret() -> None:
+    parse = re._parser.parse  # type: ignore[attr-defined]
+    widths = {kind: parse(form.replace(r"\z", r"\Z")).getwidth()[0] for kind, form in _FORMS}
+    assert min(widths.values()) == SHORTEST
+    shortest = "ab://:" + "x1y" + "@z"
+    assert len(shortest) == SHORTEST
+    assert redact(shortest) == "ab://:[secret: url_password]@z"
 
 
 def test_a_finding_never_repeats_the_secret() -> None:

@@ -21,11 +21,13 @@ LABELLED: Final = (
 )
 KEPT_SHARE: Final = 0.5
 """How much of the window the turns take after the oldest were left out, so that many turns follow before the next."""
+_BLOCKS: Final = msgspec.json.Decoder(Blocks)
 
 
 def system_of(stable: Stable) -> str:
     """The system block: the operator's instructions, and the injections that the first turn fixed."""
-    items = [part.text for placed in stable.prefix.items or () for part in _parts(placed, media=False)]
+    placed = [(each, _BLOCKS.decode(each.body)) for each in stable.prefix.items or ()]
+    items = [part.text for each, content in placed for part in _parts(each, content, media=False)]
     return "\n\n".join(text for text in (stable.system, LABELLED if items else "", "\n".join(items)) if text)
 
 
@@ -67,13 +69,12 @@ def first_to_keep(turns: Sequence[Recorded], first: int, most_tokens: int) -> in
 
 def _labelled(placed: Placed) -> list[Part]:
     """An injection with its label. Media follow the line that names their server."""
-    content = msgspec.json.decode(placed.body, type=Blocks)
-    return [*_parts(placed, media=True), *(block for block in content if isinstance(block, Image | Audio))]
+    content = _BLOCKS.decode(placed.body)
+    return [*_parts(placed, content, media=True), *(block for block in content if isinstance(block, Image | Audio))]
 
 
-def _parts(placed: Placed, *, media: bool) -> list[Text]:
+def _parts(placed: Placed, content: Blocks, *, media: bool) -> list[Text]:
     """The line of an injection: its text with its label. Without `media`, the line says what it leaves out."""
-    content = msgspec.json.decode(placed.body, type=Blocks)
     shown = []
     for block in content:
         if not isinstance(block, Image | Audio):

@@ -15,6 +15,8 @@ from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetRegexes
 
 MOST_FINDINGS = 64
+SHORTEST = 11
+"""Octets of the shortest text that one of the forms matches: most names and words are shorter."""
 
 
 class Secret(NamedTuple):
@@ -28,6 +30,8 @@ class Secret(NamedTuple):
 def find_secrets(text: str, most: int | None = 1024) -> tuple[Secret, ...]:
     """Every secret in the text, in order and without overlap; at most so many, or all."""
     octets = text.encode("utf-8", "replace")
+    if len(octets) < SHORTEST:
+        return ()
     found = []
     for index, regex in _forms().matching(octets):
         kind = _FORMS[index][0]

@@ -61,7 +61,7 @@ def hidden_in(text: str) -> Iterator[Hidden]:
     """Every stretch of hidden text: first what cannot be seen, in order, then words that look like others."""
     if text.isascii():
         # Nearly every text ends here: the rest of the tables is for the others.
-        if not _any(_ASCII_SUSPECT, text):
+        if text.isprintable() or not _any(_ASCII_SUSPECT, text):
             return
         for match in _each(_ASCII_HIDDEN, text):
             yield Hidden(_ansi_or_control(match[0]), *match.span())
@@ -301,7 +301,9 @@ def _is_emoji(char: str) -> bool:
 
 def _replaced(text: str, replacement: Callable[[str], str]) -> str:
     if text.isascii():
-        return _ASCII_HIDDEN.sub(lambda match: replacement(match[0]), text) if _any(_ASCII_SUSPECT, text) else text
+        if text.isprintable() or not _any(_ASCII_SUSPECT, text):
+            return text
+        return _ASCII_HIDDEN.sub(lambda match: replacement(match[0]), text)
     parts = []
     at = 0
     for _, start, end in _unseen(text):

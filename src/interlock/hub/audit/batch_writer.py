@@ -7,6 +7,7 @@ first commit may have succeeded although the connection broke before the hub lea
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from time import sleep, time_ns
 from typing import Any, Final
@@ -54,6 +55,8 @@ class BatchWriter:
         database.lock(self._chain)
         if changes:
             batch = attempt(database, self._chain, batch, changes, doubtful=retry)
+        # Entries of one batch repeat most of their texts. The cache ends with the batch: it holds texts with secrets.
+        redact_texts = cache(self._redact)
         written: list[Entry] = []
         size = len(batch) if retry or len(batch) > SMALL_BATCH else PIECE
         for start in range(0, len(batch), size):
@@ -62,7 +65,7 @@ class BatchWriter:
             values = []
             piece = batch[start : start + size]
             for entry, given in zip(piece, self._given(piece), strict=True):
-                record, row = self._row(entry, previous, given)
+                record, row = self._row(entry, previous, given, redact_texts)
                 previous = row.hash
                 written.append(record)
                 values.append(rows.values_of(row))
@@ -79,28 +82,20 @@ class BatchWriter:
             return [b""] * len(batch)
         return prepare([_arguments(entry) for entry in batch], self._redact)
 
-    def _row(self, entry: Entry, previous: bytes, given: bytes) -> tuple[Record, rows.RecordRow]:
+    def _row(
+        self, entry: Entry, previous: bytes, given: bytes, redact_texts: RedactText
+    ) -> tuple[Record, rows.RecordRow]:
         """The record as it is written, and its row."""
         record = entry.record() if isinstance(entry, Ticket) else entry
         if given or record.given is not msgspec.UNSET:
             record = msgspec.structs.replace(record, given=msgspec.Raw(given) if given else msgspec.UNSET)
         try:
-            clean = self._clean(record)
+            clean = _clean(record, redact_texts)
             return clean, row_of(self._chain, clean, previous)
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as cause:
             # A value that cannot be encoded must not keep the rest from being recorded.
             clean = _encodable(record, cause)
             return clean, row_of(self._chain, clean, previous)
-
-    def _clean(self, record: Record) -> Record:
-        if not record.details and not record.reason and record.kind != "resource":
-            return record
-        return msgspec.structs.replace(
-            record,
-            name=redact_text(record.name, self._redact),
-            reason=redact_text(record.reason, self._redact),
-            details=redact(record.details, self._redact),
-        )
 
 
 def open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed, int, bytes]:
@@ -114,6 +109,18 @@ def open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed
         previous = appended[-1].hash
     rows.append(database, appended)
     return resumed, appended[-1].seq, previous
+
+
+def _clean(record: Record, redact_texts: RedactText) -> Record:
+    """The record without secrets in its texts."""
+    if not record.details and not record.reason and record.kind != "resource":
+        return record
+    return msgspec.structs.replace(
+        record,
+        name=redact_text(record.name, redact_texts),
+        reason=redact_text(record.reason, redact_texts),
+        details=redact(record.details, redact_texts),
+    )
 
 
 def _arguments(entry: Entry) -> bytes:

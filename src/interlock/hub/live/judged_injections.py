@@ -39,7 +39,7 @@ def judged(injections: Iterable[Sourced], maskers: Mapping[str, Masker] | None =
     for sourced in injections:
         injection = sourced.injection
         given = blocks(injection.content)
-        content = msgspec.to_builtins(given)
+        content = list(msgspec.to_builtins(given))
         metadata = _bounded(injection.metadata) if injection.metadata else {}
         said: list[object] = [*(_words(block) for block in content), metadata]
         if not is_plain_name(injection.namespace):
