@@ -245,6 +245,12 @@ def test_an_answer_without_a_number_is_the_answer(user: User, hub: FakeHub) -> N
     assert "that is not JSON" in result.stderr
 
 
+def test_the_doctor_tells_of_a_server_that_the_hub_cannot_start(user: User, hub: FakeHub) -> None:
+    down = {"id": "sqlite", "state": "error", "health": "down", "problem": "it exited with code 1", "hint": "see logs"}
+    hub.answers["hub/status"] = {**hub.answers["hub/status"], "servers": [down]}
+    assert "✗ server sqlite: is down: it exited with code 1" in user.run("doctor").output
+
+
 def test_a_hub_of_another_version_that_lacks_something_is_told_from_a_mistake(user: User, hub: FakeHub) -> None:
     unknown = {"code": -32601, "message": "no such method: hub/why", "data": {"name": "METHOD_NOT_FOUND"}}
     hub.answers["hub/why"] = {"error": unknown}

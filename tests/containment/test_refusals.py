@@ -90,7 +90,8 @@ def test_only_the_named_and_the_needed_is_readable(tmp_path: Path) -> None:
     below = {path for path in made.read if path.startswith(str(tmp_path))}
     assert below == {str(script), made.home}, "an argument that is a folder is not read"
     assert not {"/etc", "/etc/shadow", "/proc", "/sys", "/dev", "/run", "/tmp", "/home", "/root"} & set(made.read)
-    assert made.env == {"PATH": "/usr/bin", "KEY": "1", "HOME": made.home, "TMPDIR": f"{made.home}/tmp"}
+    own = {"HOME": made.home, "TMPDIR": f"{made.home}/tmp", "GIT_CONFIG_NOSYSTEM": "1"}
+    assert made.env == {"PATH": "/usr/bin", "KEY": "1", **own}
 
 
 @pytest.mark.usefixtures("serving")

@@ -22,6 +22,7 @@ from interlock.config.live_settings import Hook, Live, LiveRule, LiveWebhook
 from interlock.config.settings import Rate
 from interlock.hub.live import incoming_webhooks, wake_webhook, wakes
 from interlock.hub.live.webhook_sender import WebhookSender
+from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 
 from .running_hub import RawClient, RunningHub, running_hub, until
@@ -110,7 +111,7 @@ async def test_t110_a_message_that_is_not_signed_for_this_webhook_now_is_refused
         weak = "whsec_" + base64.b64encode(b"too short to be a secret").decode()[:20]
         monkeypatch.setenv("CI_SECRET", weak)
         status, answer = await post(hub, BODY, signed(BODY, secret=weak))
-        assert (status, "CI_SECRET" in json.dumps(answer)) == (503, False), "a secret that can be guessed"
+        assert (status, "CI_SECRET" in json.dumps(answer)) == (401, False), "a secret that can be guessed"
         assert (await post(hub, BODY, {}))[0] == 401, "whoever does not sign learns nothing"
 
 
@@ -200,6 +201,23 @@ async def test_a_wake_is_told_signed_and_again_until_it_is_taken(
         said = Webhook(SECRET).verify(again, second)
         assert (said["type"], said["data"]["agent"], said["data"]["server"]) == ("agent.woken", "mine", "hook:ci")
         assert "main" not in again.decode(), "nothing of the event"
+
+
+async def test_a_long_answer_takes_a_message_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUT_SECRET", SECRET)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        status = b"200 OK" if b"/good " in head else b"403 No"
+        writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 70000\r\n\r\n" + b"x" * 70_000)
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    sender = WebhookSender(Resolver())
+    async with server:
+        await sender.send_once(url + "/good", "OUT_SECRET", "m1", "t", datetime.now(UTC), {})
+        with pytest.raises(Fault):
+            await sender.send_once(url + "/bad", "OUT_SECRET", "m2", "t", datetime.now(UTC), {})
 
 
 async def test_every_wake_is_told_also_after_a_restart_and_none_holds_up_another(

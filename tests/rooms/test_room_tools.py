@@ -13,9 +13,12 @@ from hub.running_hub import RawClient, child, until
 from interlock.client import Client
 from interlock.config.settings import Agent, Config, Topic
 from interlock.discovery.tokens import TokenCounter
+from interlock.hub.calls.call import Caller
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.room_definitions import ROOM_DEFINITIONS, ROOM_TOKENS, ROOM_TOOLS
 from interlock.hub.upstreams.states import ServerState
 from interlock.rooms import tool_participants
+from interlock.rooms.tool_participants import ToolParticipants
 from interlock.wire.errors import Fault
 
 from .running import RunningRooms, running_rooms
@@ -209,6 +212,31 @@ async def test_a_client_that_goes_away_leaves_the_room(rooms: RunningRooms, monk
     monkeypatch.setattr(tool_participants, "IDLE_S", 0.0)
     assert (await lead.next("system/presence"))["payload"] == {"event": "leave", "participant": {"id": "other"}}
     await lead.leave()
+
+
+async def test_a_client_that_left_its_call_takes_no_message(
+    rooms: RunningRooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Exchange] = []
+    perform = ToolParticipants.perform
+
+    async def performs(self: ToolParticipants, caller: Caller, exchange: Exchange, *more: Any) -> Any:
+        served.append(exchange)
+        return await perform(self, caller, exchange, *more)
+
+    lead, coder = await agent(rooms, "lead"), await agent(rooms, "coder")
+    await coder.initialize()
+    await coder.use("join_room")
+    await lead.use("join_room")
+    await coder.use("wait_in_room", seconds=1)  # the presence of the other
+    monkeypatch.setattr(ToolParticipants, "perform", performs)
+    waiting = asyncio.create_task(coder.use("wait_in_room", seconds=40))
+    await until(lambda: bool(served))
+    waiting.cancel()
+    await until(lambda: not served[0].reachable)
+    await lead.use("say_in_room", text="Are you there?", to=["coder"])
+    _, messages = await coder.use("wait_in_room", seconds=1)
+    assert any("Are you there?" in message for message in messages)
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

@@ -24,7 +24,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.own_resources import ROOMS
 from interlock.hub.handlers.rooms import RoomResult
-from interlock.hub.sessions.session import Session
+from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.room_definitions import ROOM_URI
 from interlock.rooms.fulfilment import end_former_proposals
 from interlock.rooms.tickets import Tickets
@@ -79,11 +79,9 @@ class Gateway:
 
     # Participants that join through MCP tools.
 
-    async def perform(
-        self, caller: Caller, session: Session | None, name: str, arguments: dict[str, Any]
-    ) -> RoomResult:
+    async def perform(self, caller: Caller, exchange: Exchange, name: str, arguments: dict[str, Any]) -> RoomResult:
         """Perform one of the tools for rooms. Raises Fault."""
-        return await self._tools().perform(caller, session, name, arguments)
+        return await self._tools().perform(caller, exchange, name, arguments)
 
     def describe(self, caller: Caller, session: Session | None, topic: str) -> dict[str, object]:
         """The state of a room, for its resource."""

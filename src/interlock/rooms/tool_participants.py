@@ -16,7 +16,8 @@ import msgspec
 from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.rooms import RoomMessage, RoomResult
-from interlock.hub.sessions.session import Session
+from interlock.hub.sessions.exchanges import is_wanted
+from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search import room_definitions as tools
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode
@@ -104,11 +105,9 @@ class ToolParticipants:
                 one.leave()
                 del self._joined[key]
 
-    async def perform(
-        self, caller: Caller, session: Session | None, name: str, arguments: dict[str, Any]
-    ) -> RoomResult:
+    async def perform(self, caller: Caller, exchange: Exchange, name: str, arguments: dict[str, Any]) -> RoomResult:
         """Perform one of the tools. Raises Fault."""
-        topic = arguments["room"]
+        topic, session = arguments["room"], exchange.session
         if topic not in caller.list_scope.rooms:
             raise Fault("NOT_FOUND", f"no room {topic[:64]!r}", hint=f"one of {', '.join(caller.list_scope.rooms)}")
         key = caller.owner, "" if session is None else session.id, topic
@@ -120,7 +119,7 @@ class ToolParticipants:
             raise Fault("INVALID_PARAMS", f"you are not in {topic}{why}", hint=f"call {tools.JOIN} first")
         one.used_at = time.monotonic()
         if name == tools.WAIT:
-            return await self._wait(one, arguments)
+            return await self._wait(one, exchange, arguments)
         if name == tools.LEAVE:
             one.leave()
             del self._joined[key]
@@ -177,7 +176,7 @@ class ToolParticipants:
         id_ = one.propose(arguments["method"], arguments["params"], arguments.get("to", ()))
         return RoomResult({"proposal": id_, "state": "open"})
 
-    async def _wait(self, one: ToolParticipant, arguments: dict[str, Any]) -> RoomResult:
+    async def _wait(self, one: ToolParticipant, exchange: Exchange, arguments: dict[str, Any]) -> RoomResult:
         one.waiting += 1
         try:
             with contextlib.suppress(TimeoutError):
@@ -186,6 +185,8 @@ class ToolParticipants:
         finally:
             one.waiting -= 1
             one.used_at = time.monotonic()
+        if not is_wanted(exchange):
+            raise Fault("CANCELLED", "the client left before it got its messages; they wait")
         messages: list[RoomMessage] = []
         while len(messages) < MOST_MESSAGES and sum(len(message.text) for message in messages) < MOST_CHARS:
             envelope = one.read()

@@ -18,7 +18,8 @@ EVENTS = ("UserPromptSubmit", "Stop")
 """A prompt was sent; an answer was given."""
 OURS = ("hook", "claude-code")
 """How our command ends. Before it stands our program, or a Python with our module."""
-TIMEOUT_S = 5
+TIMEOUT_S = 10
+"""After this time Claude Code ends a hook: 4.5 s for a hub that hangs, and the start of a process on a busy machine."""
 CHANNEL = "claude --dangerously-load-development-channels server:interlock"
 """Starts a session that a wake also reaches between prompts."""
 

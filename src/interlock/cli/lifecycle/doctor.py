@@ -232,8 +232,13 @@ def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
                 f"{running_hub}, another version" if another else running_hub,
                 hint,
             )
-            for warning in link.ask("hub/status").get("warnings") or []:
+            status = link.ask("hub/status")
+            for warning in status.get("warnings") or []:
                 yield Check("hub", "wrong", str(warning.get("message")), str(warning.get("hint") or ""))
+            for row in status.get("servers") or []:
+                if row.get("health") == "down":
+                    problem = str(row.get("problem") or f"is {row.get('state')}")
+                    yield Check(f"server {row.get('id')}", "wrong", f"is down: {problem}", str(row.get("hint") or ""))
     except NoHub:
         stale = sys.platform != "win32" and socket_path(home).exists()
         yield Check("hub", "ok", "does not run" + (" (the next start removes its old socket)" if stale else ""))
@@ -297,7 +302,7 @@ def _server(name: str, server: Server) -> Check:
         return Check(title, "wrong", f"the program `{program}` was not found", hint)
     if server.cwd is not None and not Path(server.cwd).is_dir():
         return Check(title, "wrong", f"its folder {server.cwd} does not exist", "create it, or correct `cwd`")
-    return Check(title, "ok", f"runs {found}" + (", contained" if server.isolation == "sandbox" else ""))
+    return Check(title, "ok", f"its program is {found}" + (", contained" if server.isolation == "sandbox" else ""))
 
 
 def _address(title: str, url: str) -> Check:

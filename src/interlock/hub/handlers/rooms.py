@@ -54,9 +54,7 @@ class RoomResult(msgspec.Struct):
 class RoomClients(Protocol):
     """The participants that joined through tools."""
 
-    async def perform(
-        self, caller: Caller, session: Session | None, name: str, arguments: dict[str, Any]
-    ) -> RoomResult:
+    async def perform(self, caller: Caller, exchange: Exchange, name: str, arguments: dict[str, Any]) -> RoomResult:
         """Perform one of the tools. Raises Fault."""
 
     def describe(self, caller: Caller, session: Session | None, topic: str) -> dict[str, object]:
@@ -99,7 +97,7 @@ class RoomHandler:
             exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
             return
         ticket = self._requests.begin(exchange, caller, name, raw)
-        work = asyncio.ensure_future(self._room_clients().perform(caller, exchange.session, name, arguments))
+        work = asyncio.ensure_future(self._room_clients().perform(caller, exchange, name, arguments))
         # A client that gives up waiting must not take messages that nobody reads.
         exchange.on_cancel = lambda reason: _give_up(work)
         self._background.begin(self._finish(exchange, caller, ticket, work), exchange)

@@ -32,6 +32,7 @@ MAX_ID: Final = 256
 UNVERIFIED: Final = Rate(per_minute=600)
 """Messages without a good signature, to all webhooks together, before their senders are told to wait."""
 _TYPE: Final = re.compile(r"[A-Za-z0-9_:-]{1,60}(?:\.[A-Za-z0-9_:-]{1,60}){0,5}\Z")
+UNREADY: Final = "the webhook has no secret yet"
 
 
 class IncomingWebhooks:
@@ -57,6 +58,9 @@ class IncomingWebhooks:
         except Fault as fault:
             claimed = {key.lower(): value for key, value in headers.items()}.get("webhook-id", "")
             self._refusals.add(PREFIX + name, "POST", "", claimed, fault)
+            # Only its operator learns that a webhook has no secret: strangers would learn its name by it.
+            if fault.message == UNREADY:
+                raise _not_signed() from None
             raise
 
     def _id_of(self, hook: Hook, headers: Mapping[str, str], body: bytes) -> str:
@@ -83,7 +87,7 @@ def _verified(hook: Hook, headers: Mapping[str, str], body: bytes) -> str:
     secret = os.environ.get(hook.secret_env, "")
     if why_weak_secret(secret):
         # Its operator reads the name of the variable in `interlock status`; a stranger does not learn it.
-        raise Fault("SERVER_NOT_READY", "the webhook has no secret yet")
+        raise Fault("SERVER_NOT_READY", UNREADY)
     try:
         Webhook(secret).verify(body, lower, json_parse=False)
     except Exception:  # a library that reads what a stranger sent: whatever it raises, the message is not good

@@ -72,6 +72,11 @@ class WebhookSender:
         post = Post(url, headers, guard=guarded_for(url, self._resolver), most_bytes=MAX_BYTES)
         try:
             await post(body, TIMEOUT_S)
+        except Fault as fault:
+            status = fault.data.get("status")
+            if not isinstance(status, int) or not 200 <= status < 300:
+                raise
+            # It took the message, and the answer is longer than anybody reads.
         finally:
             with contextlib.suppress(OSError):
                 await post.close()

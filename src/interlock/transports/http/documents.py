@@ -130,7 +130,7 @@ class _Reading(Reply):
 
     def body(self, data: bytes) -> None:
         if len(self._body) + len(data) > self._most:
-            self._fail(f"it answered with more than {self._most} bytes")
+            self._fail(f"it answered with more than {self._most} bytes", {"status": self._status})
         else:
             self._body += data
 
@@ -141,6 +141,6 @@ class _Reading(Reply):
     def failed(self, how: Failed) -> None:
         self._fail(how.why)
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, data: Mapping[str, object] | None = None) -> None:
         if not self.whole_answer.done():
-            self.whole_answer.set_exception(Fault("UPSTREAM_UNAVAILABLE", why))
+            self.whole_answer.set_exception(Fault("UPSTREAM_UNAVAILABLE", why, data=dict(data or {})))
