@@ -21,7 +21,7 @@ async def test_the_scripted_evening(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (step["server"], step["to"], step["possible"]) == ("notes", "chk_0", True)
     assert happened["done"]["complete"]
     woken = happened["conversation"]["turns"][1]["said"]
-    assert [said["role"] for said in woken] == ["user", "user", "tool", "result", "assistant"]
-    assert '"server":"hook:ci"' in woken[0]["text"]
+    assert [said["role"] for said in woken] == ["injected", "injected", "tool", "result", "assistant"]
+    assert woken[0]["name"].startswith("hook:ci (")
     assert "Scaling mannequin installation" in woken[1]["text"]
     assert "sk-1234567890abcdef" not in str(happened)
