@@ -70,7 +70,8 @@ class Restart(msgspec.Struct, frozen=True):
 
 class Scopes(msgspec.Struct, frozen=True):
     """`[servers.ID.scopes.FEATURE]`: what the tools of a scoped feature set may act on, as patterns over scope labels
-    (`/project/**`, `#dev-*`). A scope on neither list is put to a person. See [Live](live.md#scopes)."""
+    (`/project/**`, `#dev-*`). A scope on neither list is put to a person; a channel on neither is
+    refused. See [Live](live.md#scopes)."""
 
     whitelist: tuple[str, ...] = ()
     """Allowed without asking."""
