@@ -108,6 +108,9 @@ async def test_t53_a_callback_counts_only_in_the_browser_that_began_and_once(
     mixed = urlencode({**dict(parse_qsl(urlsplit(other).query)), "code": parse_qs(urlsplit(own).query)["code"][0]})
     assert await come_back(victim, f"{urlsplit(other).path}?{mixed}") == 403, "another's code, own state: PKCE"
     victim.cookies = dict(began)
+    assert await come_back(victim, other) == 403, "a login asks its issuer once"
+    other = issuer.authorize(await begin(victim, issuer.base))
+    began = dict(victim.cookies)
     assert await come_back(victim, other) == 200
     again = Browser(hub, PUBLIC)
     again.cookies = dict(began)
@@ -186,16 +189,17 @@ async def test_t52_failed_logins_at_an_issuer_are_limited(hub: RunningHub, issue
     assert statuses == [403] * 11, "a page of any site can send a browser here: it locks nobody out"
     assert "/token" not in issuer.asked
     assert not await entries(hub, event="PERMISSION_DENIED"), "nor does it fill the audit log"
-    began = await begin(browser, issuer.base)
-    cookies, wrong = (
-        dict(browser.cookies),
-        f"/console/login/callback?code=x&state={parse_qs(urlsplit(began).query)['state'][0]}",
-    )
     statuses = []
     for _ in range(11):
-        browser.cookies = dict(cookies)
+        began = await begin(browser, issuer.base)
+        cookies = dict(browser.cookies)
+        said = {"code": "x", "state": parse_qs(urlsplit(began).query)["state"][0], "iss": issuer.base}
+        wrong = f"/console/login/callback?{urlencode(said)}"
         statuses.append(await come_back(browser, wrong))
-    assert statuses == [403] * 10 + [429]
+        browser.cookies = cookies
+        await come_back(browser, wrong)  # a login asks its issuer once
+    assert statuses == [403] * 5 + [429] * 6, "both tries of a login are failures"
+    assert issuer.asked.count("/token") == 11
     # The issuer may be down: the other ways in stay open.
     answer = await browser.post("/console/login", {"key": await hub.new_key("ada", "person")})
     assert answer.status == 303

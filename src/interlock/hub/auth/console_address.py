@@ -18,7 +18,7 @@ class ConsoleAddress:
 
     def __init__(self, seed: bytes, settings: Callable[[], Hub], listen: Callable[[], str]) -> None:
         self.name = f"hub-{base64.b32encode(seed)[:12].decode().lower()}.localhost"
-        """The host name on this machine. Browsers resolve it to the loopback address, and share no cookie with it."""
+        """The host name on this machine, a secret. Browsers resolve it to the loopback address."""
         self._settings = settings
         self._listen = listen
 
@@ -44,11 +44,9 @@ class ConsoleAddress:
         return [*hosts, *bound]
 
     def server_page(self, server: str) -> str | None:
-        """The page of a server, for the person of a caller; None where callers elsewhere cannot reach the console."""
-        if self._settings().only_this_machine:
-            origin = f"http://{self.local_host}"
-        elif self.public_hosts:
-            origin = f"https://{self.public_hosts[0]}"
-        else:
-            return None
-        return f"{origin}/console/servers/{quote(server, safe='')}"
+        """The page of a server, to tell a caller; None for a console without a public name.
+
+        No caller is told the name on this machine: a program that knows it could have a browser send it the cookie.
+        """
+        hosts = self.public_hosts
+        return f"https://{hosts[0]}/console/servers/{quote(server, safe='')}" if hosts else None

@@ -80,7 +80,7 @@ class Logins:
         """A page where a person logs in for a caller; None where browsers cannot reach one.
 
         The caller's program can open the page itself. It may log in for its own principal so, never for all: that is
-        for those who may use the console.
+        for those who may use the console, whose page needs a session, and for `interlock login`.
         """
         return self.tickets.page(server, principal, by) if principal else self._console.server_page(server)
 

@@ -40,6 +40,8 @@ METADATA_S: Final = 300.0
 MAX_COOKIE: Final = 4096
 MAX_ASKING: Final = 8
 """Logins for which the hub asks an issuer at the same time. Others wait: nobody is kept out."""
+MAX_REDEEMED: Final = 10_000
+"""Logins that came back and are remembered. Each lasts ten minutes."""
 WAY: Final = " at an issuer"
 """Failures here leave the other ways in open: the issuer may be down."""
 
@@ -60,6 +62,8 @@ class IssuerLogin:
         self._resolver = Resolver()
         self._encryption = Encryption(console.hub_app.keys.derived(b"console login"))
         self._asking = asyncio.Semaphore(MAX_ASKING)
+        self._redeemed: dict[str, None] = {}
+        """The states of logins that came back, oldest first. Each may ask the issuer once."""
         self._metadata: dict[str, tuple[float, ServerMetadata]] = {}
         """Of issuers in the configuration, and when each was read."""
 
@@ -111,6 +115,14 @@ class IssuerLogin:
         response.delete_cookie(_cookie(local), path="/", secure=not local, httponly=True, samesite="lax")
         return response
 
+    def _redeem(self, began: Began) -> None:
+        """Use a login up. Raises LOGIN_REQUIRED for one that came back before: nobody asks the issuer twice with it."""
+        if began.request.state in self._redeemed:
+            raise Fault("LOGIN_REQUIRED", "This login came back before", hint="Log in again.")
+        if len(self._redeemed) >= MAX_REDEEMED:
+            del self._redeemed[next(iter(self._redeemed))]
+        self._redeemed[began.request.state] = None
+
     def _issuer(self, named: str) -> tuple[TokenAuthentication, Issuer]:
         oauth = self._console.hub_app.oauth
         for issuer in () if oauth is None else oauth.settings.every:
@@ -137,6 +149,7 @@ class IssuerLogin:
 
     async def _principal(self, began: Began, callback: str) -> Principal:
         code = code_of(began.request, callback)
+        self._redeem(began)
         oauth, issuer = self._issuer(began.request.issuer)
         metadata, client = await self._discovered(issuer)
         if metadata.token_endpoint is None:
