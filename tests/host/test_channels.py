@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from interlock.config.channel_settings import Channel as Table
 from interlock.config.channel_settings import ChannelWebhook
 from interlock.config.live_settings import Live, LiveRule, ServerLive
 from interlock.config.settings import Agent, Rooms, Scopes, Topic
+from interlock.events.types import AgentWoken, now_us
+from interlock.hub.live.events import LIVE_PENDING, Pending, pending_id
 from interlock.rooms.participant import Participant
 from interlock.server import (
     BeforeInference,
@@ -120,6 +123,26 @@ async def test_a_message_begins_a_turn_and_its_answer_is_published(tmp_path: Pat
         with pytest.raises(Fault) as unknown:
             await chat.say("Hello", "d5", channel="chat:#none")
         assert unknown.value.foreign_code == -32023
+
+
+async def test_events_of_a_channel_whose_table_is_gone_are_put_aside(tmp_path: Path) -> None:
+    chat = Chat()
+    table = {"team": Table(agent="local", incoming=("chat/chat:#general",))}
+    async with hooked_hub(tmp_path, {"chat": chat.server}, hub={"channels": table, "live": WAKE}) as hub:
+        await ready(hub)
+        deliveries, bus = hub.hub_app.live.deliveries, hub.hub_app.bus
+        left = Pending(
+            pending_id("local", 1.0), "local", "chat", "e1", "on.talk", time.time(), [], "wake",
+            channel="chat:#private", wake="wake_1",
+        )  # fmt: skip
+        async with hub.hub_app.store.transaction() as change:
+            change.put(LIVE_PENDING, left)
+        await until(lambda: deliveries.is_woken("local"))
+        bus.publish(AgentWoken("live", bus.next(), now_us(), "local", "wake_1", "chat"))
+        await until(lambda: all(each.delivered and not each.on_way for each in deliveries.all()))
+        assert not deliveries.is_woken("local")
+        assert (await chat.say("What is the status?")).accepted
+        await until(lambda: len(chat.published) == 1)
 
 
 async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> None:

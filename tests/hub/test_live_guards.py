@@ -157,8 +157,8 @@ async def test_two_hubs_of_one_store_hand_out_an_event_once(tmp_path: Path) -> N
     stores = [await Store.open(tmp_path / "hub.db", COLLECTIONS) for _ in range(2)]
     recorders = [await Recorder.open(store, name, tmp_path / name) for name, store in zip("ab", stores, strict=True)]
     hubs = [Deliveries(Everyone(), Journal(lambda: recorders[0]), Bus()) for _ in stores]
-    for hub, store in zip(hubs, stores, strict=True):
-        await hub.start(store, Everyone())
+    for name, hub, store in zip("ab", hubs, stores, strict=True):
+        await hub.start(store, Everyone(), name)
     event = Pending(pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held")
     async with stores[0].transaction() as change:
         change.put(LIVE_PENDING, event)
@@ -176,6 +176,50 @@ async def test_two_hubs_of_one_store_hand_out_an_event_once(tmp_path: Path) -> N
     for recorder, store in zip(recorders, stores, strict=True):
         await recorder.close()
         await store.close()
+
+
+@contextlib.asynccontextmanager
+async def handing_on(folder: Path, node: str) -> AsyncIterator[tuple[Deliveries, Store]]:
+    """The deliveries of one hub, on the store of this folder."""
+    store = await Store.open(folder / "hub.db", COLLECTIONS)
+    recorder = await Recorder.open(store, node, folder / node)
+    deliveries = Deliveries(Everyone(), Journal(lambda: recorder), Bus())
+    await deliveries.start(store, Everyone(), node)
+    try:
+        yield deliveries, store
+    finally:
+        await recorder.close()
+        await store.close()
+
+
+async def test_an_event_that_was_put_back_waits_once_and_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "KEEP_DELIVERED", 0)
+    async with handing_on(tmp_path, "a") as (hub, store):
+        held = Pending(pending_id("mine", 1.0), "mine", "s", "e1", "news", time.time(), [], "held")
+        async with store.transaction() as change:
+            change.put(LIVE_PENDING, held)
+        await until(lambda: hub.has_waiting("mine"))
+        given, _ = await hub.take("mine", 5, 1_000)
+        await hub.put_back("mine", given)
+        await until(lambda: hub.has_waiting("mine"))
+        assert hub.delivered("mine") == [], "it is not shown a second time"
+        await hub.sweep(86_400)
+        assert await store.get(LIVE_PENDING, held.id) is not None, "nobody has read it"
+
+
+async def test_a_hub_that_starts_takes_back_only_events_that_it_handed_on_itself(tmp_path: Path) -> None:
+    async with handing_on(tmp_path, "a") as (first, store):
+        held = Pending(pending_id("mine", 1.0), "mine", "s", "e1", "news", time.time(), [], "held")
+        async with store.transaction() as change:
+            change.put(LIVE_PENDING, held)
+        await until(lambda: first.has_waiting("mine"))
+        await first.take("mine", 5, 1_000, on_way=True)
+        async with handing_on(tmp_path, "b") as (second, _):
+            assert await second.take("mine", 5, 1_000) == ([], 0), "the first hub hands it on"
+    async with handing_on(tmp_path, "a") as (again, _):
+        assert [each.event for each in again.waiting("mine")] == ["e1"]
 
 
 async def test_a_message_that_comes_twice_at_once_is_passed_on_once(tmp_path: Path) -> None:

@@ -210,15 +210,17 @@ class ChannelConversations:
         left = {event.id: event for event in events}
         try:
             groups = self._grouped(agent, events)
-            # The rest belongs to a table that is gone from the configuration.
             grouped = {event.id for group in groups.values() for event in group}
-            begun = [event for event in events if event.id not in grouped]
+            # The rest belongs to a table that is gone. Put back, it would be taken again for ever.
+            if gone := [event for event in events if event.id not in grouped]:
+                await deliveries.arrived(agent, gone)
+                for event in gone:
+                    del left[event.id]
             for (name, thread), group in groups.items():
                 turn = await self._begin_turn(name, self._tables[name], thread, group)
-                begun += group
-                await deliveries.arrived(agent, begun)
-                for event in begun:
-                    left.pop(event.id, None)
+                await deliveries.arrived(agent, group)
+                for event in group:
+                    del left[event.id]
                 await self._answer(turn, name, self._tables[name])
         finally:
             if left:

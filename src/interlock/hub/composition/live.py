@@ -80,7 +80,7 @@ class LiveParts:
         elevations = Elevations(inbox, self.features, self.scope_hold_s, lambda: foundation.config.servers)
         self.connections.messages.decide_scopes_with(elevations)
         await self.features.start(store, self._on_features, self.connections)
-        await self.deliveries.start(store, self)
+        await self.deliveries.start(store, self, foundation.node)
         await self.webhook.start(store)
         await self.wakes.start(store)
         self.intake.start(store)

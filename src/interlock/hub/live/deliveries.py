@@ -63,14 +63,18 @@ class Deliveries:
         """Waiting and reserved events of all agents, by server."""
         self._touched: dict[str, float] = {}
         self._touch_listener: TouchListener | None = None
+        self._node = ""
         self._store: Store
         self._mirror: Mirror[Pending]
 
-    async def start(self, store: Store, touch_listener: TouchListener) -> None:
-        """Load what waits. Events that were on their way when the last run ended wait again."""
-        self._touch_listener = touch_listener
+    async def start(self, store: Store, touch_listener: TouchListener, node: str) -> None:
+        """Load what waits. Events that were on their way when the last run of this node ended wait again.
+
+        Another hub of the same store may be handing on the rest. `sweep` frees those of a node that is gone.
+        """
+        self._touch_listener, self._node = touch_listener, node
         mirror = await store.mirror(LIVE_PENDING)
-        if on_way := [event for event in mirror.values() if event.on_way]:
+        if on_way := [event for event in mirror.values() if event.on_way and event.node in ("", node)]:
             async with store.transaction() as transaction:
                 for event in on_way:
                     transaction.put(LIVE_PENDING, _waiting_again(event))
@@ -280,7 +284,7 @@ class Deliveries:
             for event in events:
                 document = await transaction.get(LIVE_PENDING, event.id)
                 if document is not None and document.value.on_way:
-                    transaction.put(LIVE_PENDING, msgspec.structs.replace(document.value, on_way=False))
+                    transaction.put(LIVE_PENDING, msgspec.structs.replace(document.value, on_way=False, node=""))
                     arrived.append((event.server, event.event))
             if arrived:
                 transaction.record(self._journal.live_delivered(agent, arrived))
@@ -291,7 +295,9 @@ class Deliveries:
             for event in chosen:
                 document = self._mirror.document(event.id)
                 transaction.expect(LIVE_PENDING, event.id, 0 if document is None else document.version)
-                transaction.put(LIVE_PENDING, msgspec.structs.replace(event, delivered=at, on_way=on_way))
+                node = self._node if on_way else ""
+                marked = msgspec.structs.replace(event, delivered=at, on_way=on_way, node=node)
+                transaction.put(LIVE_PENDING, marked)
             for id_ in self._agents[agent].surplus(KEEP_DELIVERED, 0.0):
                 transaction.delete(LIVE_PENDING, id_)
             if not on_way:
@@ -314,6 +320,7 @@ class Deliveries:
             self._touch(agent, event.delivered)
         else:
             self.release(agent, seen_id(event.server, event.event))
+            waiting.delivered.pop(key, None)
             waiting.events[key] = event
             self._take_room(waiting, event.server, event.size)
             if self._bus.wants(ResourceUpdated):
@@ -343,7 +350,7 @@ class Deliveries:
 
 
 def _waiting_again(event: Pending) -> Pending:
-    return msgspec.structs.replace(event, delivered=0.0, on_way=False)
+    return msgspec.structs.replace(event, delivered=0.0, on_way=False, node="")
 
 
 def _fitting(events: list[Pending], most: int, most_bytes: int) -> list[Pending]:

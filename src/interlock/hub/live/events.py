@@ -76,6 +76,8 @@ class Pending(msgspec.Struct, frozen=True):
     """Whether it was handed on and nobody has answered for it yet."""
     held_at: float = 0.0
     """When it was left out of a wake of its group, as a budget had no room for it."""
+    node: str = ""
+    """The hub that handed it on, while it is on its way, where several share a store."""
 
     @property
     def tokens(self) -> int:
