@@ -193,16 +193,20 @@ async def test_t113_every_message_is_checked_when_it_arrives(tmp_path: Path) -> 
 async def test_t18_a_feature_set_that_uses_more_than_was_enabled_is_off(tmp_path: Path) -> None:
     async with live_hub(tmp_path) as hub:
         await enable(hub, "news.push")
+        assert (await push(hub, event("e0")))[0]["result"]["accepted"] is True
+        deliveries = hub.hub_app.live.deliveries
+        assert len(deliveries.waiting("local")) == 1
         more = {"news.push": {"description": "News", "uses": ["pushEvents", "tools"]}}
         await call(hub, "send", method="featureSets/changed", params={"added": more}, notification=True)
         live = hub.hub_app.live.connections.shared("s")
         assert live is not None
         await until(lambda: len(live.state.offer.feature_sets["news.push"].needs) > 1)
         await live.updates.settled()
+        assert not deliveries.waiting("local"), "nor does it get what waits already"
         assert code((await push(hub, event()))[0]) == -32001, "until a person says so again"
         await enable(hub, "news.push", agent="other")
+        await until(lambda: not deliveries.all())  # what waited is withdrawn
         assert (await push(hub, event()))[0]["result"]["accepted"] is True
-        deliveries = hub.hub_app.live.deliveries
         assert [len(deliveries.waiting(agent)) for agent in ("local", "other")] == [0, 1], "for that agent alone"
         rows = (await hub.operate("features.list"))["features"]
         assert [row["agents"] for row in rows if row["feature"] == "news.push"] == [["other"]]
