@@ -14,6 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.config.live_settings import Hook, Live, LiveRule, QuietHours
+from interlock.events import EventFilter
+from interlock.events.types import ResourceUpdated
 from interlock.hub.live import wakes
 from interlock.hub.live.intake import Incoming
 from interlock.hub.live.wakes import EVENTS_AT_ONCE, Wakes
@@ -124,11 +126,13 @@ async def test_events_beyond_a_budget_of_tokens_wake_when_it_has_room_also_after
     wall = Wall(monkeypatch)
     rules = {"w": LiveRule(then="wake", quiet_s=600, longest_s=600, tokens_per_hour=1_000)}
     async with waking(tmp_path, rules) as hub:
+        updates = hub.hub.hub_app.bus.subscribe(EventFilter.of(ResourceUpdated))
         assert [await hub.take(f"e{number}", size=1_600) for number in range(4)] == [True, False, False, False]
         hub.pass_quiet_period()
         await until(lambda: hub.woken == 2)
         found = await hub.causes()
         assert [found[f"e{number}"] for number in (2, 3)] == [("held", "budget, rule w")] * 2
+        assert len(updates.take()) == 4, "an event that waits already is no news to subscribers"
         assert hub.live.wakes.spent("mine") == (2, 802)
     async with waking(tmp_path, rules) as hub:
         assert (hub.woken, await hub.count()) == (2, 2), "the wake was not for the two that it had no room for"

@@ -323,7 +323,7 @@ class Deliveries:
             waiting.delivered.pop(key, None)
             waiting.events[key] = event
             self._take_room(waiting, event.server, event.size)
-            if self._bus.wants(ResourceUpdated):
+            if before is None and self._bus.wants(ResourceUpdated):
                 self._bus.publish(ResourceUpdated(OWN, self._bus.next(), now_us(), agent))
             if event.wake:
                 self.wake(agent, (key,))
