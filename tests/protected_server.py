@@ -17,6 +17,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from joserfc import jwt
+from joserfc.jwk import ECKey
+
 from interlock.protocols.oauth.authorization import AuthorizationRequest
 from interlock.transports.http.documents import exchange
 
@@ -69,6 +72,12 @@ class ProtectedServer:
         """The `Authorization` headers of requests to the MCP server."""
         self.machines: dict[str, str] = {}
         """Clients that need no person, and their secrets."""
+        self.signers: dict[str, ECKey] = {}
+        """Clients that sign instead, and their public keys."""
+        self.assertions: dict[str, str] = {}
+        """JWTs of workloads and of the identity provider that it takes, and their subjects."""
+        self.people: dict[str, str] = {}
+        """ID tokens that the identity provider takes, and the assertion that it gives for each."""
         self.devices: dict[str, bool] = {}
         """Device codes, and whether the person agreed."""
         self._codes: dict[str, dict[str, str]] = {}
@@ -155,6 +164,14 @@ class ProtectedServer:
                 return self._authorize(dict(parse_qsl(urlsplit(target).query)))
             case "/token":
                 return self._token(dict(parse_qsl(body.decode())))
+            case "/idp/token":
+                form = dict(parse_qsl(body.decode()))
+                self.forms.append(form)
+                if form["audience"] != self.base or form["subject_token"] not in self.people:
+                    return 400, {}, {"error": "invalid_grant"}
+                kind = "urn:ietf:params:oauth:token-type:id-jag"
+                given = {"issued_token_type": kind, "token_type": "N_A", "expires_in": 300}
+                return 200, {}, {**given, "access_token": self.people[form["subject_token"]]}
             case "/device":
                 code = f"device-{next(self._numbers)}"
                 self.devices[code] = False
@@ -214,6 +231,15 @@ class ProtectedServer:
             if self.rotates:
                 del self._refresh[form["refresh_token"]]
             return 200, {}, self._give(*before)
+        if grant.endswith(":jwt-bearer"):
+            if form["assertion"] not in self.assertions:
+                return 400, {}, {"error": "invalid_grant"}
+            return 200, {}, self._give(form.get("scope", ""), self.assertions[form["assertion"]])
+        if grant == "client_credentials" and "client_assertion" in form:
+            claims = jwt.decode(form["client_assertion"], self.signers[form["client_id"]], algorithms=["ES256"]).claims
+            if claims["aud"] != self.base or not claims["iss"] == claims["sub"] == form["client_id"]:
+                return 401, {}, {"error": "invalid_client"}
+            return 200, {}, self._give(form.get("scope", ""), form["client_id"])
         if grant == "client_credentials":
             if self.machines.get(form["client_id"]) != form["client_secret"]:
                 return 401, {}, {"error": "invalid_client"}

@@ -30,7 +30,6 @@ from interlock.hub.live.passed_messages import PassedMessages
 from interlock.protocols.mcpl import coalescing
 from interlock.protocols.mcpl.authorization import Arrival
 from interlock.protocols.mcpl.channels import Author, IncomingMessage
-from interlock.protocols.mcpl.coalescing import Waiting
 from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.events import PushResult
 from interlock.server import Server
@@ -41,6 +40,7 @@ from .running_hub import RunningHub, running_hub, until
 from .test_journal import entries
 from .test_live import event
 from .test_live_clients import client, texts, use
+from .test_live_wakes import pass_quiet_period
 
 FEATURE = "news.push"
 
@@ -325,8 +325,7 @@ async def test_a_rule_that_becomes_drop_leaves_accepted_events_held(tmp_path: Pa
         assert len(wakes._groups.groups) == 1, "the second event waits for its group's wake"
         rules = Live(rules={"w": LiveRule(then="drop")})
         await hub.hub_app.apply(replace(hub.hub_app.config, live=rules))
-        wakes._groups = Waiting({key: replace(group, first=0, last=0) for key, group in wakes._groups.groups.items()})
-        wakes._on_time()
+        pass_quiet_period(wakes)
         await wakes._tasks.settled()
         assert not wakes._groups.groups, "nor does it wait again, for ever"
         assert "Number 1." in texts(await use(client(hub, "mine"), "read_events"))[1]

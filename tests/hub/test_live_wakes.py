@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,7 +16,8 @@ from msgspec.structs import replace
 from interlock.config.live_settings import Hook, Live, LiveRule, QuietHours
 from interlock.hub.live import wakes
 from interlock.hub.live.intake import Incoming
-from interlock.protocols.mcpl.coalescing import Waiting
+from interlock.hub.live.wakes import EVENTS_AT_ONCE, Wakes
+from interlock.protocols.mcpl.coalescing import Group, Timing, Waiting
 
 from .running_hub import RunningHub, running_hub, until
 
@@ -40,6 +43,16 @@ class Wall:
         self._ahead = to - datetime.now().astimezone()
 
 
+def pass_quiet_period(waking: Wakes) -> None:
+    """Let every group be due."""
+    groups, waking._groups = waking._groups.groups, Waiting()
+    for group in groups.values():
+        waking._groups.join(group.key, group.events, Timing(0, 0), 0)
+    if waking._timer is not None:
+        waking._timer.cancel()
+    waking._on_time()
+
+
 class Waking:
     """A hub whose agent `mine` gets the messages of one webhook."""
 
@@ -48,10 +61,10 @@ class Waking:
         self.live = hub.hub_app.live
         self.queue = self.live.deliveries
 
-    async def take(self, id: str, *tags: str, size: int = 10) -> bool:
+    async def take(self, id: str, *tags: str, size: int = 10, channel: str | None = None) -> bool:
         """Let a message come. Returns whether it woke at once."""
         text = [{"type": "text", "text": id}]
-        found = await self.live.intake.take(Incoming("hook:ci", id, "build", text, size, {}, tags), ("mine",))
+        found = await self.live.intake.take(Incoming("hook:ci", id, "build", text, size, {}, tags, channel), ("mine",))
         return bool(found.inference_id)
 
     @property
@@ -69,9 +82,7 @@ class Waking:
 
     def pass_quiet_period(self) -> None:
         """Let every group be due."""
-        found = self.live.wakes
-        found._groups = Waiting({key: replace(group, first=0, last=0) for key, group in found._groups.groups.items()})
-        found._on_time()
+        pass_quiet_period(self.live.wakes)
 
     async def reload(self, live: Live) -> None:
         await self.hub.hub_app.apply(replace(self.hub.hub_app.config, live=live))
@@ -134,6 +145,47 @@ async def test_a_budget_stays_with_its_rule(tmp_path: Path, monkeypatch: pytest.
         above = replace(WAKE, tags_any=("level:alarm",), wakes_per_hour=1)
         await hub.reload(Live(rules={"above": above, "limited": limited}))
         assert [await hub.take("e3"), await hub.take("a1", "level:alarm")] == [False, True]
+
+
+async def test_t114_many_held_groups_never_stop_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server chooses its channels, and so the number of groups. Work is counted, as time depends on the machine."""
+    groups, looked, turn = 100, 0, 0
+    judged: Counter[int] = Counter()
+    due, choose = Group.due.fget, Wakes._choose  # type: ignore[attr-defined]
+
+    def looked_at(group: Group[str]) -> float:
+        nonlocal looked
+        looked += 1
+        return float(due(group))
+
+    def chosen(self: Wakes, agent: str, events: Any) -> Any:
+        judged[turn] += 1
+        return choose(self, agent, events)
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        if judged.total() < groups:
+            asyncio.get_running_loop().call_soon(next_turn)
+
+    monkeypatch.setattr(Group, "due", property(looked_at))
+    monkeypatch.setattr(Wakes, "_choose", chosen)
+    monkeypatch.setattr(wakes, "RECHECK_S", 3600.0)
+    async with waking(tmp_path, {"w": replace(WAKE, tokens_per_hour=1)}) as hub:
+        await asyncio.gather(*(hub.take(f"e{number}", size=400, channel=f"c{number}") for number in range(groups)))
+        assert len(hub.live.wakes._groups.groups) == groups, "all are held"
+        assert looked < 10 * groups, "a group that joins does not look at all others"
+        looked = 0
+        next_turn()
+        pass_quiet_period(hub.live.wakes)
+        await until(lambda: judged.total() == groups)
+        assert max(judged.values()) <= EVENTS_AT_ONCE, "few in each turn of the loop"
+        assert len(hub.live.wakes._groups.groups) == groups, "and all wait again"
+        assert looked < 20 * groups
+        looked = 0
+    async with waking(tmp_path, {"w": replace(WAKE, tokens_per_hour=1)}) as hub:
+        assert len(hub.live.wakes._groups.groups) == groups
+        assert looked < 10 * groups, "nor at the next start"
 
 
 async def test_t114_a_restart_ends_no_loop_guard(tmp_path: Path) -> None:

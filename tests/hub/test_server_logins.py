@@ -13,13 +13,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import pytest
+from joserfc.jwk import ECKey
 
 from hub.running_hub import PREFIX, RawClient, RunningHub, running_hub, text_of, until
 from hub.test_spans import Collector
 from interlock.client.oauth.login import Login
 from interlock.client.oauth.person import Pending
 from interlock.client.oauth.storage import StoredLogin
-from interlock.config.settings import Hub, Server, Tracing
+from interlock.config.settings import Hub, Server, ServerOAuth, Tracing
 from interlock.hub.auth.principals import Principal
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin
@@ -443,8 +444,6 @@ class Held:
 
 async def test_a_server_without_a_person_logs_in_by_itself(tmp_path: Path, protected: ProtectedServer) -> None:
     """Client credentials: the hub's own client, with no question to anybody."""
-    from interlock.config.settings import ServerOAuth
-
     oauth = ServerOAuth(grant="client_credentials", client_id="robot", client_secret="s3cret", issuer=protected.base)
     protected.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
     protected.machines = {"robot": "s3cret"}
@@ -453,6 +452,62 @@ async def test_a_server_without_a_person_logs_in_by_itself(tmp_path: Path, prote
         assert text_of(await call(hub)) == "you are robot"
         protected.forget_all()
         assert text_of(await call(hub)) == "you are robot"
+
+
+async def test_services_and_people_of_an_enterprise_are_logged_in_by_assertions(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    """A key of the client's own, the JWT of a workload, and an ID token that an identity provider exchanges."""
+    key = ECKey.generate_key("P-256")
+    protected.signers = {"signer": key}
+    protected.assertions = {"workload.jwt.x": "workload", "jag.jwt.x": "ada"}
+    protected.people = {"id.token.x": "jag.jwt.x"}
+    protected.metadata["token_endpoint_auth_methods_supported"] = ["private_key_jwt", "none"]
+    own: dict[str, Any] = {"client_id": "hub", "issuer": protected.base}
+    ways = {
+        "signer": ServerOAuth(
+            grant="client_credentials",
+            client_id="signer",
+            private_key=key.as_pem(private=True).decode(),
+            issuer=protected.base,
+        ),
+        "workload": ServerOAuth(grant="jwt_bearer", assertion="workload.jwt.x", **own),
+        "ada": ServerOAuth(
+            grant="id_jag",
+            assertion="id.token.x",
+            idp_token_endpoint=f"{protected.base}/idp/token",
+            idp_client_id="hub-at-idp",
+            **own,
+        ),
+    }
+    servers = {name: Server(url=protected.url, oauth=oauth) for name, oauth in ways.items()}
+    async with running_hub(tmp_path, servers, wait=False) as hub:
+        for name in ways:
+            await hub.state(name, ServerState.CONNECTED)
+            client = RawClient(f"{hub.url}/mcp")
+            call = {"name": f"{name}__whoami", "arguments": {}}
+            assert text_of(await client.modern("tools/call", call)) == f"you are {name}"
+            protected.forget_all()
+            assert text_of(await client.modern("tools/call", call)) == f"you are {name}", "logged in again by itself"
+        status = str(await hub.operate("status")) + str(await hub.operate("logs", lines=1000))
+    said = status.encode() + stored_bytes(tmp_path)
+    for secret in ("workload.jwt.x", "id.token.x", "jag.jwt.x", "PRIVATE KEY"):
+        assert secret.encode() not in said
+
+
+async def test_a_client_id_metadata_document_stands_for_a_registration_where_the_issuer_reads_it(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    document = "https://hub.example.com/oauth/client.json"
+    for reads in (True, False):
+        protected.metadata["client_id_metadata_document_supported"] = reads
+        protected.asked.clear()
+        async with behind(tmp_path / str(reads), protected, oauth=ServerOAuth(metadata_url=document)) as hub:
+            await hub.state("docs", ServerState.ERROR)
+            await log_in(hub)
+            await hub.state("docs", ServerState.CONNECTED)
+            assert ("/register" in protected.asked) is not reads
+            assert (text_of(await call(hub)) == f"you are {document}") is reads
 
 
 async def test_a_wrong_server_is_named(tmp_path: Path, protected: ProtectedServer) -> None:

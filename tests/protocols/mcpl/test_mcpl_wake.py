@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cases import each_case
 from interlock.protocols.mcpl import coalescing
 from interlock.protocols.mcpl.budgets import MOST_KEYS, Budget, Ledger, Spent, fits, fits_from
-from interlock.protocols.mcpl.coalescing import MOST_EVENTS, Timing, Waiting, join, take_due
+from interlock.protocols.mcpl.coalescing import MOST_EVENTS, Timing, Waiting
 from interlock.protocols.mcpl.wake import (
     Occurrence,
     QuietHours,
@@ -256,9 +256,7 @@ def test_coalescing_agrees_with_the_model(steps: list[tuple[float, str]], timing
     now = 0.0
 
     def deliver(now: float) -> None:
-        nonlocal waiting
-        due, waiting = take_due(waiting, now)
-        got.extend((group.key, group.events) for group in due)
+        got.extend((group.key, group.events) for group in waiting.take_due(now))
         ready = []
         for key, events in model.items():
             at = min(events[-1][0] + timing.quiet, events[0][0] + timing.longest)
@@ -270,9 +268,7 @@ def test_coalescing_agrees_with_the_model(steps: list[tuple[float, str]], timing
     for number, (pause, key) in enumerate(steps):
         now += pause
         deliver(now)
-        joined = join(waiting, key, number, timing, now)
-        assert joined is not None
-        waiting = joined
+        assert waiting.join(key, [number], timing, now)
         model.setdefault(key, []).append((now, number))
     deliver(now + 1_000)
     assert got == expected
@@ -283,24 +279,29 @@ def test_coalescing_agrees_with_the_model(steps: list[tuple[float, str]], timing
 def test_a_group_is_delivered_after_its_longest_delay_however_busy_it_is() -> None:
     waiting: Waiting[int] = Waiting()
     for second in range(100):
-        due, waiting = take_due(waiting, second)
-        if due:
+        if waiting.take_due(second):
             assert second == 30
             return
-        waiting = join(waiting, "k", second, Timing(10, 30), second) or waiting
+        assert waiting.join("k", [second], Timing(10, 30), second)
     raise AssertionError
 
 
 def test_a_flood_is_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: Waiting[int] = Waiting()
     for number in range(MOST_EVENTS + 50):
-        waiting = join(waiting, "k", number, Timing(10, 30), 0) or waiting
-    (group,), _ = take_due(waiting, 100)
-    assert len(group.events) == MOST_EVENTS
-    assert group.count == MOST_EVENTS + 50
+        assert waiting.join("k", [number], Timing(10, 30), 0)
+    assert waiting.join("together", list(range(MOST_EVENTS + 50)), Timing(10, 30), 0)
+    for group in waiting.take_due(100):
+        assert group.events == tuple(range(MOST_EVENTS))
+        assert group.count == MOST_EVENTS + 50
     monkeypatch.setattr(coalescing, "MOST_KEYS", 1)
-    assert join(waiting, "other", 0, Timing(), 0) is None
-    assert join(waiting, "k", 0, Timing(), 0) is not None
+    assert waiting.join("k", [0], Timing(), 0)
+    assert not waiting.join("other", [0], Timing(), 0)
+    assert waiting.join("k", [0], Timing(), 0)
+    monkeypatch.setattr(coalescing, "SPARE_TIMES", 3)
+    for number in range(100):
+        waiting.join("k", [number], Timing(10, 30), number / 10)
+        assert len(waiting._times) <= 5, "times that no longer hold are cleared away"
 
 
 def test_events_of_one_place_belong_together_and_no_others() -> None:
@@ -319,13 +320,11 @@ def test_events_of_one_place_belong_together_and_no_others() -> None:
 
 
 def test_an_event_that_may_wait_longer_puts_off_none_before_it() -> None:
-    waiting = join(Waiting[str](), "k", "alarm", Timing(1, 10), 0)
-    assert waiting is not None
-    waiting = join(waiting, "k", "held", Timing(9_000, 9_000), 0.5)
-    assert waiting is not None
+    waiting = Waiting[str]()
+    waiting.join("k", ["alarm"], Timing(1, 10), 0)
+    waiting.join("k", ["held"], Timing(9_000, 9_000), 0.5)
     assert waiting.next_due == 1.5
-    held = join(Waiting[str](), "k", "held", Timing(9_000, 9_000), 0)
-    assert held is not None
-    both = join(held, "k", "alarm", Timing(1, 10), 100)
-    assert both is not None
+    both = Waiting[str]()
+    both.join("k", ["held"], Timing(9_000, 9_000), 0)
+    both.join("k", ["alarm"], Timing(1, 10), 100)
     assert both.next_due == 10, "nor does one that waits already put off the next"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, Protocol
 
 import msgspec
@@ -19,6 +21,7 @@ from interlock.events.types import AgentWoken, now_us
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
 from interlock.hub.live.causes import TURN_S, Causes
+from interlock.hub.live.chosen_events import Chosen
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import (
     LIVE_PENDING,
@@ -36,7 +39,7 @@ from interlock.hub.live.wake_rules import AgentRules, local_now
 from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.protocols.mcpl import wake as rules
 from interlock.protocols.mcpl.budgets import Ledger
-from interlock.protocols.mcpl.coalescing import Group, Timing, Waiting, join, take_due
+from interlock.protocols.mcpl.coalescing import Group, Timing, Waiting
 from interlock.protocols.mcpl.wake import (
     EVERYTHING,
     SEPARATOR,
@@ -54,6 +57,9 @@ AGAIN_S: Final = 1.0
 RECHECK_S: Final = 30.0
 """How long held events wait at most until the rules are asked again. The end of quiet hours is a time of the wall's
 clock, which moves on while a machine sleeps and may be changed; settings change, too."""
+EVENTS_AT_ONCE: Final = 8
+"""Waiting events that are judged in one turn of the loop; more only if one group has them. Many groups may be due
+together, as all that are held for one reason."""
 MAX_KEYS: Final = 8_192
 """Groups whose latest event is remembered."""
 HOUR_S: Final = 3600.0
@@ -118,6 +124,8 @@ class Wakes:
         self._rules: dict[str, AgentRules] = {}
         self._rules_of: Live | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """When the timer ends, by the machine's clock."""
         self._tasks = BackgroundTasks()
         self._store: Store | None = None
 
@@ -134,7 +142,9 @@ class Wakes:
                 self._spend(wake)
             if ago_s < TURN_S:
                 self._causes.on_woken(wake.agent, wake.chain, ago_s)
-        for event in self._deliveries.all():
+        for number, event in enumerate(self._deliveries.all(), 1):
+            if number % EVENTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             # The calls that led to a loop are not known any more, so an event that was held for one stays held.
             if event.delivered or event.wake or event.cause.startswith(LOOP):
                 continue
@@ -180,18 +190,20 @@ class Wakes:
     def join(self, event: Pending) -> None:
         """Let a committed event wait for its group's wake. One that the rules no longer wake for stays held."""
         if event.outcome != "wake":
-            self._join(event, self._decide(event, event.agent))
+            self._join(event.group, [event.id], self._decide(event, event.agent))
 
-    def _join(self, event: Pending, decision: WakeDecision) -> None:
+    def _join(self, group: str, ids: Sequence[str], decision: WakeDecision) -> None:
+        """Let events of a group wait, as was decided on them."""
         if decision.verdict is Verdict.WAKE:
-            if not self._wait(event, decision.timing):
+            if not self._wait(group, ids, decision.timing):
                 # Too many groups wait. Its own wake is within the budgets, as any.
-                self._tasks.begin(self._wake(Group(event.group, 0.0, 0.0, decision.timing, (event.id,), 1)), None)
+                own = Group(group, 0.0, 0.0, decision.timing, tuple(ids), len(ids))
+                self._tasks.begin(self._wake(own), None)
         elif decision.verdict is Verdict.HOLD and decision.cause in ("quiet_hours", "budget"):
             left_s = RECHECK_S if decision.until is None else decision.until.timestamp() - now()
             wait_s = min(RECHECK_S, max(AGAIN_S, left_s))
-            if not self._wait(event, Timing(wait_s, wait_s)):
-                self._log("hub", f"{event.agent} will not be woken for held events: too many groups of events wait")
+            if not self._wait(group, ids, Timing(wait_s, wait_s)):
+                self._log("hub", f"{agent_of(group)} will not be woken for held events: too many groups of events wait")
 
     def store(self, transaction: Transaction, wake: Wake) -> None:
         """Add a wake to the transaction that commits it, with the message for the operator's webhook."""
@@ -220,26 +232,28 @@ class Wakes:
         occurrence = self._occurrence(event, agent, tokens)
         return rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
 
-    def _wait(self, event: Pending, timing: Timing) -> bool:
-        """Put an event into its group. False if too many groups wait."""
-        joined = join(self._groups, event.group, event.id, timing, time.monotonic())
-        if joined is None:
+    def _wait(self, group: str, ids: Sequence[str], timing: Timing) -> bool:
+        """Put events into their group. False if too many groups wait."""
+        if not self._groups.join(group, ids, timing, time.monotonic()):
             return False
-        self._groups = joined
         self._arm()
         return True
 
     def _arm(self) -> None:
+        """Set the timer, unless it ends before the next group is due."""
+        due = self._groups.next_due
+        if due is None or (self._timer is not None and self._timer_at <= due):
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        due = self._groups.next_due
-        if due is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(0.01, due - time.monotonic()), self._on_time)
+        left_s = due - time.monotonic()
+        # Groups that are due already go on in the next turn of the loop.
+        delay_s = max(0.01, left_s) if left_s > 0 else 0.0
+        self._timer, self._timer_at = asyncio.get_running_loop().call_later(delay_s, self._on_time), due
 
     def _on_time(self) -> None:
-        due, self._groups = take_due(self._groups, time.monotonic())
-        for group in due:
+        self._timer = None
+        for group in self._groups.take_due(time.monotonic(), EVENTS_AT_ONCE):
             self._tasks.begin(self._wake(group), None)
         self._arm()
 
@@ -265,11 +279,10 @@ class Wakes:
             self._log("hub", f"{agent} was not woken for {group.count} events: {cause}")
             if wake is not None:
                 self._take_back(wake)
-            for event in events:
-                self._wait(event, Timing(AGAIN_S, AGAIN_S))
+            self._wait(group.key, [event.id for event in events], Timing(AGAIN_S, AGAIN_S))
             return
-        for event, decision in chosen.held:
-            self._join(event, decision)
+        for decision, held in groupby(chosen.held, itemgetter(1)):
+            self._join(group.key, [event.id for event, _ in held], decision)
         if wake is not None:
             self._deliveries.wake(agent, [event.id for event in chosen.events])
             self.announce(wake)
@@ -365,24 +378,6 @@ class Wakes:
     def _keys(self, wake: Wake) -> tuple[str, str]:
         """The limits that a wake counts for: everything of the agent, and its rule for one server."""
         return EVERYTHING, server_key(wake.rule, wake.server)
-
-
-class Chosen(msgspec.Struct):
-    """The events of a group for which its agent is woken now, and the rest."""
-
-    events: list[Pending] = []
-    rule: int | None = None
-    tokens: int = 0
-    held: list[tuple[Pending, WakeDecision]] = []
-
-    def takes(self, decision: WakeDecision) -> bool:
-        """Whether an event with this decision belongs to the wake."""
-        return decision.verdict is Verdict.WAKE and (not self.events or decision.rule == self.rule)
-
-    def add(self, decision: WakeDecision, events: list[Pending]) -> None:
-        """Wake for these events, too."""
-        self.events += events
-        self.rule, self.tokens = decision.rule, self.tokens + sum(event.tokens for event in events)
 
 
 def _cause(decision: WakeDecision, name: str) -> str:

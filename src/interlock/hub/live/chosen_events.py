@@ -1,0 +1,26 @@
+"""The events of a group that share one wake, and those that do not fit into it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.hub.live.events import Pending
+from interlock.protocols.mcpl.wake import Verdict, WakeDecision
+
+
+class Chosen(msgspec.Struct):
+    """The events of a group for which its agent is woken now, and the rest."""
+
+    events: list[Pending] = []
+    rule: int | None = None
+    tokens: int = 0
+    held: list[tuple[Pending, WakeDecision]] = []
+
+    def takes(self, decision: WakeDecision) -> bool:
+        """Whether an event with this decision belongs to the wake."""
+        return decision.verdict is Verdict.WAKE and (not self.events or decision.rule == self.rule)
+
+    def add(self, decision: WakeDecision, events: list[Pending]) -> None:
+        """Wake for these events, too."""
+        self.events += events
+        self.rule, self.tokens = decision.rule, self.tokens + sum(event.tokens for event in events)
