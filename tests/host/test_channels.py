@@ -32,6 +32,7 @@ from interlock.server import (
     Publish,
     Server,
 )
+from interlock.store import StoreUnavailable
 from interlock.wire.errors import Fault
 
 from . import test_hooks
@@ -125,7 +126,9 @@ async def test_a_message_begins_a_turn_and_its_answer_is_published(tmp_path: Pat
         assert unknown.value.foreign_code == -32023
 
 
-async def test_events_of_a_channel_whose_table_is_gone_are_put_aside(tmp_path: Path) -> None:
+async def test_events_of_a_channel_whose_table_is_gone_are_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chat = Chat()
     table = {"team": Table(agent="local", incoming=("chat/chat:#general",))}
     async with hooked_hub(tmp_path, {"chat": chat.server}, hub={"channels": table, "live": WAKE}) as hub:
@@ -141,8 +144,17 @@ async def test_events_of_a_channel_whose_table_is_gone_are_put_aside(tmp_path: P
         bus.publish(AgentWoken("live", bus.next(), now_us(), "local", "wake_1", "chat"))
         await until(lambda: all(each.delivered and not each.on_way for each in deliveries.all()))
         assert not deliveries.is_woken("local")
-        assert (await chat.say("What is the status?")).accepted
-        await until(lambda: len(chat.published) == 1)
+
+        async def fails(agent: str, events: object) -> None:
+            raise StoreUnavailable("gone")
+
+        with monkeypatch.context() as patch:  # a store that is away for a moment neither ends a turn nor doubles it
+            patch.setattr(deliveries, "arrived", fails)
+            assert (await chat.say("What is the status?")).accepted
+            await until(lambda: len(chat.published) == 1)
+        assert (await chat.say("And now?", "d2")).accepted
+        await until(lambda: len(chat.published) == 2)
+        assert [each.content[0].text for each in chat.published] == ["All is well.", "You said: Alice: And now?"]  # type: ignore[union-attr]
 
 
 async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> None:

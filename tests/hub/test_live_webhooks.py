@@ -228,7 +228,7 @@ async def test_every_wake_is_told_also_after_a_restart_and_none_holds_up_another
     monkeypatch.setattr(wake_webhook, "MAX_PAUSE_S", 0.05)
     tried: dict[str, set[bytes]] = {}
     taken: list[str] = []
-    failing: dict[str, Fault] = {"": Fault("UPSTREAM_UNAVAILABLE", "refused")}
+    failing: dict[str, Exception] = {"": Fault("UPSTREAM_UNAVAILABLE", "refused")}
 
     async def answer(_sender: object, _url: str, _secret: str, id: str, body: bytes) -> None:
         tried.setdefault(id, set()).add(body)
@@ -251,7 +251,7 @@ async def test_every_wake_is_told_also_after_a_restart_and_none_holds_up_another
         assert sorted(taken) == sorted(tried), "of the last run's wakes"
         assert {len(bodies) for bodies in tried.values()} == {1}, "in every try the same bytes"
 
-        failing["bad"] = Fault("UPSTREAM_ERROR", "a fault of the receiver", data={"status": 500})
+        failing["bad"] = RuntimeError("a fault of ours")
         failing["gone"] = Fault("UPSTREAM_ERROR", "it refuses", data={"status": 410})
         for name in ("bad", "gone", "good"):
             monkeypatch.setattr(wakes, "wake_id", partial(str, name))

@@ -37,6 +37,7 @@ from interlock.protocols.mcpl.channels import IncomingMessage, IncomingResult, R
 from interlock.protocols.mcpl.content import blocks
 from interlock.protocols.mcpl.injections import Sourced
 from interlock.protocols.patterns import compile_pattern
+from interlock.store import StoreError
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
@@ -201,8 +202,8 @@ class ChannelConversations:
             while deliveries.is_woken(agent) and self._hub_app.config.models:
                 events, _ = await deliveries.take(agent, MOST_EVENTS, MOST_BYTES, on_way=True)
                 await self._turns_for(agent, events)
-        except Fault as fault:
-            self._hub_app.logs.add("hub", "hub", f"the events of {agent} began no turn: {fault.message}"[:500])
+        except (Fault, StoreError) as cause:
+            self._hub_app.logs.add("hub", "hub", f"the events of {agent} began no turn: {cause.message}"[:500])
 
     async def _turns_for(self, agent: str, events: Sequence[Pending]) -> None:
         """Begin turns for events, one after the other. Those whose turn did not begin wait again."""
@@ -218,9 +219,13 @@ class ChannelConversations:
                     del left[event.id]
             for (name, thread), group in groups.items():
                 turn = await self._begin_turn(name, self._tables[name], thread, group)
-                await deliveries.arrived(agent, group)
                 for event in group:
-                    del left[event.id]
+                    del left[event.id]  # Their turn began: put back, they would begin another.
+                try:
+                    await deliveries.arrived(agent, group)
+                except (Fault, StoreError) as cause:
+                    text = f"the next run may begin a turn for events of {agent} again: {cause.message}"
+                    self._hub_app.logs.add("hub", "hub", text[:500])
                 await self._answer(turn, name, self._tables[name])
         finally:
             if left:

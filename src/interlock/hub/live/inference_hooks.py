@@ -198,9 +198,7 @@ class InferenceHooks:
         said: AfterInferenceResult | None = None
         try:
             params = msgspec.json.encode(after_params(inference, answer))
-            said = decode(
-                AfterInferenceResult, await self._parties.ask(party, inference, AFTER, params, AFTER_S), "result"
-            )
+            said = await self._ask_after(party, inference, params)
             text = use_rewrite(inference.rights(party.live), said)
             if text is not None and len(text) > MOST_REWRITTEN:
                 raise Fault("TOO_LARGE", f"an answer has at most {MOST_REWRITTEN} characters")
@@ -228,9 +226,7 @@ class InferenceHooks:
 
     async def _ask_shown(self, party: Party, inference: HookedInference, params: bytes) -> None:
         try:
-            said = decode(
-                AfterInferenceResult, await self._parties.ask(party, inference, AFTER, params, AFTER_S), "result"
-            )
+            said = await self._ask_after(party, inference, params)
         except Fault as fault:
             self._records.failed(party.live.server, inference, AFTER, fault)
             return

@@ -180,6 +180,8 @@ class LiveTools:
             exchange.result(render(exchange, found))
 
     async def _wait(self, exchange: Exchange, agent: str, most: int, timeout_s: float) -> Blocks:
+        if not is_wanted(exchange):
+            raise _left()  # A cancellation that came together with its call finds no `on_cancel` yet.
         if not self._deliveries.waiting(agent):
             waiting = asyncio.ensure_future(self._deliveries.wait(agent, timeout_s))
             exchange.on_cancel = lambda reason: _give_up(waiting)

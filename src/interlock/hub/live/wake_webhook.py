@@ -93,11 +93,13 @@ class WakeWebhook:
     async def send(self, url: str, message: UnsentWake) -> bool:
         """Try to send a message. Returns whether that is over: it was taken, refused for good, or is too old."""
         data = {"agent": message.agent, "wake": message.wake, "server": message.server, "events": message.events}
-        at = datetime.fromtimestamp(message.at, UTC)
         try:
+            at = datetime.fromtimestamp(message.at, UTC)
             await self._sender.send_once(url, self._settings().secret_env, message.wake, "agent.woken", at, data)
             return True
-        except Fault as fault:
+        except Exception as cause:  # Any other error would end the task, and no further wake would be told of.
+            ours = Fault("INTERNAL_ERROR", f"a fault of ours: {type(cause).__name__}")
+            fault = cause if isinstance(cause, Fault) else ours
             self._tries[message.id] += 1
             over = is_final(fault) or message.at < now() - KEEP_S
             if over or self._tries[message.id] == 1:

@@ -23,9 +23,9 @@ LIVE_REQUESTS: Final = frozenset(
 )
 """Requests of a server to a host of MCPL."""
 APPS: Final = "io.modelcontextprotocol/ui"
+"""MCP Apps: pages of servers that a client shows. It means the same in both eras."""
 APPS_CAPABILITIES: Final = msgspec.json.encode({"extensions": {APPS: {"mimeTypes": ["text/html;profile=mcp-app"]}}})
 """The capabilities of a client that shows MCP Apps and answers no requests of servers."""
-"""MCP Apps: pages of servers that a client shows. It means the same in both eras."""
 LIVE_EXTENSION: Final = "dev.interlock/mcpl"
 
 

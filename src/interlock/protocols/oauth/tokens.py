@@ -13,11 +13,12 @@ from interlock.protocols.oauth.clients import DEVICE_GRANT, RegisteredClient
 from interlock.wire.errors import Fault
 
 EARLY_S: Final = 60.0
+"""A token is renewed so long before it expires, or at three quarters of a shorter life."""
 MIN_LIFETIME_S: Final = 1.0
 ASSUMED_LIFETIME_S: Final = 30.0
 MIN_POLL_S, DEFAULT_POLL_S, MAX_POLL_S = 1.0, 5.0, 300.0
 MAX_CODE_S: Final = 1800.0
-"""A token is renewed so long before it expires, or at three quarters of a shorter life."""
+"""The longest time for which a device code can be typed."""
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - the name of a type
