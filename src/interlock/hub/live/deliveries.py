@@ -31,8 +31,9 @@ KEEP_DELIVERED_S: Final = 86_400.0
 MAX_WAITERS: Final = 16
 """Calls of one agent that wait for events at a time."""
 TRIES: Final = 5
-ON_WAY_S: Final = 1_800.0
-"""After this time without an answer an event waits again: the node that handed it on is gone."""
+ON_WAY_S: Final = 7_200.0
+"""After this time without an answer an event waits again: the node that handed it on is gone. A turn of a channel
+may wait for its conversation for half as long."""
 
 
 class Addressing(Protocol):
