@@ -26,7 +26,8 @@ from confidentiality import META, SOURCE, UPSTREAM, prepare
 from interlock.cli.control.hub_link import HubLink
 from process import cpu_seconds
 
-REQUESTS = 40
+REQUESTS = 25
+"""As many as the page lists at once."""
 RATE = 1000
 
 
