@@ -17,7 +17,7 @@ _OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
 def problem_of(typed: str) -> str:
-    """What is wrong with the words after `interlock`; empty if nothing is."""
+    """The first mistake in the words after `interlock`; empty if there is none."""
     command: click.Command = app
     words = re.split(r"[ |…,]+", typed.partition(" -- ")[0])
     while words and isinstance(command, click.Group) and re.fullmatch(r"[a-z][a-z-]*", words[0]):
