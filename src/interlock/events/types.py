@@ -256,6 +256,7 @@ AnyEvent = (
     | LogWritten
     | TaskChanged
     | ToolRequestDecided
+    | RegistrationDecided
     | SessionOpened
     | SessionEnded
     | ConfigurationReloaded
