@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-import jsonpatch
 import msgspec
-from jsonpointer import JsonPointer, JsonPointerException
 
 from interlock.protocols.mcpl.decoding import Value
 from interlock.wire.errors import Fault
@@ -52,13 +50,17 @@ def apply_patch(document: bytes, patch: tuple[Operation, ...], limits: PatchLimi
     """The document after a patch, both encoded. Raises INVALID_PARAMS for a patch that does not apply, or TOO_LARGE."""
     if len(patch) > limits.operations:
         raise Fault("TOO_LARGE", f"the patch has more than {limits.operations} operations")
+    # Few hubs keep states of servers, so the first patch loads the library.
+    from jsonpatch import JsonPatch, JsonPatchException
+    from jsonpointer import JsonPointerException
+
     value = decode_document(document, limits)
     work = 0
     for index, operation in enumerate(patch):
         try:
             work += _measure(value, operation, limits, limits.work - work)
-            value = jsonpatch.JsonPatch([msgspec.to_builtins(operation)]).apply(value, in_place=True)
-        except (jsonpatch.JsonPatchException, JsonPointerException) as cause:
+            value = JsonPatch([msgspec.to_builtins(operation)]).apply(value, in_place=True)
+        except (JsonPatchException, JsonPointerException) as cause:
             raise _does_not_apply(index, operation, cause) from None
     return encode_document(value, limits)
 
@@ -89,6 +91,8 @@ def _measure(document: object, operation: Operation, limits: PatchLimits, left: 
     if max(steps, origin.count("/")) > limits.depth:
         raise Fault("TOO_LARGE", "a path of the patch is nested too deeply")
     if operation.op in ("move", "copy"):
+        from jsonpointer import JsonPointer
+
         subject = JsonPointer(origin).resolve(document)
     elif operation.op == "remove":
         return steps
