@@ -53,6 +53,7 @@ def question(made: Registration, by: Principal, trace: str) -> Question:
         trust=made.trust,
         asked_with=by.key,
         trace=trace,
+        registers=made.name,
     )
 
 
