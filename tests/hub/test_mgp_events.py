@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cases import each_case
-from interlock.events.types import ConfigurationReloaded, now_us
+from interlock.events.types import ConfigurationReloaded, RegistrationDecided, now_us
 from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.hub.catalog.views import EVERYTHING
 from interlock.hub.handlers.event_channels import KNOWN, SEVERITIES, ChannelEvent
@@ -158,6 +158,8 @@ async def test_t62_nobody_hears_of_what_they_may_not_see(hub: RunningHub) -> Non
         await call(caller, "mind__echo")
         bus = hub.hub_app.bus
         bus.publish(ConfigurationReloaded("configuration", bus.next(), now_us(), applied=True))
+        decided = ("dynamic-x", "dynamic.x", "denied", "nosy", "agent", "person:ada", "no need")
+        bus.publish(RegistrationDecided("registrations", bus.next(), now_us(), *decided))
         await hub.operate("servers.restart", server="mind")
         await until(lambda: bool(events(bosses, "lifecycle.connected")) and bool(events(noses, "lifecycle.connected")))
         assert len(events(bosses, "tool.completed")) == 2
@@ -166,6 +168,13 @@ async def test_t62_nobody_hears_of_what_they_may_not_see(hub: RunningHub) -> Non
         assert events(bosses, "system.configuration")
         assert not events(noses, "system.configuration")
         assert events(noses, "model.token_usage"), "it may see the server"
+        for told in (noses, bosses):
+            [registration] = [params["data"] for params in events(told, "system.registration")]
+            assert (registration["id"], registration["status"], registration["reason"]) == (
+                "dynamic.x",
+                "denied",
+                "no need",
+            )
         assert events(blinds) == []
         assert events(plains) == [], "at a server's address there is that server alone"
 

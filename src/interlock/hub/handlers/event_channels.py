@@ -14,6 +14,7 @@ from interlock.events.types import (
     AuditAppended,
     ConfigurationReloaded,
     Event,
+    RegistrationDecided,
     ServerEmitted,
     ServerHealthChanged,
     ServerStateChanged,
@@ -79,7 +80,7 @@ FROM_AUDIT: Final = _AUDIT_CHANNELS | {_BLOCKED[0], "tool.completed", "tool.fail
 """Channels that are made of audit entries."""
 KNOWN: Final = (
     FROM_AUDIT
-    | {"system.error", "system.health", "system.configuration"}
+    | {"system.error", "system.health", "system.configuration", "system.registration"}
     | {f"lifecycle.{state.value}" for state in ServerState}
 )
 """Every channel of the hub."""
@@ -90,6 +91,7 @@ SEVERITIES: Final[Mapping[str, str]] = {
     "system.error": "error",
     "system.health": "info, warning or error",
     "system.configuration": "info or warning",
+    "system.registration": "notice",
     **{f"lifecycle.{state.value}": "error" if state is ServerState.ERROR else "info" for state in ServerState},
 }
 """The severity of each channel, for the documentation."""
@@ -106,6 +108,8 @@ def channel_events(event: Event) -> list[ChannelEvent]:
         changed = {"applied": event.applied, "changed": event.changed, "problems": len(event.problems)}
         severity = "warning" if event.problems else "info"
         return [ChannelEvent("system.configuration", severity, event.at, msgspec.json.encode(changed), "admin")]
+    if isinstance(event, RegistrationDecided):
+        return [_registration_decided(event)]
     if isinstance(event, ServerEmitted):
         return [
             ChannelEvent(
@@ -127,6 +131,14 @@ def _state_changed(event: ServerStateChanged) -> list[ChannelEvent]:
     if failed:
         events.append(_about_server("system.error", "error", event, data))
     return events
+
+
+def _registration_decided(event: RegistrationDecided) -> ChannelEvent:
+    """Its creator hears it, and readers of the audit log: none of them may see the server, if there is one at all."""
+    data = {"server_id": event.server, "id": event.id, "status": event.status, "created_by": event.created_by}
+    data |= {"decided_by": event.decided_by, "reason": event.because}
+    encoded, creator = msgspec.json.encode(data), (event.created_by, event.created_kind)
+    return ChannelEvent("system.registration", "notice", event.at, encoded, "actor", actor=creator)
 
 
 def _about_server(channel: str, severity: str, event: Event, data: Mapping[str, object]) -> ChannelEvent:
