@@ -36,8 +36,8 @@ check: venv
 # platform: one that they shared would be thrown away by every run.
 types: venv
 	$(BIN)/mypy
-	for platform in darwin win32; do $(BIN)/mypy --platform $$platform --cache-dir .mypy_cache/$$platform \
-	  --follow-imports silent $$($(BIN)/python tests/platform_files.py) || exit 1; done
+	files=$$($(BIN)/python tests/platform_files.py) && for platform in darwin win32; do \
+	  $(BIN)/mypy --platform $$platform --cache-dir .mypy_cache/$$platform --follow-imports silent $$files || exit 1; done
 
 # Tests wait for processes, timers and each other's peers more than they compute: three workers keep one core busy.
 WORKERS ?= 6
