@@ -11,10 +11,12 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import starlette.routing
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -31,6 +33,8 @@ settings.load_profile("same")
 gc.disable()
 # No test cuts the power, so SQLite need not wait for the disk here.
 sqlite.SYNCHRONOUS = "OFF"
+# A worker makes the hundred routes of a hub a thousand times. Their patterns are the same each time.
+starlette.routing.compile_path = cache(starlette.routing.compile_path)
 
 _PREFIX = "il-pg-"
 _TOGETHER = ("tests/peers/",)
