@@ -14,7 +14,12 @@ from .fake_hub import FakeHub
     ("words", "operation", "params", "shown"),
     [
         (["start", "demo"], "servers.start", {}, "demo  connected  2 tools"),
-        (["restart", "demo", "--because", "new"], "servers.restart", {"because": "new"}, "demo  connected"),
+        (
+            ["restart", "demo", "--because", "new"],
+            "servers.restart",
+            {"because": "new", "now": False},
+            "demo  connected",
+        ),
         (["stop", "demo"], "servers.stop", {"now": False}, "`interlock start demo`"),
         (["stop", "demo", "--now"], "servers.stop", {"now": True}, "demo is stopped"),
     ],

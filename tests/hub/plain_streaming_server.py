@@ -1,9 +1,9 @@
 """A server in plain Python that speaks MGP's streaming over standard streams, written by hand without our library.
 
-`say` streams the texts it is given and answers with `whole`, or with all of them. `wait` streams and then waits for the
-cancellation. `flood` streams numbered lines of a size until it has sent so many, and writes down how many it has sent.
-`ask` sends a callback request and answers with the params of each response; with `times`, it repeats the request;
-with `times` 0 it answers at once.
+`say` streams the texts it is given, calls the one at `last` the last, and answers with `whole`, or with all of them.
+`wait` streams and then waits for the cancellation. `flood` streams numbered lines of a size until it has sent so many,
+and writes down how many it has sent. `ask` sends a callback request and answers with the params of each response; with
+`times`, it repeats the request; with `times` 0 it answers at once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def write(message: dict[str, Any]) -> None:
         sys.stdout.flush()
 
 
-def chunk(id_: Any, index: int, text: str, **more: Any) -> None:
-    params = {"request_id": id_, "index": index, "content": {"type": "text", "text": text, **more}, "done": False}
+def chunk(id_: Any, index: int, text: str, *, done: bool = False) -> None:
+    params = {"request_id": id_, "index": index, "content": {"type": "text", "text": text}, "done": done}
     write({"method": "notifications/mgp.stream.chunk", "params": params})
 
 
@@ -43,7 +43,7 @@ def call(id_: Any, params: dict[str, Any]) -> None:
     elif name == "say":
         for index, said in enumerate(given["texts"]):
             if streams:
-                chunk(given.get("as", id_), index, said)
+                chunk(given.get("as", id_), index, said, done=index == given.get("last"))
         whole = given.get("whole", "".join(given["texts"]))
         mgp = {"_mgp": {"streamed": True, "chunks_sent": len(given["texts"]), "duration_ms": 1}} if streams else {}
         write({"id": id_, "result": {**text(whole), **mgp}})

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cases import each_case
-from interlock.events.types import ConfigurationReloaded, now_us
+from interlock.events.types import ConfigurationReloaded, RegistrationDecided, now_us
 from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.hub.catalog.views import EVERYTHING
 from interlock.hub.handlers.event_channels import KNOWN, SEVERITIES, ChannelEvent
@@ -158,6 +158,8 @@ async def test_t62_nobody_hears_of_what_they_may_not_see(hub: RunningHub) -> Non
         await call(caller, "mind__echo")
         bus = hub.hub_app.bus
         bus.publish(ConfigurationReloaded("configuration", bus.next(), now_us(), applied=True))
+        decided = ("dynamic-x", "dynamic.x", "denied", "nosy", "agent", "person:ada", "no need")
+        bus.publish(RegistrationDecided("registrations", bus.next(), now_us(), *decided))
         await hub.operate("servers.restart", server="mind")
         await until(lambda: bool(events(bosses, "lifecycle.connected")) and bool(events(noses, "lifecycle.connected")))
         assert len(events(bosses, "tool.completed")) == 2
@@ -166,6 +168,13 @@ async def test_t62_nobody_hears_of_what_they_may_not_see(hub: RunningHub) -> Non
         assert events(bosses, "system.configuration")
         assert not events(noses, "system.configuration")
         assert events(noses, "model.token_usage"), "it may see the server"
+        for told in (noses, bosses):
+            [registration] = [params["data"] for params in events(told, "system.registration")]
+            assert (registration["id"], registration["status"], registration["reason"]) == (
+                "dynamic.x",
+                "denied",
+                "no need",
+            )
         assert events(blinds) == []
         assert events(plains) == [], "at a server's address there is that server alone"
 
@@ -218,8 +227,8 @@ async def test_all_four_patterns_of_the_compatibility_matrix_work(
     async with opened(client, "GET", b"", {}) as stream:
         assert "result" in await client.legacy("tools/call", {"name": "echo", "arguments": {"text": "a"}})
         ping = await client.legacy("mgp/health/ping")
-        subscribed = await client.legacy(SUBSCRIBE, {"channels": ["model.token_usage", "lifecycle.*"]})
-        await client.legacy("tools/call", {"name": "emit", "arguments": {"channel": "model.token_usage"}})
+        subscribed = await client.legacy(SUBSCRIBE, {"channels": ["model.rate_limits", "lifecycle.*"]})
+        await client.legacy("tools/call", {"name": "emit", "arguments": {"channel": "model.rate_limits"}})
         if not speaks_mgp:
             assert ping["error"]["code"] == subscribed["error"]["code"] == -32601
             assert not [method for method in stream.methods() if "mgp" in method], "MGP is silent"
@@ -227,9 +236,9 @@ async def test_all_four_patterns_of_the_compatibility_matrix_work(
         assert (ping["result"]["status"], ping["result"]["server_id"]) == ("healthy", server)
         if server == "mind":
             assert subscribed["result"]["unsupported"] == []
-            await until(lambda: bool(events(stream, "model.token_usage")))
+            await until(lambda: bool(events(stream, "model.rate_limits")))
         else:
-            assert subscribed["result"]["unsupported"] == ["model.token_usage"], "the hub falls back"
+            assert subscribed["result"]["unsupported"] == ["model.rate_limits"], "the hub falls back"
 
 
 def test_every_channel_of_the_hub_is_documented_with_its_severity() -> None:

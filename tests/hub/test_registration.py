@@ -10,6 +10,8 @@ import pytest
 
 from interlock.config.settings import Hub, Registration, Timeouts
 from interlock.containment.backends import reports
+from interlock.events import EventFilter
+from interlock.events.types import RegistrationDecided
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.upstreams.states import ServerState
 
@@ -108,7 +110,7 @@ async def test_t82_an_agents_registration_waits_for_a_person_and_gains_nothing_b
         assert (settings.isolation, settings.access, settings.trust) == ("sandbox", "opt-in", "sandboxed")
         assert "error" in await maker.mean(1, 3), "nobody may call it without a grant, not even its maker"
         assert (await maker.ids(), await other.ids()) == ({"dynamic-stats": "connected"}, {}), "its maker sees it"
-        await hub.allow("maker", "dynamic-stats")
+        await hub.allow("maker", "dynamic.stats")
         await until(lambda: "mean" in {tool.name for tool in hub.hub_app.catalog.offer("dynamic-stats").tools.values()})
         assert (await maker.mean(1, 3))["result"]["structuredContent"] == 2.0
         assert (await maker.ids(ids=["dynamic.stats"]), await other.ids()) == ({"dynamic-stats": "connected"}, {})
@@ -191,9 +193,21 @@ async def test_discovery_exists_only_for_clients_that_agreed_on_it(refusing: Run
 async def test_a_denied_registration_leaves_nothing(refusing: RunningHub) -> None:
     maker = Agent(refusing, "maker")
     answer = (await maker.ask("register", **ASKED))["result"]
-    await refusing.operate("approvals.answer", id=answer["decision"], answer="no", terminal=True)
-    await until(lambda: not refusing.hub_app._registrations.list())
-    assert await maker.ids(status="denied") == {"dynamic-stats": "denied"}, "its creator hears of it"
+    with refusing.hub_app.bus.subscribe(EventFilter.of(RegistrationDecided)) as decided:
+        no = {"answer": "no", "reason": "we have one", "terminal": True}
+        await refusing.operate("approvals.answer", id=answer["decision"], **no)
+        event = await anext(aiter(decided))
+    assert isinstance(event, RegistrationDecided)
+    assert (event.id, event.server, event.status, event.because) == (
+        "dynamic.stats",
+        "dynamic-stats",
+        "denied",
+        no["reason"],
+    )
+    assert not refusing.hub_app._registrations.list(), "it is told after the hub has acted"
+    (row,) = (await maker.ask("list", filter={"status": "denied"}))["result"]["servers"]
+    assert (row["id"], row["server_id"], row["reason"]) == ("dynamic.stats", "dynamic-stats", "we have one")
+    assert row["decided_by"] == event.decided_by != ""
     assert await Agent(refusing, "other").ids(status="denied") == {}
     again = await maker.ask("register", **ASKED)
     assert again["error"]["data"]["name"] == "ACCESS_DENIED", again

@@ -15,7 +15,7 @@ import pytest
 
 from interlock.config.settings import Hub, Server, Timeouts
 from interlock.hub.auth.principals import Principal
-from interlock.hub.upstreams import supervisor
+from interlock.hub.upstreams import connection_pool, draining
 from interlock.hub.upstreams.commands import Command, Reason, Verb
 from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server as ToolServer
@@ -152,14 +152,94 @@ async def test_draining_lets_the_open_call_finish_and_refuses_new_ones(tmp_path:
 
 
 async def test_draining_ends_although_a_call_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "DRAIN_S", 0.05)
+    monkeypatch.setattr(draining, "DRAIN_S", 0.05)
     async with gated(tmp_path) as (_, hub, calling):
         assert (await hub.operate("servers.stop", server="gate"))["state"] == "disconnected"
         assert "error" in await calling
 
 
+async def test_a_restart_lets_the_open_call_finish_and_new_calls_wait_for_it(tmp_path: Path) -> None:
+    async with gated(tmp_path) as (gate, hub, calling):
+        restarting = asyncio.create_task(hub.operate("servers.restart", ADA, server="gate"))
+        await hub.state("gate", ServerState.DRAINING)
+        upstream = hub.hub_app.upstreams["gate"]
+        later = RawClient(hub.url + "/mcp").modern("tools/call", {"name": "gate__wait", "arguments": {}})
+        waiting = asyncio.create_task(later)
+        await until(lambda: upstream.waiting_calls == 1)
+        assert not restarting.done()
+        assert upstream.condition == "starting"
+        gate.open.set()
+        assert text_of(await calling) == "waited"
+        assert (await restarting)["state"] in ("restarting", "connected")
+        assert text_of(await waiting) == "waited", "it was neither refused, nor did the drain wait for it"
+
+
+async def test_a_restart_now_waits_for_no_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "DRAIN_S", 3600.0)
+    async with gated(tmp_path) as (_, hub, calling):
+        await hub.operate("servers.restart", server="gate", now=True)
+        assert "error" in await calling
+        monkeypatch.undo()
+
+
+async def test_a_server_is_told_of_its_restart_and_gets_the_time_that_it_says_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draining, "DRAIN_S", 60.0)
+    monkeypatch.setattr(connection_pool, "SHUTDOWN_ANSWER_S", 60.0)
+    script, told = tmp_path / "finishing.py", tmp_path / "told"
+    script.write_text(FINISHING)
+    server = Server(command=("python3", str(script), str(told)), era="legacy")
+    async with running_hub(tmp_path, {"s": server}) as hub:
+        first = hub.hub_app.upstreams["s"].pid
+        await hub.operate("servers.restart", ADA, server="s")
+        await hub.state("s", ServerState.CONNECTED)
+        assert hub.hub_app.upstreams["s"].pid != first
+        reason, timeout_ms, finished = told.read_text().split()
+        assert (reason, finished) == ("operator_request", "finished"), "it was not ended before its work"
+        assert int(timeout_ms) == 60_000
+        told.with_suffix(".refuse").touch()
+        await hub.operate("servers.restart", ADA, server="s")
+        await hub.state("s", ServerState.CONNECTED)
+        lines = (await hub.operate("logs", server="s"))["lines"]
+        assert any("did not accept its shutdown (operator_request)" in line["text"] for line in lines)
+
+
+FINISHING = """
+import json, os, sys, threading
+told = sys.argv[1]
+asked_at = threading.Event()
+def finish():
+    asked_at.wait()
+    open(told, "a").write("finished")
+    os._exit(0)
+threading.Thread(target=finish, daemon=True).start()
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    result = {}
+    if asked["method"] == "initialize":
+        mgp = {"version": "0.2.0", "extensions": ["lifecycle"]}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "mgp": mgp},
+                  "serverInfo": {"name": "finishing", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        result = {"tools": []}
+    elif asked["method"] == "mgp/lifecycle/shutdown":
+        result = {"accepted": False}
+        if not os.path.exists(told + ".refuse"):
+            params = asked["params"]
+            open(told, "w").write(f"{params['reason']} {params['timeout_ms']} ")
+            result = {"accepted": True, "pending_requests": 1, "estimated_drain_ms": 59000}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+    if "pending_requests" in result:
+        threading.Timer(0.3, asked_at.set).start()
+os._exit(1)  # its input was closed
+"""
+
+
 async def test_stopping_now_waits_for_no_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "DRAIN_S", 3600.0)
+    monkeypatch.setattr(draining, "DRAIN_S", 3600.0)
     async with gated(tmp_path) as (_, hub, calling):
         assert (await hub.operate("servers.stop", server="gate", now=True))["state"] == "disconnected"
         assert "error" in await calling

@@ -64,13 +64,14 @@ async def test_t71_two_clients_of_one_shared_connection_get_their_own_chunks_in_
     ):
         said = [[f"{who}{number} " for number in range(50)] for who in ("a", "b", "c")]
         answers = await asyncio.gather(
-            one.stream("s__say", {"texts": said[0]}, 7),
+            one.stream("s__say", {"texts": said[0], "last": 49}, 7),
             one.stream("s__say", {"texts": said[1]}, "seven"),
             two.stream("s__say", {"texts": said[2]}, 7),
         )
         for client, id_, spoken, answer in ((one, 7, 0, 0), (one, "seven", 1, 1), (two, 7, 2, 2)):
             chunks = client.notes(CHUNK, id_)
             assert (texts(chunks), [chunk["index"] for chunk in chunks]) == (said[spoken], list(range(50)))
+            assert [chunk["done"] for chunk in chunks] == [False] * 49 + [spoken == 0], "as the server said"
             result = answers[answer]["result"]
             assert result["content"][0]["text"] == "".join(said[spoken])
             assert (result["_mgp"]["streamed"], result["_mgp"]["chunks_sent"]) == (True, 50)
@@ -197,8 +198,16 @@ async def test_t70_nothing_hides_between_two_chunks_and_chunks_end_at_the_longes
         await one.stream("flags__say", {"texts": list(instruction), "whole": "harmless"}, 3)
         await until(lambda: any(server == "flags" for server, _ in hub.hub_app.findings.flagged))
         token = "ghp_" + "a1B2" * 9
-        await one.stream("masks__say", {"texts": ["the key is ", token[:9], token[9:], " and that"], "whole": "ok"}, 5)
-        assert "".join(texts(one.notes(CHUNK, 5))) == "the key is [masked: github_token] and that"
+        await one.stream(
+            "masks__say", {"texts": ["the key is ", token[:9], token[9:], " and that"], "whole": "ok", "last": 1}, 5
+        )
+        assert "".join(texts(one.notes(CHUNK, 5))) == "the key is [masked: github_token] and that", (
+            "`done` frees nothing"
+        )
+        assert not any(chunk["done"] for chunk in one.notes(CHUNK, 5)), "the server went on"
+        await one.stream("masks__say", {"texts": ["the key is ", token], "whole": "ok", "last": 1}, 6)
+        assert "".join(texts(one.notes(CHUNK, 6))) == "the key is [masked: github_token]"
+        assert [chunk["done"] for chunk in one.notes(CHUNK, 6)][-1:] == [True]
         long = ["x" * 99 + " "] * 10
         answer = await one.stream("short__say", {"texts": long}, 4)
         assert len("".join(texts(one.notes(CHUNK, 4)))) == 400, "four bytes for each token"

@@ -370,6 +370,7 @@ def main() -> None:
         for network in (False, True):
             sandlock_backend.filter_below(network)
         sandlock_backend.filter_of_server()
+        sandlock_backend.filter_of_forks()
     bubblewrap.filter_below()
     cgroups.remove_stale()
     gc.freeze()

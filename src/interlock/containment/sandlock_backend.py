@@ -19,6 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from interlock.containment import capabilities, seccomp
+from interlock.containment.fork_filter import filter_forks, filters_of
 from interlock.containment.plan import DEVICES, SETTINGS, SYSTEM
 from interlock.containment.policy import OPEN_FILES, Plan
 from interlock.containment.syscalls import machine, number
@@ -71,6 +72,7 @@ def prepare(network: bool) -> None:
         raise OSError("a second thread would keep its rights")
     capabilities.drop_all()
     seccomp.install(filter_below(network))
+    filter_forks(filter_of_forks())
     _prepared = network
 
 
@@ -204,7 +206,28 @@ def _popen(plan: Plan, processors: list[int], *, bounded: bool) -> Process:
         cwd=plan.cwd,
         name=_name(os.getpid()),
     )
-    return box.popen(list(plan.argv), StdioMode.INHERIT, StdioMode.INHERIT, StdioMode.INHERIT)
+    process = box.popen(list(plan.argv), StdioMode.INHERIT, StdioMode.INHERIT, StdioMode.INHERIT)
+    _check_filters(process)
+    return process
+
+
+def _check_filters(process: Process) -> None:
+    """End a server that lacks the filter of sandlock, or that of this process for its forks. Raises OSError."""
+    try:
+        if filters_of(process.pid) >= filters_of(os.getpid()) + 2:
+            return
+    except FileNotFoundError:  # it has ended
+        return
+    os.killpg(process.pid, signal.SIGKILL)
+    raise OSError("the server has no filter of its own")
+
+
+@cache
+def filter_of_forks() -> bytes:
+    """The filter of system calls for a server, not for its supervisor. The launcher makes it before servers start."""
+    on = machine()
+    assert on is not None  # `backends.choose` has checked it
+    return seccomp.without_openat2(on)
 
 
 @cache

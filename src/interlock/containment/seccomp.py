@@ -182,21 +182,13 @@ def program(
     """The filter: `ALWAYS`, `refused`, and calls refused by their arguments. Internet sockets need `network`.
 
     Without `sockets` there are none, only connected pairs that cannot send elsewhere. A filter of a `supervised` server
-    is that of its supervisor too, which opens files with `openat2`.
+    is that of its supervisor too, which opens files with `openat2`: such a server needs `without_openat2` as well.
     """
-    lines = [
-        *_load(_ARCH_AT),
-        (_EQUAL, 1, 0, machine.audit),
-        (_RETURN, 0, 0, KILL),
-        *_load(_NUMBER_AT),
-        (_AT_LEAST, 0, 1, LAST_KNOWN + 1),
-        (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),
-    ]
+    lines = [*_known(machine), (_AT_LEAST, 0, 1, LAST_KNOWN + 1), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
     # The C library falls back to `clone`, whose flags are a register and not memory that another thread can change.
     lines += _refuse(number("clone3", machine), errno.ENOSYS)
     if not supervised:
-        # It names the mode of a new file in memory, where no filter reads. Callers fall back to `openat`.
-        lines += _refuse(number("openat2", machine), errno.ENOSYS)
+        lines += _openat2(machine)
     for name in (*ALWAYS, *refused):
         lines += _refuse(number(name, machine), errno.EPERM)
     for name, position in MODES.items():
@@ -220,11 +212,30 @@ def program(
         lines += _for(number(name, machine), [*_load(flags), (_ANY_BIT, 1, 0, MSG_FASTOPEN), *_either()])
     lines += _for(number("setsockopt", machine), _socket_options())
     lines += _for(number("ioctl", machine), [*_load(_ARGS_AT + 8), *_none_of(TERMINAL_INPUT)])
-    lines.append((_RETURN, 0, 0, ALLOW))
-    return b"".join(struct.pack("=HBBI", *line) for line in lines)
+    return _packed(lines)
+
+
+def without_openat2(machine: Machine) -> bytes:
+    """The filter that refuses `openat2` alone."""
+    return _packed([*_known(machine), *_openat2(machine)])
 
 
 Line = tuple[int, int, int, int]
+
+
+def _packed(lines: list[Line]) -> bytes:
+    """The program. It allows every call on which no line returned."""
+    return b"".join(struct.pack("=HBBI", *line) for line in [*lines, (_RETURN, 0, 0, ALLOW)])
+
+
+def _known(machine: Machine) -> list[Line]:
+    """End a call of another architecture, and load the number of this one."""
+    return [*_load(_ARCH_AT), (_EQUAL, 1, 0, machine.audit), (_RETURN, 0, 0, KILL), *_load(_NUMBER_AT)]
+
+
+def _openat2(machine: Machine) -> list[Line]:
+    """Refuse it: it names the mode of a new file in memory, where no filter reads. Callers fall back to `openat`."""
+    return _refuse(number("openat2", machine), errno.ENOSYS)
 
 
 def _load(offset: int) -> list[Line]:
@@ -320,13 +331,23 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("lines", ctypes.c_void_p))
 
 
+class Installation:
+    """A filter that is ready for the kernel: installing it needs no memory and no lock of the C library."""
+
+    def __init__(self, filter: bytes) -> None:
+        self._text = ctypes.create_string_buffer(filter, len(filter))
+        self._lines = _Program(len(filter) // 8, ctypes.addressof(self._text))
+        self._library = ctypes.CDLL(None, use_errno=True)
+
+    def install(self) -> None:
+        """Apply the filter to this thread and everything it will start. Raises OSError."""
+        no_new_privileges, set_seccomp, filter_mode = 38, 22, 2
+        for call in ((no_new_privileges, 1, 0, 0, 0), (set_seccomp, filter_mode, ctypes.byref(self._lines), 0, 0)):
+            if self._library.prctl(*call) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code))
+
+
 def install(filter: bytes) -> None:
     """Apply a filter to this process and everything it will start. Raises OSError."""
-    library = ctypes.CDLL(None, use_errno=True)
-    text = ctypes.create_string_buffer(filter, len(filter))
-    lines = _Program(len(filter) // 8, ctypes.addressof(text))
-    no_new_privileges, set_seccomp, filter_mode = 38, 22, 2
-    for call in ((no_new_privileges, 1, 0, 0, 0), (set_seccomp, filter_mode, ctypes.byref(lines), 0, 0)):
-        if library.prctl(*call) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+    Installation(filter).install()

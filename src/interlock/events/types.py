@@ -163,6 +163,22 @@ class ToolRequestDecided(Event, frozen=True, gc=False):
     """The event for the principal's streams (MGP, Server Push Notifications)."""
 
 
+class RegistrationDecided(Event, frozen=True, gc=False):
+    """A person approved or denied the registration of a server. Published after this hub has acted on it."""
+
+    sources: ClassVar[str] = "`registrations`"
+
+    server: str
+    id: str
+    """The server's id as its creator wrote it."""
+    status: str
+    """`approved` or `denied`."""
+    created_by: str
+    created_kind: str
+    decided_by: str
+    because: str = ""
+
+
 class AgentWoken(Event, frozen=True, gc=False):
     """An agent was woken for events that servers pushed. Published after the commit."""
 
@@ -240,6 +256,7 @@ AnyEvent = (
     | LogWritten
     | TaskChanged
     | ToolRequestDecided
+    | RegistrationDecided
     | SessionOpened
     | SessionEnded
     | ConfigurationReloaded

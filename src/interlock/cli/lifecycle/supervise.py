@@ -71,17 +71,18 @@ def _stop_server(found: Json, **given: Any) -> None:
 @click.command()
 @_SERVER
 @_BECAUSE
+@click.option("--now", is_flag=True, help="Do not wait for calls in progress: they fail.")
 @json_option
-def restart(server: str, because: str | None, as_json: bool) -> None:
+def restart(server: str, because: str | None, now: bool, as_json: bool) -> None:
     """End a server's present run and start it again.
 
-    Calls in progress fail.
+    Calls in progress get up to 10 seconds to finish. New calls wait until the server is back.
 
     \b
     Example:
       interlock restart github
     """
-    perform("servers.restart", {"server": server, "because": because})
+    perform("servers.restart", {"server": server, "because": because, "now": now})
     _show_started(server, as_json)
 
 

@@ -28,13 +28,13 @@ class ServerOperations:
         """Start a server that was stopped or is down."""
         return await self._command("start", by, params)
 
-    async def stop(self, by: Principal, params: StopServer, trace: str) -> ServerAfter:
+    async def stop(self, by: Principal, params: EndServer, trace: str) -> ServerAfter:
         """Stop a server, by default after its open calls. It stays stopped until somebody starts it."""
         return await self._command("stop" if params.now else "drain", by, params)
 
-    async def restart(self, by: Principal, params: CommandServer, trace: str) -> ServerAfter:
-        """End a server's present run and start it again."""
-        return await self._command("restart", by, params)
+    async def restart(self, by: Principal, params: EndServer, trace: str) -> ServerAfter:
+        """End a server's present run, by default after its open calls, and start it again."""
+        return await self._command("restart", by, params, 0.0 if params.now else None)
 
     async def logs(self, by: Principal, params: ReadLogs, trace: str) -> LogLines:
         """The newest log lines of one server, or of all."""
@@ -42,9 +42,11 @@ class ServerOperations:
             self._known(params.server)
         return LogLines(self._hub_app.logs.tail(params.server, params.lines))
 
-    async def _command(self, verb: Verb, by: Principal, params: CommandServer) -> ServerAfter:
+    async def _command(
+        self, verb: Verb, by: Principal, params: CommandServer, drain_s: float | None = None
+    ) -> ServerAfter:
         upstream = self._known(params.server)
-        await upstream.command(Command(verb, Reason.OPERATOR_REQUEST, by, params.because))
+        await upstream.command(Command(verb, Reason.OPERATOR_REQUEST, by, params.because, drain_s=drain_s))
         return ServerAfter(params.server, upstream.state)
 
     def _known(self, server: str) -> Upstream:
@@ -65,8 +67,8 @@ class CommandServer(msgspec.Struct):
     because: Annotated[str, Meta(max_length=MAX_JUSTIFICATION)] = ""
 
 
-class StopServer(CommandServer):
-    """The server to stop."""
+class EndServer(CommandServer):
+    """The server to stop or restart."""
 
     now: bool = False
     """Do not wait for open calls."""

@@ -79,6 +79,8 @@ class Question(msgspec.Struct, frozen=True):
     """The id of the proposal in a room: each one is a matter of its own."""
     node: str = ""
     """The hub that has the room of the proposal."""
+    registers: str = ""
+    """The id of a server as its creator wrote it, for a registration."""
 
     @property
     def needs_view(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Annotated, Final, Protocol
 
 import msgspec
 
+from interlock.config.names import adopt_id
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.grants import Grant, Grants, grant_id
 from interlock.hub.auth.principals import SERVER, Principal
@@ -47,7 +48,8 @@ class AccessMethods:
         agent = params.agent_id or principal.id
         if agent != principal.id:
             self._access.demand(principal, "read grants")
-        decision = self._access.decision(self._subject(principal, agent), params.server_id, params.tool_name)
+        server = self._server_id(params.server_id)
+        decision = self._access.decision(self._subject(principal, agent), server, params.tool_name)
         entry = decision.entry
         by = () if entry is None else (entry.granted_by, entry.granted_at, entry.expires_at)
         return AccessAnswer(decision.permission, decision.source, *by)
@@ -57,6 +59,7 @@ class AccessMethods:
         self._access.demand(principal, "change grants", write=True)
         if (params.entry_type == "tool_grant") != (params.tool_name is not None):
             raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
+        params = msgspec.structs.replace(params, server_id=self._server_id(params.server_id))
         self._check_exists(params.agent_id, params.server_id, params.tool_name)
         if params.permission == "allow":
             self._check_own_rights(principal, params.server_id, params.tool_name)
@@ -82,6 +85,7 @@ class AccessMethods:
     async def revoke(self, principal: Principal, params: Take, trace: str = "") -> RevokedCount:
         """`mgp/access/revoke`: delete the entries at one level. It holds from the next call on."""
         self._access.demand(principal, "change grants", write=True)
+        params = msgspec.structs.replace(params, server_id=self._server_id(params.server_id))
         subject = (params.agent_id, params.server_id, params.tool_name)
         if self.ends_denial(params):
             self._check_own_rights(principal, params.server_id, params.tool_name)
@@ -92,13 +96,23 @@ class AccessMethods:
 
     def ends_denial(self, params: Take) -> bool:
         """Whether a denial is among the entries to delete. Without it, the agent may call again."""
-        subject = (params.agent_id, params.server_id, params.tool_name)
+        subject = (params.agent_id, self._server_id(params.server_id), params.tool_name)
         return any(entry.permission == "deny" for entry in self._grants.at(*subject) if entry.subject == subject)
+
+    def _server_id(self, named: str) -> str:
+        """The hub's id of a server that may be named as its creator wrote it, such as `dynamic.stats`."""
+        adopted = adopt_id(named)
+        if adopted is None or self._exists(named):
+            return named
+        return adopted if self._exists(adopted) else named
+
+    def _exists(self, server: str) -> bool:
+        return self._catalog.offer(server) is not None or self._access.is_configured(server)
 
     def _check_exists(self, agent: str, server: str, tool: str | None) -> None:
         """Refuse an entry for a server or tool that does not exist: a denial with a typing error would deny nothing."""
         offer = self._catalog.offer(server)
-        if offer is None and not self._access.is_configured(server):
+        if not self._exists(server):
             hint = meant(server, self._catalog.offers(), "`interlock status` shows all servers")
             raise Fault("INVALID_PARAMS", f"there is no server {server[:200]!r}", hint=hint)
         known = set() if offer is None else offer.all_tool_names()

@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.config.settings import Config
 from interlock.config.value_types import TrustLevel
-from interlock.hub.approvals.decision import Question
+from interlock.hub.approvals.decision import Decision
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.audiences import is_private
@@ -83,6 +83,9 @@ class DiscoveredServer(msgspec.Struct, omit_defaults=True):
     permissions: list[str] = []
     created_by: str | None = None
     isolation: str | None = None
+    decided_by: str | None = None
+    """The person who denied it."""
+    reason: str = ""
 
 
 class DiscoveredServers(msgspec.Struct):
@@ -135,9 +138,9 @@ class DiscoveryMethods:
         own = {each.id for each in registered}
         rows = (self._row(id_, by) for id_ in self._config().servers if id_ in own or self._access.reaches(by, id_))
         waiting = (_waiting(each) for each in registered if not each.approved)
-        asked_for = [decision.question for decision in self._registrations.denied()]
-        denied = {each.server: _denied(each) for each in asked_for if self._own(each.asker, each.asker_kind, by)}
-        found = [row for row in (*rows, *waiting, *denied.values()) if _matches(row, asked)]
+        answers = self._registrations.denied()
+        own_answers = (each for each in answers if self._own(each.question.asker, each.question.asker_kind, by))
+        found = [row for row in (*rows, *waiting, *map(_denied, own_answers)) if _matches(row, asked)]
         return DiscoveredServers(found[:LISTED])
 
     async def register(self, by: Principal, params: Register, trace: str = "") -> Registered:
@@ -195,9 +198,18 @@ def _waiting(each: Registration) -> DiscoveredServer:
     )
 
 
-def _denied(question: Question) -> DiscoveredServer:
+def _denied(decision: Decision) -> DiscoveredServer:
+    asked = decision.question
     return DiscoveredServer(
-        question.server, question.server, "denied", [], [], question.trust, created_by=question.asker
+        asked.registers or asked.server,
+        asked.server,
+        "denied",
+        [],
+        [],
+        asked.trust,
+        created_by=asked.asker,
+        decided_by=decision.answered_by,
+        reason=decision.reason,
     )
 
 

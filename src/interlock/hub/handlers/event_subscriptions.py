@@ -21,6 +21,7 @@ from interlock.events.types import (
     ConfigurationReloaded,
     Delivery,
     Event,
+    RegistrationDecided,
     ServerEmitted,
     ServerHealthChanged,
     ServerStateChanged,
@@ -55,7 +56,7 @@ PAUSE_S: Final = 0.1
 LOOKED_AT_ONCE: Final = 256
 """Subscriptions looked at in one turn of the loop."""
 BUS_LIMIT: Final = 8192
-CHEAP: Final = (ServerStateChanged, ServerHealthChanged, ConfigurationReloaded, ServerEmitted)
+CHEAP: Final = (ServerStateChanged, ServerHealthChanged, ConfigurationReloaded, ServerEmitted, RegistrationDecided)
 """Types of the bus that cost nothing to subscribe to. Audit entries are published only while somebody wants them."""
 
 

@@ -29,7 +29,7 @@ class Reason(enum.Enum):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One command. `stop` ends the server at once, `drain` lets open calls finish first."""
+    """One command. `stop` ends the server at once, `drain` and `restart` let open calls finish first."""
 
     verb: Verb
     reason: Reason
@@ -38,7 +38,7 @@ class Command(msgspec.Struct, frozen=True):
     final: bool = False
     """The server was removed, or the hub stops: no later command starts the server."""
     drain_s: float | None = None
-    """How long open calls may take to finish; None for the hub's own limit."""
+    """How long open calls may take to finish; None for the hub's own limit, 0 to ask and wait for nothing."""
 
     @property
     def suppresses_restart(self) -> bool:

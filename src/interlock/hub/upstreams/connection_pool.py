@@ -23,7 +23,7 @@ from interlock.hub.upstreams.notification_dispatcher import NotificationDispatch
 from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.starts import Starts
-from interlock.protocols.mgp.lifecycle import SHUTDOWN
+from interlock.protocols.mgp.lifecycle import SHUTDOWN, shutdown_answer
 from interlock.wire.errors import Fault
 
 SHUTDOWN_ANSWER_S: Final = 1.0
@@ -89,17 +89,25 @@ class ConnectionPool:
         if opened is not None:
             await opened.close()
 
-    async def ask_to_shut_down(self, reason: Reason, timeout_s: float) -> None:
+    async def ask_to_shut_down(self, reason: Reason, timeout_s: float) -> float:
         """Send `mgp/lifecycle/shutdown` on every connection to a process of ours that agreed on it. Wait briefly for
-        the answers. A server at a URL has other users: the hub ends its connections, not the server."""
+        the answers, and return how many seconds the server needs for its pending requests. A server at a URL has other
+        users: the hub ends its connections, not the server."""
         if self._current.server.url is not None:
-            return
+            return 0.0
         opened = [] if self._opened is None else [self._opened]
         private = [private.connection for private in self.private.open_connections()]
         agreed = [each for each in (*opened, *private) if each.mgp is not None and "lifecycle" in each.mgp.extensions]
         params: dict[str, object] = {"reason": reason.value, "timeout_ms": int(timeout_s * 1000)}
         asked = (each.request(SHUTDOWN, params, timeout=SHUTDOWN_ANSWER_S) for each in agreed)
-        await asyncio.gather(*asked, return_exceptions=True)
+        needed_s = 0.0
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            accepted = shutdown_answer(answer) if isinstance(answer, bytes) else None
+            if accepted is None or not accepted.accepted:
+                self._dispatcher.on_log("hub", f"it did not accept its shutdown ({reason.value}); it is ended anyway")
+            elif accepted.pending_requests > 0:
+                needed_s = max(needed_s, accepted.estimated_drain_ms / 1000)
+        return needed_s
 
     def forget_era(self) -> None:
         """Probe the server's era again with the next connection."""

@@ -12,15 +12,15 @@ import asyncio
 import contextlib
 import time
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from interlock.client.connection import Connection
 from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.commands import DRAIN_S, Command, Reason, StateChange, Supervised, reason_of
+from interlock.hub.upstreams.commands import Command, Reason, StateChange, Supervised, reason_of
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.contained_servers import explained
 from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.draining import drain
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restart_plan import RestartPlan
@@ -28,12 +28,11 @@ from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.starts import Starts, Turn
 from interlock.hub.upstreams.states import ServerEvent, ServerState, step
 from interlock.hub.upstreams.unavailable import unavailable
+from interlock.hub.upstreams.watched_connection import watch_connection
 from interlock.process.task_set import TaskSet
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
-RELIST_EVERY_S: Final = 1.0
-"""The hub lists a server whose lists keep changing at most this often, one listing at a time."""
 TRY_WAIT_S: Final = 5.0
 """A call waits this long for a server that was down and is tried again."""
 
@@ -78,6 +77,8 @@ class Supervisor:
         """The command that the server follows until it is connected, down or stopped."""
         self.stopped: Command | None = None
         """The command that stopped the server, while the server stays stopped."""
+        self._draining = False
+        """Whether a restart lets the present run finish. The command begins the next one."""
         self._was_connected = False
         """Whether the server was connected in its present or last run."""
         self.last_change: StateChange | None = None
@@ -150,6 +151,11 @@ class Supervisor:
         return shared
 
     @property
+    def leaving(self) -> bool:
+        """Whether the present run takes no new calls."""
+        return self.stopped is not None or self._draining
+
+    @property
     def starting(self) -> bool:
         """Whether the server is starting and was never listed."""
         return not self._lists.known and self.state in (
@@ -177,7 +183,7 @@ class Supervisor:
             if command.verb == "start":
                 self._start()
             elif command.verb == "restart":
-                await self._restart()
+                await self._restart(command)
             else:
                 await self._halt(command)
 
@@ -191,11 +197,19 @@ class Supervisor:
         if self.state not in (ServerState.CONNECTING, ServerState.CONNECTED, ServerState.RESTARTING):
             self._hurry()
 
-    async def _restart(self) -> None:
-        """End the present run and start the server again, without waiting for open calls."""
-        if self.state in (ServerState.CONNECTING, ServerState.CONNECTED):
+    async def _restart(self, command: Command) -> None:
+        """End the present run, open calls first, and start the server again. New calls wait for that."""
+        drains = self.state is ServerState.CONNECTED
+        if drains or self.state is ServerState.CONNECTING:
             self._step(ServerEvent.RESTART)
-        await self._end_run()
+        try:
+            if drains and command.drain_s != 0:
+                self._draining = True
+                self._pool.withdraw_shared()
+                await drain(self._upstream, self._pool, command.reason, command.drain_s, self._loop_task)
+            await self._end_run()
+        finally:
+            self._draining = False
         event = ServerEvent.START
         if self.state in (ServerState.DRAINING, ServerState.ERROR):
             event = ServerEvent.RETRY
@@ -212,7 +226,7 @@ class Supervisor:
         else:
             self._wake()
         if command.verb == "drain":
-            await self._drain(command)
+            await drain(self._upstream, self._pool, command.reason, command.drain_s, self._loop_task)
         await self._end_run()
         if not command.suppresses_restart:
             self._resume_by_policy()
@@ -225,14 +239,6 @@ class Supervisor:
             self._step(ServerEvent.DRAINED)
         elif self.state is not ServerState.DISCONNECTED:
             self._step(ServerEvent.STOP)
-
-    async def _drain(self, command: Command) -> None:
-        """Ask the server to shut down, and let open calls finish within the time of the command."""
-        drain_s = DRAIN_S if command.drain_s is None else command.drain_s
-        await self._pool.ask_to_shut_down(command.reason, drain_s)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(drain_s):
-                await self._upstream.drained()
 
     def _resume_by_policy(self) -> None:
         """After a shutdown that does not suppress restarts: `always` starts the server again, otherwise a call does."""
@@ -274,7 +280,7 @@ class Supervisor:
                 self._step(event)
             failure = await self._run_once()
             self._wanted.clear()
-            if self.stopped is not None:
+            if self.leaving:
                 return
             if failure is None or self.plan.stays_away(failure, self._was_connected):
                 # The next call starts the server again.
@@ -316,7 +322,10 @@ class Supervisor:
             self._step(ServerEvent.READY)
             # The server stays usable when it no longer has a resource that somebody subscribed to.
             await self._pool.watch_shared()
-            return await self._watch(connection, ended)
+            failure = await watch_connection(self._upstream, self._current, self._lists, connection, ended)
+            if failure is None:
+                await self._end_idle()
+            return failure
         except Fault as fault:
             return fault
         except StoreError as cause:
@@ -334,39 +343,12 @@ class Supervisor:
         self._turn = None
         turn.end()
 
-    async def _watch(self, connection: Connection, ended: asyncio.Future[Fault]) -> Fault | None:
-        """List the server again when its lists change. Returns None once an on-demand server is idle for too long."""
-        changed = self._lists.changed
-        while not ended.done():
-            relist = asyncio.ensure_future(changed.wait())
-            either: set[asyncio.Future[Any]] = {ended, relist}
-            patience = self._current.timeouts.idle_s if self._current.server.start == "on-demand" else None
-            try:
-                await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                relist.cancel()
-            if ended.done():
-                break
-            if not changed.is_set():
-                busy = self._upstream.open_calls or self._upstream.tasks
-                if not busy and self._clock() - self._upstream.last_use >= self._current.timeouts.idle_s:
-                    await self._end_idle()
-                    return None
-                continue
-            began = self._clock()
-            await self._lists.read(connection)
-            # The pause counts from the start of the listing, so that a slow listing does not delay the next.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, began + RELIST_EVERY_S - self._clock())):
-                    await asyncio.shield(ended)
-        return ended.result()
-
     async def _end_idle(self) -> None:
         """Let an unused server go. A call that comes now waits for the next start."""
         self._cause = Command("drain", Reason.IDLE_TIMEOUT)
         self._pool.withdraw_shared()
         self._step(ServerEvent.STOP)
-        await self._pool.ask_to_shut_down(Reason.IDLE_TIMEOUT, DRAIN_S)
+        await drain(self._upstream, self._pool, Reason.IDLE_TIMEOUT, None, None)
 
     def _fail(self, fault: Fault) -> None:
         self.problem = explained(fault, self._current.id, self._current.server)

@@ -71,8 +71,10 @@ class Upstream:
         self.open_calls = 0
         self.last_use = 0.0
         """When the last open call ended, or the server connected, by the loop's clock."""
+        self.waiting_calls = 0
+        """Open calls that wait for a connection."""
         self.idle: asyncio.Event | None = None
-        """Set when the last open call has ended, if somebody waits for that."""
+        """Set when no open call is at the server any more, if somebody waits for that."""
         self.tasks = 0
         """Tasks that run at the server, or whose outcome their owners have not fetched yet."""
         self.outcomes = CallOutcomes()
@@ -102,10 +104,15 @@ class Upstream:
         self.supervisor.retry_if_down()
 
     async def drained(self) -> None:
-        """Wait until the last open call has ended."""
-        if self.open_calls:
+        """Wait until no open call is at the server any more."""
+        if self.open_calls > self.waiting_calls:
             self.idle = asyncio.Event()
             await self.idle.wait()
+
+    def check_idle(self) -> None:
+        """A call ended, or waits for a connection: wake the drain if it was the last."""
+        if self.idle is not None and self.open_calls <= self.waiting_calls:
+            self.idle.set()
 
     # Facts about the server
 
@@ -180,7 +187,7 @@ class Upstream:
             return "stopped"
         if self.usable:
             return "idle"
-        tries = self.state in (ServerState.REGISTERED, ServerState.CONNECTING, ServerState.RESTARTING)
+        tries = self.state not in (ServerState.DISCONNECTED, ServerState.ERROR)
         return "starting" if tries and (self.problem is None or self.supervisor.plan.coming_back) else "down"
 
     @property
@@ -243,6 +250,15 @@ class Upstream:
                 raise
             self.pool.refuses_handshake(fault)
             return shared
+
+    async def open_for_call(self, key: ConnectionKey | None) -> UpstreamConnection:
+        """The same for an open call: while it waits, no drain waits for the call."""
+        self.waiting_calls += 1
+        self.check_idle()
+        try:
+            return await self.open_connection(key)
+        finally:
+            self.waiting_calls -= 1
 
     def reap_private_connections(self, now: float) -> None:
         """Close private connections that were not used for the idle timeout."""

@@ -27,8 +27,8 @@ class ShutdownAccepted(msgspec.Struct):
     """Its result."""
 
     accepted: bool
-    pending_requests: int
-    estimated_drain_ms: int
+    pending_requests: int = 0
+    estimated_drain_ms: int = 0
 
 
 class StateChanged(msgspec.Struct):
@@ -39,6 +39,14 @@ class StateChanged(msgspec.Struct):
     new_state: str
     reason: str
     timestamp: str
+
+
+def shutdown_answer(result: bytes) -> ShutdownAccepted | None:
+    """A server's answer; None if it cannot be read."""
+    try:
+        return msgspec.json.decode(result, type=ShutdownAccepted)
+    except msgspec.DecodeError:
+        return None
 
 
 def estimated_drain_ms(pending: int, usual_ms: float, timeout_ms: int) -> int:

@@ -80,9 +80,10 @@ def read_chunk(params: bytes) -> Chunk:
     return chunk
 
 
-def chunk_params(request_id: Id, index: int, content: bytes) -> bytes:
+def chunk_params(request_id: Id, index: int, content: bytes, *, done: bool = False) -> bytes:
     """The params of a chunk with an encoded content block."""
-    return b'{"request_id":%b,"index":%d,"content":%b,"done":false}' % (encode_id(request_id), index, content)
+    last = b"true" if done else b"false"
+    return b'{"request_id":%b,"index":%d,"content":%b,"done":%b}' % (encode_id(request_id), index, content, last)
 
 
 def read_progress(params: bytes) -> Progress:

@@ -168,8 +168,8 @@ class Dispatcher:
             upstream.open_calls -= 1
             if not upstream.open_calls:
                 upstream.last_use = self._clock()
-                if upstream.idle is not None:
-                    upstream.idle.set()
+            if upstream.idle is not None:
+                upstream.check_idle()
         if call.task is not None:
             task, call.task = call.task, None
             task.call_ended()
@@ -192,11 +192,10 @@ class Dispatcher:
         if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumes(call):
             return
         pool, key = upstream.pool, self._connection_key(exchange, upstream)
-        if key is None:
-            connection = pool.shared
-        else:
-            # A server that is being stopped may still have private connections.
-            connection = None if upstream.supervisor.stopped is not None else pool.private.get(key.name)
+        connection = pool.shared
+        if key is not None:
+            # A server that is being ended may still have private connections.
+            connection = None if upstream.supervisor.leaving else pool.private.get(key.name)
         if connection is None or connection.connection.reopening is not None:
             self._background.begin(self._send_when_connected(call, plan, upstream, key), call)
         else:
@@ -297,13 +296,13 @@ class Dispatcher:
         """The connection of a call, as soon as it is open. Raises a `Fault` or TimeoutError."""
         timeout_s = plan.timeouts.tool_s
         async with asyncio.timeout(timeout_s):
-            line = await upstream.open_connection(key)
+            line = await upstream.open_for_call(key)
         # A legacy server of a kind unknown until now may need a session of the caller's own.
         settled = self._connection_key(call.exchange, upstream)
         if settled != key:
             key = settled
             async with asyncio.timeout(timeout_s):
-                line = await upstream.open_connection(key)
+                line = await upstream.open_for_call(key)
         if key is not None and key.session is not None:
             key.session.private_connections.add((upstream.id, key.name))
         if (opening := line.connection.reopening) is not None:

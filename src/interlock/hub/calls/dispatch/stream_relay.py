@@ -71,6 +71,7 @@ class StreamRelay:
         "_checks",
         "_chunks",
         "_connection",
+        "_done",
         "_handle",
         "_index",
         "_next",
@@ -98,6 +99,8 @@ class StreamRelay:
         """The least index that the server's next chunk may have."""
         self._index = 0
         """The index of the next chunk for the client."""
+        self._done = False
+        """Whether the server has called its newest chunk the last."""
         self._sent = 0
         self._queue: deque[tuple[str, bytes]] = deque()
         self._queued = 0
@@ -126,8 +129,8 @@ class StreamRelay:
 
     def finish(self, result: bytes) -> bytes:
         """Send what is left before the result, and count the chunks in the result's `_mgp` (MGP, Stream Completion)."""
-        if self._checks is not None and (text := self._checks.finish()):
-            self._send_text(text)
+        if self._checks is not None:
+            self._send_text(self._checks.finish(), done=self._done)
         for method, params in self._queue:
             self._call.exchange.notify(method, params)
             self._sent += method == streaming.CHUNK
@@ -162,23 +165,23 @@ class StreamRelay:
             return  # a repeated chunk, or one out of order
         self._next = chunk.index + 1
         checks, content = self._checks, bytes(chunk.content)
+        # Checks hold text back until nothing can follow it, and a server may go on after its word.
+        self._done, done = chunk.done, chunk.done and checks is None
         try:
             text = _decode_text(content).text
         except msgspec.ValidationError:
             (value,) = msgspec.json.decode(self._translation.content(b"[%b]" % content), type=list[dict[str, object]])
             if checks is not None:
-                if held := checks.finish():
-                    self._send_text(held)
+                self._send_text(checks.finish())
                 checked = checks.block(value)
                 if checked is None:
                     return
                 value = checked
-            self._send_block(_encode(value), str(value.get("text", "")))
+            self._send_block(_encode(value), str(value.get("text", "")), done=done)
             return
         if checks is not None:
             text = checks.text(text)
-        if text:
-            self._send_text(text)
+        self._send_text(text, done=done)
 
     def _on_progress(self, report: streaming.Progress) -> None:
         exchange, meta = self._call.exchange, self._call.exchange.preview.meta
@@ -188,13 +191,15 @@ class StreamRelay:
             said = (report.progress, report.message, report.estimated_remaining_ms)
             self._send(streaming.PROGRESS, streaming.progress_params(exchange.request.id, *said))
 
-    def _send_text(self, text: str) -> None:
-        self._send_block(b'{"type":"text","text":%b}' % _encode(text), text)
+    def _send_text(self, text: str, *, done: bool = False) -> None:
+        """Send a text. An empty one only tells that the server has called its chunk the last."""
+        if text or (done and self._chunks):
+            self._send_block(b'{"type":"text","text":%b}' % _encode(text), text, done=done)
 
-    def _send_block(self, block: bytes, text: str) -> None:
+    def _send_block(self, block: bytes, text: str, *, done: bool = False) -> None:
         exchange = self._call.exchange
         if self._chunks:
-            params = streaming.chunk_params(exchange.request.id, self._index, block)
+            params = streaming.chunk_params(exchange.request.id, self._index, block, done=done)
             self._index += 1
             self._send(streaming.CHUNK, params)
             return

@@ -32,6 +32,7 @@ from interlock.hub.auth.grants import GRANTS, Grant, grant_id
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.contained_servers import FOLDER
 from interlock.hub.upstreams.registration.checks import check_permissions, digest, judge, question, read_script, view
+from interlock.hub.upstreams.registration.outcomes import RegistrationOutcomes
 from interlock.hub.upstreams.registration.registration import (
     CODE,
     REGISTRATIONS,
@@ -63,6 +64,7 @@ class Registrations:
         self._home = home
         self._store: Store | None = None
         self._mirror: Mirror[Registration] | None = None
+        self._outcomes = RegistrationOutcomes(inbox.bus)
         self._changing = asyncio.Lock()
         self._tasks = TaskSet()
 
@@ -71,6 +73,7 @@ class Registrations:
         self._mirror = await store.mirror(REGISTRATIONS)
         self._store = store
         self._mirror.on_change(lambda key, registration: on_change())
+        self._outcomes.start(self._inbox.all(only_open=False))
         self._inbox.on_change(self._decided)
         for waiting in [each for each in self._mirror.values() if not each.approved]:
             await self._settle(waiting)
@@ -103,15 +106,8 @@ class Registrations:
         return next((each for each in self.list() if id in (each.id, each.name)), None)
 
     def denied(self) -> tuple[Decision, ...]:
-        """The denials of registrations that the inbox still keeps. An id that was registered since is left out."""
-        known = {each.id for each in self.list()}
-        return tuple(
-            decision
-            for decision in self._inbox.all(only_open=False)
-            if decision.question.kind == "registration"
-            and decision.state is DecisionState.DENIED
-            and decision.question.server not in known
-        )
+        """The newest denials of registrations. An id that was registered since is left out."""
+        return tuple(self._outcomes.denied(each.id for each in self.list()))
 
     async def register(self, by: Principal, asked: Register, trace: str = "") -> Registered:
         """Register a server, or ask a person to. Raises Fault."""
@@ -163,7 +159,9 @@ class Registrations:
         found = self.find(id)
         own = found is not None and (found.created_by, found.created_kind) == (by.id, by.kind)
         if found is None or not (own or self._is_operator(by)):
-            raise Fault("NOT_FOUND", f"no registered server {id[:100]!r}")
+            configured = self._is_operator(by) and id in self._config().servers
+            hint = f"it is configured: interlock remove {id}" if configured else ""
+            raise Fault("NOT_FOUND", f"no registered server {id[:100]!r}", hint=hint)
         await self._remove(found, by)
         return found
 
@@ -195,6 +193,9 @@ class Registrations:
         id_ = adopt_id(asked.id)
         if id_ is None or why_bad_id(id_):
             raise Fault("INVALID_PARAMS", f"`{asked.id[:100]}` cannot be a server's id", hint="use letters and digits")
+        if asked.transport != "stdio":
+            message = f"`transport` is `stdio`, not `{asked.transport[:40]}`: the hub runs the program itself"
+            raise Fault("INVALID_PARAMS", message, hint="ask the operator to add a server at a URL")
         command = (asked.command, *asked.args)
         if any("${" in word or "\0" in word for word in command):
             raise Fault("INVALID_PARAMS", "a registration may not use variables", hint="write plain arguments")
@@ -254,15 +255,17 @@ class Registrations:
             raise Fault("RESOURCE_EXHAUSTED", message, hint="deregister one of them")
 
     def _decided(self, decision: Decision) -> None:
-        if decision.question.kind != "registration":
+        if decision.question.kind != "registration" or decision.state is DecisionState.OPEN:
             return
+        self._outcomes.follow(decision)
         waiting = next((each for each in self.list() if each.decision == decision.id and not each.approved), None)
-        if waiting is not None:
-            self._tasks.begin(self._settle_now(waiting))
+        self._tasks.begin(self._settle_now(waiting, decision))
 
-    async def _settle_now(self, waiting: Registration) -> None:
+    async def _settle_now(self, waiting: Registration | None, decision: Decision) -> None:
         with contextlib.suppress(StoreError):  # The next sweep repeats it.
-            await self._settle(waiting)
+            if waiting is not None:
+                await self._settle(waiting)
+        self._outcomes.publish(decision)
 
     def _is_open(self, decision: str) -> bool:
         try:
