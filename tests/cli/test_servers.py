@@ -7,13 +7,18 @@ import socket
 import sys
 import sysconfig
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from interlock.config import load
+from interlock.containment.backends import reports
+from interlock.hub.upstreams.contained_servers import option_for
 
 from .conftest import User
 from .fake_hub import FakeHub
+
+SERVES = [report.backend for report in reports() if not report.missing]
 
 
 def servers(user: User) -> dict[str, object]:
@@ -421,3 +426,52 @@ def test_the_doctor_says_of_a_server_that_cannot_be_read_only_that(user: User) -
     user.configure("[servers.a]\nnope = 1\n[servers.b]\ncommand = 5\n")
     checks = json.loads(user.run("doctor", "--json").output)["checks"]
     assert [check["name"] for check in checks if check["verdict"] == "wrong"] == ["configuration"] * 3
+
+
+SERVER = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        about = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                 "serverInfo": {"name": "s", "version": "1"}}
+        tools = [{"name": "look", "inputSchema": {"type": "object"}}]
+        known = {"initialize": about, "tools/list": {"tools": tools}}
+        unknown = {"error": {"code": -32601, "message": "unknown"}}
+        said = {"result": known[asked["method"]]} if asked["method"] in known else unknown
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}), flush=True)
+"""
+
+
+@pytest.mark.skipif(not SERVES, reason="no backend serves on this machine")
+def test_a_contained_server_is_started_once_and_told_which_option_it_lacks(user: User, tmp_path: Path) -> None:
+    (script := tmp_path / "server.py").write_text(SERVER)
+    (notes := tmp_path / "notes").mkdir()
+    (secret := tmp_path / "secret").write_text("x")
+    failing = (sys.executable, "-c", f"open({str(secret)!r})")
+    refused = user.run("add", "held", "--sandbox", "--", *failing)
+    assert (refused.exit_code, user.config.exists()) == (1, False), refused.output
+    assert f"--read {secret}" in refused.stderr.replace("\n", " ")
+    added = user.run("add", "good", "--sandbox", "--", sys.executable, str(script), str(notes), str(Path.home()))
+    assert added.exit_code == 0, added.output
+    assert "offers look" in added.stdout.replace("\n", " ")
+    assert f"may not read {Path.home().resolve()}" in added.stderr.replace("\n", " ")
+    sandbox = tomllib.loads(user.config.read_text())["servers"]["good"]["sandbox"]
+    assert sandbox == {"read": [str(notes.resolve())]}, "its home is not given because the command names it"
+
+
+@pytest.mark.parametrize(
+    ("message", "option"),
+    [
+        ("Error: EACCES: permission denied, mkdir '/etc/hosts'", "--read /etc/hosts"),
+        ("PermissionError: [Errno 13] Permission denied: '/etc/hosts'", "--read /etc/hosts"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/etc/hosts'", "--read /etc/hosts"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/at/all'", ""),
+        ("getaddrinfo EAI_AGAIN api.example.com", "--host api.example.com"),
+        ("[Errno -3] Temporary failure in name resolution", "--host HOST"),
+        ("SyntaxError: invalid syntax", ""),
+    ],
+)
+def test_the_option_for_a_failure_is_named_with_its_path_or_host(message: str, option: str) -> None:
+    assert option in option_for(message)
+    assert bool(option_for(message)) == bool(option)

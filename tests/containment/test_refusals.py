@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.containment import backends, cgroups, plan, seccomp
+from interlock.containment import backends, cgroups, installs, plan, seccomp
 from interlock.containment.policy import Containment, ContainmentRefused
 from interlock.containment.syscalls import MACHINES
 
@@ -133,3 +133,16 @@ def test_every_filter_is_a_program_that_the_kernel_takes(machine: Any) -> None:
     refused = [*seccomp.SHARED, *seccomp.OTHER_PROCESSES, *seccomp.METADATA]
     for changed in ({}, {"network": True}, {"sockets": False}):
         assert len(seccomp.program(machine, refused, **changed)) // 8 < 4096
+
+
+@pytest.mark.parametrize(("env", "file"), [({}, "home/memory.jsonl"), ({"MEMORY_FILE_PATH": "/x"}, None)])
+def test_a_package_that_keeps_its_file_beside_its_program_keeps_it_in_the_servers_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], file: str | None
+) -> None:
+    command = ("npx", "-y", "@modelcontextprotocol/server-memory@2026.1.1")
+    install = installs.Install(command, ("/bin/cat",), str(tmp_path), command[2], "")
+    monkeypatch.setattr(plan, "installed", lambda folder, argv: install)
+    monkeypatch.setattr(plan, "choose", lambda containment: "sandlock")
+    made = plan.plan(asked(tmp_path), command, env, None)
+    expected = "/x" if file is None else str(Path(asked(tmp_path).folder, file))
+    assert made.env["MEMORY_FILE_PATH"] == expected

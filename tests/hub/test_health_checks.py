@@ -165,7 +165,7 @@ def test_few_failed_calls_say_nothing_of_a_server_but_few_without_an_answer_do()
 def test_the_worst_of_word_silence_and_calls_counts() -> None:
     outcomes = CallOutcomes()
     health = ServerHealth(outcomes)
-    health.on_answer(Health.DEGRADED, 1.0)
+    health.on_answer("degraded", 1.0)
     assert health.now is Health.DEGRADED
     for outcome in (LOST, TIMED_OUT, TOOL_FAILED, TOOL_FAILED, LOST):
         outcomes.ended.append((outcome, 1000))
@@ -175,7 +175,7 @@ def test_the_worst_of_word_silence_and_calls_counts() -> None:
     outcomes.ended.append((CANCELLED, 1000))
     outcomes.ended.append((None, 0))
     assert (outcomes.counted, outcomes.failed) == (10, 5)
-    health.on_answer(Health.HEALTHY, 1.0)
+    health.on_answer("healthy", 1.0)
     assert health.now is Health.HEALTHY
     health.on_silence()
     assert health.now is Health.DEGRADED
@@ -184,7 +184,10 @@ def test_the_worst_of_word_silence_and_calls_counts() -> None:
 
 
 def test_a_status_that_nobody_knows_is_not_healthy_and_a_missing_one_is_an_error() -> None:
-    assert read_ping(b'{"status":"superb"}') is Health.DEGRADED
-    assert read_ping(b'{"status":"healthy","more":[1]}') is Health.HEALTHY
+    health = ServerHealth(CallOutcomes())
+    health.on_answer(read_ping(b'{"status":"on fire"}'), 1.0)
+    assert (health.now, health.reasons) == (Health.DEGRADED, ["it says it is 'on fire'"]), "its own word"
+    health.on_answer(read_ping(b'{"status":"healthy","more":[1]}'), 1.0)
+    assert (health.now, health.reasons) == (Health.HEALTHY, [])
     with pytest.raises(Fault, match="cannot be read"):
         read_ping(b'{"uptime_secs":1}')

@@ -72,12 +72,12 @@ def wanted(command: tuple[str, ...]) -> Wanted | None:
     if not rest:
         raise ContainmentRefused(f"`{launcher}` names no package", f"write {launcher} PACKAGE")
     program = rest.pop(0)
-    return Wanted(launcher, package or program, _bare(program) if not package else program, tuple(rest))
+    return Wanted(launcher, package or program, bare(program) if not package else program, tuple(rest))
 
 
 def names_own_program(package: Wanted) -> bool:
     """Whether a command runs the program that has its package's name, and no other one that its environment has."""
-    return package.program == _bare(package.package)
+    return package.program == bare(package.package)
 
 
 def installed(folder: str, command: tuple[str, ...]) -> Install | None:
@@ -144,7 +144,7 @@ def _npm(place: Path, wanted: Wanted, env: Mapping[str, str]) -> tuple[str, ...]
     node = shutil.which("node", path=env.get("PATH"))
     if node is None:
         raise ContainmentRefused("`node` was not found", "install Node.js 22 or later (https://nodejs.org)")
-    module = place / "node_modules" / _bare(wanted.package)
+    module = place / "node_modules" / bare(wanted.package)
     programs = json.loads((module / "package.json").read_bytes()).get("bin") or {}
     if isinstance(programs, str):
         programs = {wanted.program: programs}
@@ -195,7 +195,7 @@ def _run(command: tuple[str, ...], place: Path, env: Mapping[str, str]) -> None:
         )
 
 
-def _bare(package: str) -> str:
+def bare(package: str) -> str:
     """A package without its version: `@scope/name@1.2` is `@scope/name`."""
     name, _, _ = package[1:].partition("@")
     return package[:1] + name.partition("==")[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.containment.backends import choose
-from interlock.containment.installs import installed
+from interlock.containment.installs import Install, bare, installed
 from interlock.containment.policy import OPEN_FILES, Containment, ContainmentRefused, Plan
 from interlock.containment.scripts import interpreter_of
 
@@ -40,6 +40,9 @@ SETTINGS: Final = (
 """Settings that programs read at start. None is a secret."""
 DEVICES: Final = ("/dev/null", "/dev/urandom", "/dev/random")
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+OWN_FILES: Final = {"@modelcontextprotocol/server-memory": ("MEMORY_FILE_PATH", "memory.jsonl")}
+"""Packages that keep their file beside their program, which a contained server cannot change: the variable that names
+another place, and the file's name in the server's own home."""
 _DROPPED: Final = ("LOGNAME", "SHELL", "USER")
 """Variables that tell of the user outside."""
 
@@ -73,7 +76,7 @@ def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str]
     return Plan(
         backend=backend,
         argv=argv,
-        env=_environment(env, home, real),
+        env=_own_file(install, home) | _environment(env, home, real),
         cwd=place,
         read=tuple(read),
         write=(*write, str(home)),
@@ -179,6 +182,12 @@ def _system_folders() -> tuple[str, ...]:
 
 def _inside(path: str, folders: tuple[str, ...]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _own_file(install: Install | None, home: Path) -> dict[str, str]:
+    """The variable with which a package keeps its file in the server's home. A configured one counts more."""
+    known = None if install is None else OWN_FILES.get(bare(install.package))
+    return {} if known is None else {known[0]: str(home / known[1])}
 
 
 def _environment(env: Mapping[str, str], home: Path, read: tuple[str, ...]) -> dict[str, str]:

@@ -106,6 +106,51 @@ def check_folders(name: str, server: Server) -> None:
         raise WrongUsage(refused.message, refused.hint) from refused
 
 
+def start_contained_once(name: str, server: Server) -> list[str]:
+    """Start a contained server once, and return its tools. Raises Failure with the option that would help."""
+    from interlock.cli.writing.authoring import START_TIMEOUT_S, list_tools_once
+    from interlock.config import home_folder
+    from interlock.hub.upstreams.contained_servers import containment_of, option_for
+    from interlock.wire.errors import Fault
+
+    containment = containment_of(name, server, home_folder())
+    try:
+        return list_tools_once(server.command, variables_of(server), server.cwd, containment)
+    except TimeoutError:
+        message = f"did not answer within {START_TIMEOUT_S:g} s"
+        hint = "without `--host HOST` it reaches no network: does it wait for one?"
+    except Fault as fault:
+        message = f"does not start contained: {fault.message}"
+        hint = option_for(fault.message) or fault.hint or "does it start without --sandbox?"
+    raise Failure(f"`{name}` {message}", f"{hint}. It was not added")
+
+
+def variables_of(server: Server) -> dict[str, str]:
+    """The variables of a server's program, filled in as the hub would."""
+    from interlock.config.expand import all_variables, expand
+
+    return {name: expand(value, all_variables(os.environ)).text for name, value in server.env.items()}
+
+
+def folders_named_in(arguments: tuple[str, ...], given: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The folders among the arguments that a contained server is to read, and those that nobody gets just because a
+    command names them: homes, their hidden folders, and the hub's own. Without those that are given already."""
+    from interlock.config import home_folder
+
+    home, hub = Path.home().resolve(), home_folder().resolve()
+    known = [Path(_absolute(path)).resolve() for path in given]
+    found: dict[str, bool] = {}
+    for argument in arguments:
+        named = argument.partition("=")[2] if argument.startswith("-") else argument
+        path = Path(_absolute(named)).resolve()
+        if not named or not path.is_dir() or any(path.is_relative_to(each) for each in known):
+            continue
+        hidden = path.is_relative_to(home) and any(part.startswith(".") for part in path.relative_to(home).parts)
+        holds = any(each.is_relative_to(path) for each in (home, hub))
+        found[str(path)] = hidden or holds or path.is_relative_to(hub)
+    return tuple(each for each in found if not found[each]), tuple(each for each in found if found[each])
+
+
 def sandbox_settings(
     sandbox: bool, is_url: bool, read: tuple[str, ...], write: tuple[str, ...], hosts: tuple[str, ...]
 ) -> Sandbox:

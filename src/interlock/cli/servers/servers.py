@@ -82,8 +82,8 @@ def add(
 ) -> None:
     """Add a server: a program or a URL.
 
-    A Python file runs with the Python of this command, and is started once as a test. Without NAME, the file's name is
-    used.
+    A Python file runs with the Python of this command. Without NAME, the file's name is used. A Python file, and any
+    program with --sandbox, is started once as a test. With --sandbox it may read the folders that its arguments name.
 
     \b
     Examples:
@@ -92,11 +92,18 @@ def add(
       interlock add files --sandbox --write ~/notes -- npx -y @modelcontextprotocol/server-filesystem ~/notes
       interlock add github https://api.example.com/mcp/ -H 'Authorization=Bearer ${GITHUB_TOKEN}'
     """
-    from interlock.cli.servers.contained import check_folders, install_packages, sandbox_settings
+    from interlock.cli.servers.contained import (
+        check_folders,
+        folders_named_in,
+        install_packages,
+        sandbox_settings,
+        start_contained_once,
+    )
     from interlock.config import Server
 
     name, target, file = _parse_target(name, target)
     is_url = len(target) == 1 and "://" in target[0]
+    named, private = folders_named_in(target[1:], (*read, *write)) if sandbox else ((), ())
     server = Server(
         url=target[0] if is_url else None,
         command=() if is_url else _absolute_program(target, cwd),
@@ -105,14 +112,22 @@ def add(
         cwd=str(Path(cwd).absolute()) if cwd else None,
         start="on-demand" if on_demand else "eager",
         isolation="sandbox" if sandbox else "none",
-        sandbox=sandbox_settings(sandbox, is_url, read, write, host),
+        sandbox=sandbox_settings(sandbox, is_url, (*read, *named), write, host),
     )
     warnings = start_warnings(name, server)
     check_folders(name, server)
     install_packages(name, server)
-    tools = _start_once(name, server) if file else None
+    tools = None
+    if file:
+        tools = _start_once(name, server)
+    elif sandbox and not warnings:
+        tools = start_contained_once(name, server)
     changed = write_servers(config, {name: server})
     offered = "" if tools is None else f" It starts and offers {', '.join(tools) or 'no tools'}."
+    offered += "".join(f" It may read {each}, which its command names; `--write` lets it change it." for each in named)
+    warnings += [
+        f"`{name}`: it may not read {each}, which its command names; add --read or --write" for each in private
+    ]
     outcome = {"added": [name], "warnings": warnings, **({} if tools is None else {"tools": tools}), **changed}
     show_outcome(outcome, f"Added `{name}` to {changed['path']}.{offered}", as_json)
 
@@ -185,13 +200,13 @@ def _not_one_target(name: str, target: tuple[str, ...]) -> WrongUsage:
 
 def _start_once(name: str, server: Server) -> list[str]:
     """Start a server as the hub would, and return its tools."""
+    from interlock.cli.servers.contained import variables_of
     from interlock.cli.writing.authoring import tools_when_started
     from interlock.config import home_folder
-    from interlock.config.expand import all_variables, expand
     from interlock.hub.upstreams.contained_servers import containment_of
 
-    env = {variable: expand(value, all_variables(os.environ)).text for variable, value in server.env.items()}
-    return tools_when_started(server.command, env, server.cwd, containment_of(name, server, home_folder()))
+    containment = containment_of(name, server, home_folder())
+    return tools_when_started(server.command, variables_of(server), server.cwd, containment)
 
 
 def _absolute_program(command: tuple[str, ...], cwd: str | None) -> tuple[str, ...]:

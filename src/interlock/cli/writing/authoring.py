@@ -55,11 +55,25 @@ def tools_when_started(
     command: tuple[str, ...], env: Mapping[str, str], cwd: str | None, containment: Containment | None = None
 ) -> list[str]:
     """Start a server as the hub would, and list its tools. Raises Failure with the server's last output."""
+    from interlock.wire.errors import Fault
+
+    try:
+        return list_tools_once(command, env, cwd, containment)
+    except TimeoutError:
+        raise Failure(f"{command[-1]} did not answer within {START_TIMEOUT_S:g} s", RUN_IT) from None
+    except Fault as fault:
+        hint = RUN_IT if "exited with code 0" in fault.message else "fix the file, then add it again"
+        raise Failure(f"{command[-1]} does not start: {fault.message}", hint) from None
+
+
+def list_tools_once(
+    command: tuple[str, ...], env: Mapping[str, str], cwd: str | None, containment: Containment | None
+) -> list[str]:
+    """Start a server as the hub would, list its tools, and end it. Raises Fault or TimeoutError."""
     import asyncio
 
     from interlock.client import Client
     from interlock.transports.stdio.process import Command
-    from interlock.wire.errors import Fault
 
     async def ask() -> list[str]:
         async with (
@@ -68,13 +82,7 @@ def tools_when_started(
         ):
             return [str(tool["name"]) for tool in await client.list_tools()]
 
-    try:
-        return asyncio.run(ask())
-    except TimeoutError:
-        raise Failure(f"{command[-1]} did not answer within {START_TIMEOUT_S:g} s", RUN_IT) from None
-    except Fault as fault:
-        hint = RUN_IT if "exited with code 0" in fault.message else "fix the file, then add it again"
-        raise Failure(f"{command[-1]} does not start: {fault.message}", hint) from None
+    return asyncio.run(ask())
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -48,6 +49,28 @@ def explained(fault: Fault, id: str, settings: Server) -> Fault:
         "sockets of other programs, such as docker's, stay closed"
     )
     return Fault(fault.name, fault.message, hint=hint, retry_after_ms=fault.retry_after_ms, data=fault.data)
+
+
+_PATH: Final = re.compile(r"(?<![\w.])/[^\s'\"`:,;<>|*?()]+")
+_NO_NETWORK: Final = re.compile(
+    r"\b(?:ENOTFOUND|EAI_AGAIN|EAFNOSUPPORT|address family not supported|name resolution|name or service not known|"
+    r"no such host|network is unreachable|ConnectError|connection error)\b",
+    re.IGNORECASE,
+)
+_HOST: Final = re.compile(r"\b(?:ENOTFOUND|EAI_AGAIN|https?:/)[ /]([\w.-]+\.[a-z]{2,})", re.IGNORECASE)
+_MISSING: Final = re.compile(r"\b(?:no such file|ENOENT|FileNotFoundError)\b", re.IGNORECASE)
+
+
+def option_for(message: str) -> str:
+    """The option of `interlock add --sandbox` that would allow what a contained server failed over; "" if none fits."""
+    if _NO_NETWORK.search(message):
+        named = _HOST.search(message)
+        return f"give `--host {named[1] if named else 'HOST'}`: without it, the server reaches no network"
+    paths = [path for path in _PATH.findall(message) if os.path.exists(path)]
+    if not _DENIED.search(message) and not (_MISSING.search(message) and paths):
+        return ""
+    path = paths[-1] if paths else "PATH"
+    return f"give `--read {path}`, or `--write FOLDER` with a folder that it changes: the server has no other files"
 
 
 def limits_shown(settings: Server) -> str | None:

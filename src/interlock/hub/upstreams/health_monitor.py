@@ -21,7 +21,7 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.protocols.mgp.health import PING, PING_S, STATUS, Health, health_of, read_ping, timestamp
+from interlock.protocols.mgp.health import PING, PING_S, STATUS, Health, read_ping, timestamp
 from interlock.wire.errors import Fault
 
 LOOK_EVERY_S: Final = 1.0
@@ -72,7 +72,7 @@ class HealthMonitor:
             if fault.foreign_code is None:
                 upstream.health.on_silence()
                 return
-            said = Health.HEALTHY  # It answered, though it does not know the question.
+            said = Health.HEALTHY.value  # It answered, though it does not know the question.
         upstream.health.on_answer(said, (time.monotonic() - began) * 1000)
 
     async def examine(self, upstream: Upstream) -> dict[str, Any] | None:
@@ -83,7 +83,7 @@ class HealthMonitor:
         await self.check(upstream)
         details = await self.details(upstream)
         if details is not None and "status" in details:
-            upstream.health.on_status(health_of(details["status"]))
+            upstream.health.on_status(details["status"])
         return details
 
     async def details(self, upstream: Upstream) -> dict[str, Any] | None:
@@ -145,9 +145,9 @@ def _agreed(connection: Connection) -> bool:
     return connection.mgp is not None and "lifecycle" in connection.mgp.extensions
 
 
-async def _ask(connection: Connection) -> Health:
-    """Raises a `Fault` where no answer came in time."""
+async def _ask(connection: Connection) -> str:
+    """The status as the server says it. Raises a `Fault` where no answer came in time."""
     if not _agreed(connection):
         await connection.check(PING_S)
-        return Health.HEALTHY
+        return Health.HEALTHY.value
     return read_ping(await connection.request(PING, {"timestamp": timestamp()}, timeout=PING_S))

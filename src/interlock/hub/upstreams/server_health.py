@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from interlock.hub.upstreams.call_outcomes import CallOutcomes
-from interlock.protocols.mgp.health import Health, worst
+from interlock.protocols.mgp.health import Health, health_of, worst
 
 SILENT: Final = 3
 """From this many unanswered checks in a row on, a server is unhealthy; before, degraded."""
@@ -21,19 +21,20 @@ class ServerHealth:
 
     def __init__(self, outcomes: CallOutcomes) -> None:
         self._outcomes = outcomes
-        self._said = Health.HEALTHY
+        self._said: object = Health.HEALTHY.value
+        """Its own word."""
         self._unanswered = 0
         self.checked_at: datetime | None = None
         """When the hub last asked."""
         self.answer_ms: float | None = None
         """How long the last answer took; None where none came."""
 
-    def on_answer(self, said: Health, took_ms: float) -> None:
+    def on_answer(self, said: str, took_ms: float) -> None:
         """The server answered a check."""
         self._said, self._unanswered = said, 0
         self.checked_at, self.answer_ms = datetime.now(UTC), round(took_ms, 2)
 
-    def on_status(self, said: Health) -> None:
+    def on_status(self, said: object) -> None:
         """The server answered a check in full. Its checks ran for this answer, so it replaces the word of a ping."""
         self._said = said
 
@@ -44,19 +45,21 @@ class ServerHealth:
 
     def on_connected(self) -> None:
         """Forget what an earlier run of the server said. How its calls ended still counts."""
-        self._said, self._unanswered = Health.HEALTHY, 0
+        self._said, self._unanswered = Health.HEALTHY.value, 0
 
     @property
     def now(self) -> Health:
         """The health of the server while it runs."""
-        return worst(self._said, self._silence, self._outcomes.health)
+        return worst(health_of(self._said), self._silence, self._outcomes.health)
 
     @property
     def reasons(self) -> list[str]:
         """Why the server is not healthy."""
         found = []
-        if self._said is not Health.HEALTHY:
-            found.append(f"it says it is {self._said.value}")
+        said = health_of(self._said)
+        if said is not Health.HEALTHY:
+            known = self._said == said.value
+            found.append(f"it says it is {self._said if known else repr(str(self._said)[:40])}")
         if self._unanswered:
             times = "the last check" if self._unanswered == 1 else f"the last {self._unanswered} checks"
             found.append(f"it did not answer {times}")

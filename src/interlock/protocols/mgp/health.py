@@ -65,18 +65,17 @@ def timestamp(at: datetime | None = None) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
-def read_ping(result: bytes) -> Health:
-    """The status in a server's answer. A status that this hub does not know counts as degraded: the server answers, and
-    says that it is not healthy. Raises UPSTREAM_ERROR for an answer without one."""
+def read_ping(result: bytes) -> str:
+    """The status in a server's answer, as it says it. Raises UPSTREAM_ERROR for an answer without one."""
     try:
-        said = msgspec.json.decode(result, type=_Answered).status
+        return msgspec.json.decode(result, type=_Answered).status
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("UPSTREAM_ERROR", f"the answer to {PING} cannot be read: {cause}") from None
-    return health_of(said)
 
 
 def health_of(said: object) -> Health:
-    """The health that a server's word means. A word that this hub does not know means degraded."""
+    """The health that a server's word means. One that this hub does not know means degraded: the server answers, and
+    says that it is not healthy."""
     try:
         return Health(said)
     except ValueError:

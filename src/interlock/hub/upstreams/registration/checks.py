@@ -64,7 +64,7 @@ def view(made: Registration) -> str:
         f"Justification: {_quoted(made.justification) if made.justification else 'none'}",
         f"Command: {show_hidden(msgspec.json.encode(made.command).decode())}",
         f"Permissions: {', '.join(made.permissions) or 'none'}",
-        f"It runs contained, without network, and {_callers(made)}.",
+        f"It runs contained, without network and folders, whatever its permissions name; {_callers(made)}.",
         f"Source (SHA-256 {made.sha256}):\n{show_hidden(made.script)}"
         if made.script
         else "The operator listed its package.",

@@ -40,7 +40,8 @@ class Register(msgspec.Struct, frozen=True):
     id: Short
     command: Word
     args: Annotated[tuple[Word, ...], msgspec.Meta(max_length=64)] = ()
-    transport: Literal["stdio"] = "stdio"
+    transport: Short = "stdio"
+    """Only `stdio` is taken."""
     mgp: MgpPart = MgpPart()
     justification: Annotated[str, msgspec.Meta(max_length=2000)] = ""
     source: Annotated[str, msgspec.Meta(max_length=MAX_SOURCE_BYTES)] = ""

@@ -159,7 +159,9 @@ class Registrations:
         found = self.find(id)
         own = found is not None and (found.created_by, found.created_kind) == (by.id, by.kind)
         if found is None or not (own or self._is_operator(by)):
-            raise Fault("NOT_FOUND", f"no registered server {id[:100]!r}")
+            configured = self._is_operator(by) and id in self._config().servers
+            hint = f"it is configured: interlock remove {id}" if configured else ""
+            raise Fault("NOT_FOUND", f"no registered server {id[:100]!r}", hint=hint)
         await self._remove(found, by)
         return found
 
@@ -191,6 +193,9 @@ class Registrations:
         id_ = adopt_id(asked.id)
         if id_ is None or why_bad_id(id_):
             raise Fault("INVALID_PARAMS", f"`{asked.id[:100]}` cannot be a server's id", hint="use letters and digits")
+        if asked.transport != "stdio":
+            message = f"`transport` is `stdio`, not `{asked.transport[:40]}`: the hub runs the program itself"
+            raise Fault("INVALID_PARAMS", message, hint="ask the operator to add a server at a URL")
         command = (asked.command, *asked.args)
         if any("${" in word or "\0" in word for word in command):
             raise Fault("INVALID_PARAMS", "a registration may not use variables", hint="write plain arguments")
