@@ -19,6 +19,7 @@ from interlock.config.channel_settings import ChannelWebhook
 from interlock.config.live_settings import Live, LiveRule, ServerLive
 from interlock.config.settings import Agent, Rooms, Scopes, Topic
 from interlock.events.types import AgentWoken, now_us
+from interlock.hub.audit.record import LIVE
 from interlock.hub.live.events import LIVE_PENDING, Pending, pending_id
 from interlock.rooms.participant import Participant
 from interlock.server import (
@@ -126,24 +127,33 @@ async def test_a_message_begins_a_turn_and_its_answer_is_published(tmp_path: Pat
         assert unknown.value.foreign_code == -32023
 
 
-async def test_events_of_a_channel_whose_table_is_gone_are_put_aside(
+async def test_events_of_a_channel_whose_table_is_gone_or_of_another_agent_are_discarded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat = Chat()
-    table = {"team": Table(agent="local", incoming=("chat/chat:#general",))}
+    table = {
+        "team": Table(agent="local", incoming=("chat/chat:#general",)),
+        "others": Table(agent="other", incoming=("chat/chat:#private",)),
+    }
     async with hooked_hub(tmp_path, {"chat": chat.server}, hub={"channels": table, "live": WAKE}) as hub:
         await ready(hub)
         deliveries, bus = hub.hub_app.live.deliveries, hub.hub_app.bus
-        left = Pending(
-            pending_id("local", 1.0), "local", "chat", "e1", "on.talk", time.time(), [], "wake",
-            channel="chat:#private", wake="wake_1",
-        )  # fmt: skip
+        await hub.new_key("other", "agent")
         async with hub.hub_app.store.transaction() as change:
-            change.put(LIVE_PENDING, left)
+            for number, channel in enumerate(("chat:#gone", "chat:#private")):
+                secret = [{"type": "text", "text": "only for local"}]
+                left = Pending(
+                    pending_id("local", 1.0 + number), "local", "chat", f"e{number}", "on.talk", time.time(), secret,
+                    "wake", channel=channel, wake="wake_1",
+                )  # fmt: skip
+                change.put(LIVE_PENDING, left)
         await until(lambda: deliveries.is_woken("local"))
         bus.publish(AgentWoken("live", bus.next(), now_us(), "local", "wake_1", "chat"))
-        await until(lambda: all(each.delivered and not each.on_way for each in deliveries.all()))
-        assert not deliveries.is_woken("local")
+        await until(lambda: not deliveries.all())
+        assert not (await operate(hub, "conversations.list"))["conversations"], "no turn of anybody began"
+        assert not await entries(hub, event=LIVE + "delivered"), "nobody got them"
+        withdrawn = (await entries(hub, event=LIVE + "withdrawn"))[0].record.details
+        assert withdrawn == {"agent_id": "local", "events": ["e0", "e1"], "count": 2}
 
         async def fails(agent: str, events: object) -> None:
             raise StoreUnavailable("gone")

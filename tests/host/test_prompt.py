@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from interlock.config.model_settings import Model as Settings
+from hub.running_hub import running_hub
+from interlock.config.live_settings import ServerLive
+from interlock.config.model_settings import Host as HostSettings
+from interlock.config.model_settings import Model
+from interlock.config.settings import Server as Settings
 from interlock.host.conversations import Recorded, Stable
-from interlock.host.models.anthropic import AnthropicModel
-from interlock.host.models.model import Message, Prompt
-from interlock.host.models.openai import OpenAiModel
-from interlock.host.prompt import first_to_keep, history, system_of, user_message
+from interlock.host.models.model import Message
+from interlock.host.prompt import first_to_keep, system_of, user_message
 from interlock.hub.conversation_documents import StoredTurn
 from interlock.protocols.mcpl.content import Image, Text
 from interlock.protocols.mcpl.hooks import Injection
-from interlock.protocols.mcpl.injections import Prefix, Sourced, arrange
-from interlock.transports.resolving import Resolver
+from interlock.protocols.mcpl.injections import Sourced, arrange
+from interlock.server import BeforeInference, Server
+
+from .model_server import anthropic_text, model_server, openai_text
 
 TURNS = 50
+SYSTEM = "contextHooks.beforeInference.inject.system"
 
 
 def recorded(index: int, *messages: Message, size: int = 400) -> Recorded:
@@ -31,26 +38,38 @@ def shared(before: bytes, after: bytes) -> int:
     return bisect_left(range(min(len(before), len(after))), True, key=lambda at: before[: at + 1] != after[: at + 1])
 
 
-@pytest.mark.parametrize("position", ["system", "beforeUser", "afterUser"])
-@pytest.mark.parametrize("model", [OpenAiModel, AnthropicModel])
-async def test_most_of_a_prompt_is_the_prompt_before_whatever_is_injected_where(model: Any, position: Any) -> None:
-    made = model(Settings(model="m"), Resolver())
-    prefix, turns, before, same, whole = Prefix(), list[Recorded](), b"", 0, 0
-    for index in range(TURNS):
-        told = Sourced("memory", Injection("memory", position, f"Note {index}: " + "the tide is low. " * 10))
-        arranged = arrange([Sourced("style", Injection("style", "system", "Be kind.")), told], prefix)
-        prefix = arranged.prefix
-        said = user_message(f"Question {index}? " + "Please explain. " * 5, arranged)
-        prompt = Prompt((*history(turns), said), system_of(Stable("Be brief.", prefix)))
-        body = (await made._body(prompt)).rstrip(b"]}")
-        same += shared(before, body)
-        whole += len(body)
-        before = body
-        turns.append(recorded(index, said, Message("assistant", (Text(f"Answer {index}. " + "It is so. " * 30),))))
-    assert same / whole >= 0.9, f"{same / whole:.1%} at {position}"
-    assert body.count(b"Be kind.") == 1
-    assert body.count(b"Note 7: ") == 1, "an injection stays in its turn, and is sent once"
-    await made.close()
+@pytest.mark.parametrize(("kind", "say"), [("openai", openai_text), ("anthropic", anthropic_text)])
+async def test_most_of_a_prompt_is_the_prompt_before_whatever_is_injected_where(
+    tmp_path: Path, kind: Any, say: Any
+) -> None:
+    """Three conversations with a real endpoint, one for each position of a note that changes with every turn."""
+    memory = Server("memory")
+    memory.feature("on.recall", "Recalls", uses=["contextHooks.beforeInference"])
+
+    @memory.before_inference("on.recall")
+    def recall(turn: BeforeInference) -> list[Injection]:
+        position: Any = (turn.user_message or "").split()[0]
+        note = f"Note {turn.turn_index}: " + "the tide is low. " * 10
+        return [Injection("style", "system", "Be kind."), Injection("memory", position, note)]
+
+    async with model_server() as endpoint, memory.http() as address:
+        real = Model(kind=kind, url=endpoint.url, model="m", context_window=100_000)
+        tables = {"memory": Settings(url=address.url, live=ServerLive(grant=(SYSTEM,)))}
+        host = HostSettings(model="real", system="Be brief.")
+        async with running_hub(tmp_path, tables, models={"real": real}, host=host) as hub:
+            await hub.operate("features.enable", server="memory", features=["on.**"], agent="local", terminal=True)
+            for position in ("system", "beforeUser", "afterUser"):
+                endpoint.answer_with(*(say(f"Answer {turn}. " + "It is so. " * 30) for turn in range(TURNS)))
+                conversation = await hub.host.create()
+                for turn in range(TURNS):
+                    asked = f"{position} is the place of note {turn}. " + "Please explain. " * 5
+                    await (await hub.host.send(conversation, asked)).answer()
+                prompts = [asked.raw.rstrip(b"]}") for asked in endpoint.asked]
+                same = sum(shared(before, after) for before, after in itertools.pairwise(prompts))
+                share = same / sum(map(len, prompts))
+                assert share >= 0.9, f"{share:.1%} at {position}"
+                assert prompts[-1].count(b"Be kind.") == 1
+                assert prompts[-1].count(b"Note 7: ") == 1, "an injection stays in its turn, and is sent once"
 
 
 def test_t144_injections_are_labelled_and_cannot_pass_for_another_server() -> None:

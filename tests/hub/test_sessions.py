@@ -24,7 +24,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.ids import is_node, read_id
 
 from .instructed_server import InstructedServer
-from .running_hub import MODERN, RawClient, RunningHub, child, running_hub, until
+from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, until
 from .test_journal import entries
 from .test_stream_credentials import running as running_with_socket
 from .test_stream_credentials import stream
@@ -96,6 +96,17 @@ async def test_operators_see_who_has_which_session(tmp_path: Path) -> None:
         assert client.session is not None
         assert client.session not in str(row)
         assert (await listed(hub, agent="other")).sessions == []
+        await new_headers_in_the_handshake_era(RawClient(hub.url + "/mcp", client.key))
+
+
+async def new_headers_in_the_handshake_era(client: RawClient) -> None:
+    """Some clients send `Mcp-Method` with every request, before they know the server's era."""
+    opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "mixed", "version": "1"}}
+    for method, params in (("initialize", opening), ("tools/list", {})):
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        status, headers, answer = await client.post(msgspec.json.encode(body), {"mcp-method": method})
+        assert (status, "result" in last_message(answer)) == (200, True), answer
+        client.session = client.session or headers["mcp-session-id"]
 
 
 async def test_an_ended_session_is_unknown_and_its_calls_are_cancelled_and_answered(tmp_path: Path) -> None:

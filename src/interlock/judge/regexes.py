@@ -66,6 +66,26 @@ def judge_regex(text: str) -> tuple[Finding, ...]:
     return ()
 
 
+def find_in_pieces(pattern: re.Pattern[str], text: str, reach: int) -> Iterator[re.Match[str]]:
+    """The matches of an expression of our own, as `finditer` gives them, piece by piece.
+
+    `re` lets no other thread run during a search, and a search of megabytes takes seconds. No match, with what the
+    expression looks ahead at, may be longer than `reach`.
+    """
+    at = 0
+    while at < len(text):
+        end = at + _PIECE
+        for match in pattern.finditer(text, at, end + reach):
+            if match.start() >= end:
+                break
+            yield match
+            at = match.end()
+        at = max(at, end)
+
+
+_PIECE = 8_192
+
+
 class OctetMatch(Protocol):
     def span(self, group: int = 0) -> tuple[int, int]: ...
 

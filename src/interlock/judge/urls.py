@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.judge.addresses import INSTEAD_OF_METADATA, Address, judge_address, read_address
 from interlock.judge.findings import Finding
+from interlock.judge.regexes import find_in_pieces
 
 LONGEST = 16_384
 
@@ -149,7 +150,7 @@ def judge_redirect(
 def judge_urls_in_text(text: str, rules: UrlRules = DEFAULT_RULES) -> tuple[Finding, ...]:
     """Judge each URL that stands inside a longer text; spans are places in that text."""
     found = []
-    for match in _BARE_METADATA.finditer(text):
+    for match in find_in_pieces(_BARE_METADATA, text, _REACH):
         message = f"{match[1]} is a cloud metadata service, which hands out credentials of the machine."
         found.append(Finding("address.metadata", message, INSTEAD_OF_METADATA, match.span()))
         if len(found) >= _MOST_FINDINGS:
@@ -165,7 +166,7 @@ def judge_urls_in_text(text: str, rules: UrlRules = DEFAULT_RULES) -> tuple[Find
 def urls_in_text(text: str) -> tuple[tuple[int, int], ...]:
     """Where URLs stand in a text, as places in it. Punctuation that ends a sentence is not part of a URL."""
     places = []
-    for match in _URL_IN_TEXT.finditer(text):
+    for match in find_in_pieces(_URL_IN_TEXT, text, _REACH):
         start, end = match.span()
         while end > start and text[end - 1] in ".,;:!?'\")>*_`" and not _closes_bracket(text, start, end):
             end -= 1
@@ -184,6 +185,8 @@ class _Parsed(NamedTuple):
 
 
 _MOST_FINDINGS = 1000
+_REACH = 4_200
+"""No URL that is found in a text is longer."""
 _ENCODE = "Percent-encode them, or leave them out."
 _STRIPPED = "".join(map(chr, range(33)))
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")

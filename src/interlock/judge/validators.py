@@ -17,6 +17,7 @@ from interlock.judge.addresses import METADATA, judge_address, kind_of, read_add
 from interlock.judge.arguments import Found
 from interlock.judge.code.rules import CodeRules, Level
 from interlock.judge.findings import Finding
+from interlock.judge.regexes import find_in_pieces
 from interlock.judge.urls import UrlRules, judge_url, judge_urls_in_text, names_to_resolve, urls_in_text
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _judge(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
             from interlock.judge.readonly import judge_readonly_shell
 
             return (*judge_readonly_shell(found.value, _readonly_rules(rules)), *_environment(found))
-        case "readonly", "text" if not _STATEMENT.match(_text(found)):
+        case "readonly", "text" if not _may_be_statement(_text(found)):
             return ()
         case "readonly", "sql" | "text":
             from interlock.judge.sql import judge_readonly_sql
@@ -168,8 +169,15 @@ def _environment(found: Found) -> tuple[Finding, ...]:
     return ()
 
 
+def _may_be_statement(text: str) -> bool:
+    """Whether a text begins like a statement. Remarks before it that are too long to be read count as its beginning."""
+    begins = text.lstrip()[:_BEGINNING]
+    return _STATEMENT.match(begins) is not None or (len(begins) == _BEGINNING and begins.startswith(("--", "/*")))
+
+
+_BEGINNING = 8_192
 _STATEMENT = re.compile(
-    r"(?is)\s*(?:(?:--[^\n]*\n|/\*.*?\*/)\s*)*(?:insert\s+(?:or\s+\w+\s+)?into\b|delete\s+from\b|update\s+\S+\s+set\b|"
+    r"(?is)\s*+(?:(?:--[^\n]*+\n|/\*(?:[^*]|\*(?!/))*+\*/)\s*+)*+(?:insert\s+(?:or\s+\w+\s+)?into\b|delete\s+from\b|update\s+\S+\s+set\b|"
     r"(?:drop|alter|create)\s+(?:or\s+replace\s+)?(?:\w+\s+)?(?:table|database|schema|view|index|user|role|function|"
     r"trigger|extension|procedure|sequence|type)\b|truncate\s+(?:table\s+)?\w+\s*;?\s*$|(?:merge|replace)\s+into\b|"
     r"(?:grant|revoke)\s.{1,200}\s(?:to|from)\s|copy\s.{1,200}\s(?:to|from)\s|select\b.{0,4000}(?:\bfrom\b|;|\()|"
@@ -237,7 +245,7 @@ def _whole(findings: Iterable[Finding], value: str) -> tuple[Finding, ...]:
 
 def _metadata_fetched(command: str) -> tuple[Finding, ...]:
     """Metadata services that a command asks without a scheme or a path, in any notation: `curl 0xa9fea9fe`."""
-    if (fetching := _FETCHING.search(command)) is None:
+    if (fetching := next(find_in_pieces(_FETCHING, command, _LONGEST_PROGRAM), None)) is None:
         return ()
     for match in _ADDRESS_WORD.finditer(command, fetching.end(), fetching.end() + _FETCHED_WITHIN):
         address = read_address(match[1])
@@ -254,6 +262,7 @@ _FETCHING = re.compile(
     r"(?<![\w.-])(?:curl|wget|https?|xhs?|nc|ncat|netcat|telnet|socat|lynx|w3m|links|elinks|aria2c|axel|fetch|iwr|irm|"
     r"Invoke-(?:WebRequest|RestMethod))(?:\.exe)?(?=\s)"
 )
+_LONGEST_PROGRAM = 40
 _FETCHED_WITHIN = 2000
 _ADDRESS_WORD = re.compile(r"(?<![\w.:@%-])(\[[0-9a-fA-F:.%]+\]|0[xX][0-9a-fA-F.xX]+|\d[\d.xXa-fA-F]{6,})(?![\w.-])")
 

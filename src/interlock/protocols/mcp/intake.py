@@ -168,7 +168,9 @@ def is_modern(request: Request, view: RequestPreview, headers: Headers | None) -
         return False
     version = headers.get(mcp_headers.VERSION)
     if version is None:
-        return mcp_headers.METHOD in headers
+        # Some clients of the handshake send the header with the method, too.
+        handshake = request.method == "initialize" or mcp_headers.SESSION in headers
+        return mcp_headers.METHOD in headers and not handshake
     # An unknown version must be newer than the handshake: the table has every version with one.
     known = REVISIONS.get(version.decode("latin-1"))
     return known.modern if known is not None else mcp_headers.METHOD in headers

@@ -1,0 +1,88 @@
+"""Long texts of peers are searched in pieces, with turns for other threads, and no text costs more than its length."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.judge import regexes
+from interlock.judge.arguments import Found
+from interlock.judge.regexes import find_in_pieces
+from interlock.judge.urls import urls_in_text
+from interlock.judge.validators import Rules, judge_value, names_in
+from processor_work import work_of
+
+LONG = 400_000
+WORD = re.compile(r"(?<!a)[ab]{1,7}(?=c|$)")
+
+
+@given(st.text("abc ", max_size=60), st.integers(1, 12))
+def test_a_search_in_pieces_finds_what_one_search_finds(text: str, piece: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(regexes, "_PIECE", piece)
+        found = [match.span() for match in find_in_pieces(WORD, text, 8)]
+    assert found == [match.span() for match in WORD.finditer(text)]
+
+
+def test_an_address_that_stands_across_two_pieces_is_found() -> None:
+    for before in range(8_150, 8_200):
+        text = " " * before + "http://169.254.169.254/latest " + " " * 20_000
+        assert urls_in_text(text) == ((before, before + 29),)
+        assert judge_value("metadata", Found("text", "a", text, {}), Rules()), before
+
+
+@pytest.fixture
+def short_turns() -> Iterator[None]:
+    """Threads take turns as in a running hub."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize(
+    ("kind", "piece"), [("command", "echo $(a;b|c) && "), ("code", "os.system('x')\n"), ("text", "\n")]
+)
+def test_t38_no_argument_is_searched_in_one_go(kind: str, piece: str) -> None:
+    found = Found(kind, "a", piece * (LONG // len(piece)), {})  # type: ignore[arg-type]
+
+    def judge() -> None:
+        for validator in ("readonly", "network_restricted") if kind == "text" else ("network_restricted",):
+            judge_value(validator, found, Rules(inferred=True))
+        names_in(found)
+
+    assert min(longest_turn(judge) for _ in range(3)) < 0.25
+
+
+def longest_turn(function: Callable[[], object]) -> float:
+    """The longest part of a function during which no other thread runs, as a share of its processor time."""
+    thread = threading.Thread(target=function)
+    began = last = time.process_time()
+    longest = 0.0
+    thread.start()
+    while thread.is_alive():
+        time.sleep(0)
+        now = time.process_time()
+        longest, last = max(longest, now - last), now
+    return longest / (time.process_time() - began)
+
+
+@pytest.mark.parametrize("piece", ["/**/", "/**/ ", "-- a\n", "/***/", "\n"])
+def test_t38_remarks_before_a_text_cost_no_more_than_their_length(piece: str) -> None:
+    found = Found("text", "a", piece * 25 + "x", {})
+    assert work_of(lambda: judge_value("readonly", found, Rules())) < 50_000
+    statement = Found("text", "a", piece * 25 + "drop table t", {})
+    assert judge_value("readonly", statement, Rules()), "it is found behind remarks"
+
+
+@pytest.mark.parametrize("remark", ["/*" + "x" * 20_000 + "*/", "-- a\n" * 4_000, " " * 20_000])
+def test_a_statement_behind_long_remarks_is_judged(remark: str) -> None:
+    assert judge_value("readonly", Found("text", "a", remark + "drop table t", {}), Rules())
