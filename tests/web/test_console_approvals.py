@@ -264,7 +264,6 @@ async def test_t54_hostile_texts_are_shown_as_text(hub: RunningHub, visitor: Vis
         findings=(HOSTILE, HOSTILE),
     )
     inbox = hub.hub_app.inbox
-    inbox._still_allowed = lambda question: True
     plain = (await visitor.get("/console/approvals")).text
     made = await inbox.ask(question, view=HOSTILE)
     changed = Question("changed_tool", HOSTILE, "server", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, summary=HOSTILE)
