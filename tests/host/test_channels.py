@@ -200,19 +200,29 @@ async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> N
 
 
 async def test_only_an_observer_that_the_operator_named_sees_an_answer_before_moderation(tmp_path: Path) -> None:
-    chat, monitor = Chat(), Chat()
-    servers = {"chat": chat.server, "check": after(lambda turn: "Moderated."), "monitor": monitor.server}
-    live = {"check": ServerLive(grant=(REWRITE,)), "monitor": ServerLive(observes="raw")}
-    table = {"team": Table(agent="local", incoming=("chat/**",))}
+    chat, monitor, evil = Chat(), Chat(), Chat()
+    check = after(lambda turn: "Moderated.")
+    servers = {"evil": evil.server, "chat": chat.server, "check": check, "monitor": monitor.server}
+    raw = ServerLive(observes="raw", observes_channels=("chat/chat:#general",))
+    live = {"check": ServerLive(grant=(REWRITE,)), "monitor": raw}
+    table = {name: Table(agent="local", incoming=(f"{name}/**",)) for name in ("chat", "evil")}
     async with hooked_hub(tmp_path, servers, live, hub={"channels": table, "live": WAKE}) as hub:
         await ready(hub)
         await ready(hub, server="monitor")
+        await ready(hub, server="evil")
         assert (await chat.say("What is the status?")).accepted
         await until(lambda: len(chat.observed) == len(monitor.observed) == 2)
         seen = [[told.delta for told in each.observed if isinstance(told, OutgoingChunk)] for each in (chat, monitor)]
         assert seen == [["Moderated."], ["All is well."]]
+        ids = [{told.channel_id for told in each.observed} for each in (chat, monitor)]
+        assert ids == [{"chat:#general"}, {"chat/chat:#general"}]
         await until(lambda: len(chat.published) == 1)
         assert chat.published[0].content[0].text == "Moderated."  # type: ignore[union-attr]
+        # A message of its own, answered after the other: all that comes to it is its own.
+        assert (await evil.say("What is the status?")).accepted
+        await until(lambda: len(evil.published) == 1 and len(evil.observed) >= 2)
+        assert [type(each) for each in evil.observed] == [OutgoingChunk, OutgoingComplete], "not the other's answer"
+        assert {each.channel_id for each in evil.observed} == {"chat:#general"}
 
 
 async def test_an_answer_goes_to_a_webhook_signed_and_again_until_it_is_taken(
