@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -19,6 +20,7 @@ from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where, asker_of, new_id
 from interlock.hub.approvals.decision_index import DecisionIndex
 from interlock.hub.approvals.learned_rules import LearnedRules
+from interlock.hub.approvals.open_part import EXACT, MAX_LOOKED_AT, OpenPart, Wanted
 from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, RULES, Rule
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal, with_view
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
@@ -121,6 +123,24 @@ class Inbox:
             now = self._clock()
             found = (one for one in self._index.open if one.deadline > now and self._still_allowed(one.question))
         return sorted(found, key=lambda decision: decision.created)
+
+    def part(self, wanted: Wanted) -> OpenPart:
+        """A part of the open requests. Its cost depends on its length, and not on how many there are."""
+        now, found, count = self._clock(), list[Decision](), self._index.open_count
+        candidates, place = iter(wanted.candidates(self._index)), wanted.first
+
+        def counts(one: Decision) -> bool:
+            return one.deadline > now and self._still_allowed(one.question)
+
+        for one in islice(candidates, wanted.first, wanted.first + MAX_LOOKED_AT):
+            place += 1
+            if counts(one):
+                found.append(one)
+            if len(found) == wanted.most:
+                break
+        if wanted.selects or count <= EXACT:
+            count = sum(counts(one) for one in islice(wanted.candidates(self._index), EXACT))
+        return OpenPart(found, count, None if next(candidates, None) is None else place)
 
     @property
     def open_count(self) -> int:

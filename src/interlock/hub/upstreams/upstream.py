@@ -67,7 +67,7 @@ class Upstream:
         hub: UpstreamHubInterface,
     ) -> None:
         self.id = id
-        self.share = "principal" if settings.login == "per-user" and settings.logs_in else settings.share
+        self.share = settings.shared_by
         self._dialer = dialer
         self.open_calls = 0
         self.last_use = 0.0
