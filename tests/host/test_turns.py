@@ -90,7 +90,9 @@ async def test_calls_that_were_made_are_kept_however_their_turn_ends(tmp_path: P
             assert await lasting(hub, conversation, 0) == ["bench__write", "bench__wait"]
 
             # A result that has no room in the turn.
-            model.answer_with(openai_calls("bench__write", *["bench__much"] * 6))
+            model.answer_with(
+                openai_calls("bench__write", *["bench__much"] * 4), openai_calls("bench__much", "bench__much")
+            )
             with pytest.raises(Fault, match="a turn holds at most"):
                 await (await hub.host.send(conversation, "Do much.")).answer()
             kept = await results(hub.host, conversation, 1)
