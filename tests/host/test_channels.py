@@ -19,6 +19,7 @@ from interlock.config.channel_settings import ChannelWebhook
 from interlock.config.live_settings import Live, LiveRule, ServerLive
 from interlock.config.settings import Agent, Rooms, Scopes, Topic
 from interlock.events.types import AgentWoken, now_us
+from interlock.hub.audit.record import LIVE
 from interlock.hub.live.events import LIVE_PENDING, Pending, pending_id
 from interlock.rooms.participant import Participant
 from interlock.server import (
@@ -126,24 +127,33 @@ async def test_a_message_begins_a_turn_and_its_answer_is_published(tmp_path: Pat
         assert unknown.value.foreign_code == -32023
 
 
-async def test_events_of_a_channel_whose_table_is_gone_are_put_aside(
+async def test_events_of_a_channel_whose_table_is_gone_or_of_another_agent_are_discarded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat = Chat()
-    table = {"team": Table(agent="local", incoming=("chat/chat:#general",))}
+    table = {
+        "team": Table(agent="local", incoming=("chat/chat:#general",)),
+        "others": Table(agent="other", incoming=("chat/chat:#private",)),
+    }
     async with hooked_hub(tmp_path, {"chat": chat.server}, hub={"channels": table, "live": WAKE}) as hub:
         await ready(hub)
         deliveries, bus = hub.hub_app.live.deliveries, hub.hub_app.bus
-        left = Pending(
-            pending_id("local", 1.0), "local", "chat", "e1", "on.talk", time.time(), [], "wake",
-            channel="chat:#private", wake="wake_1",
-        )  # fmt: skip
+        await hub.new_key("other", "agent")
         async with hub.hub_app.store.transaction() as change:
-            change.put(LIVE_PENDING, left)
+            for number, channel in enumerate(("chat:#gone", "chat:#private")):
+                secret = [{"type": "text", "text": "only for local"}]
+                left = Pending(
+                    pending_id("local", 1.0 + number), "local", "chat", f"e{number}", "on.talk", time.time(), secret,
+                    "wake", channel=channel, wake="wake_1",
+                )  # fmt: skip
+                change.put(LIVE_PENDING, left)
         await until(lambda: deliveries.is_woken("local"))
         bus.publish(AgentWoken("live", bus.next(), now_us(), "local", "wake_1", "chat"))
-        await until(lambda: all(each.delivered and not each.on_way for each in deliveries.all()))
-        assert not deliveries.is_woken("local")
+        await until(lambda: not deliveries.all())
+        assert not (await operate(hub, "conversations.list"))["conversations"], "no turn of anybody began"
+        assert not await entries(hub, event=LIVE + "delivered"), "nobody got them"
+        withdrawn = (await entries(hub, event=LIVE + "withdrawn"))[0].record.details
+        assert withdrawn == {"agent_id": "local", "events": ["e0", "e1"], "count": 2}
 
         async def fails(agent: str, events: object) -> None:
             raise StoreUnavailable("gone")
@@ -190,19 +200,29 @@ async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> N
 
 
 async def test_only_an_observer_that_the_operator_named_sees_an_answer_before_moderation(tmp_path: Path) -> None:
-    chat, monitor = Chat(), Chat()
-    servers = {"chat": chat.server, "check": after(lambda turn: "Moderated."), "monitor": monitor.server}
-    live = {"check": ServerLive(grant=(REWRITE,)), "monitor": ServerLive(observes="raw")}
-    table = {"team": Table(agent="local", incoming=("chat/**",))}
+    chat, monitor, evil = Chat(), Chat(), Chat()
+    check = after(lambda turn: "Moderated.")
+    servers = {"evil": evil.server, "chat": chat.server, "check": check, "monitor": monitor.server}
+    raw = ServerLive(observes="raw", observes_channels=("chat/chat:#general",))
+    live = {"check": ServerLive(grant=(REWRITE,)), "monitor": raw}
+    table = {name: Table(agent="local", incoming=(f"{name}/**",)) for name in ("chat", "evil")}
     async with hooked_hub(tmp_path, servers, live, hub={"channels": table, "live": WAKE}) as hub:
         await ready(hub)
         await ready(hub, server="monitor")
+        await ready(hub, server="evil")
         assert (await chat.say("What is the status?")).accepted
         await until(lambda: len(chat.observed) == len(monitor.observed) == 2)
         seen = [[told.delta for told in each.observed if isinstance(told, OutgoingChunk)] for each in (chat, monitor)]
         assert seen == [["Moderated."], ["All is well."]]
+        ids = [{told.channel_id for told in each.observed} for each in (chat, monitor)]
+        assert ids == [{"chat:#general"}, {"chat/chat:#general"}]
         await until(lambda: len(chat.published) == 1)
         assert chat.published[0].content[0].text == "Moderated."  # type: ignore[union-attr]
+        # A message of its own, answered after the other: all that comes to it is its own.
+        assert (await evil.say("What is the status?")).accepted
+        await until(lambda: len(evil.published) == 1 and len(evil.observed) >= 2)
+        assert [type(each) for each in evil.observed] == [OutgoingChunk, OutgoingComplete], "not the other's answer"
+        assert {each.channel_id for each in evil.observed} == {"chat:#general"}
 
 
 async def test_an_answer_goes_to_a_webhook_signed_and_again_until_it_is_taken(

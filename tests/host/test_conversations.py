@@ -17,7 +17,9 @@ from click.testing import CliRunner, Result
 
 from hub.people import read_and_answer
 from hub.running_hub import RunningHub, child, running_hub, until
+from hub.test_changes import opened
 from hub.test_journal import only
+from hub.test_mgp_events import events, session, subscribe
 from interlock.cli.app import app
 from interlock.config.home import socket_path
 from interlock.config.model_settings import Host as HostSettings
@@ -86,6 +88,23 @@ async def pieces(turn: Turn) -> list[tuple[str, str]]:
         else:
             found[len(found)] = (piece.kind, piece.text)
     return list(found.values())
+
+
+async def test_clients_hear_of_the_tokens_and_failures_of_the_hubs_models(tmp_path: Path) -> None:
+    async with talking_hub(tmp_path) as hub:
+        client, other = await session(hub), await session(hub, hub.key("other"))
+        async with opened(client, "GET", b"", {}) as own, opened(other, "GET", b"", {}) as others:
+            for one in (client, other):
+                assert (await subscribe(one, "model.*"))["subscribed"] == ["model.*"]
+            conversation = await hub.host.create()
+            await pieces(await hub.host.send(conversation, "Hello."))
+            await pieces(await hub.host.send(conversation, "Now fail."))
+            await until(lambda: bool(events(own, "model.error")))
+            [used], [failed] = events(own, "model.token_usage"), events(own, "model.error")
+            assert used["data"]["tokens_used"] == used["data"]["input_tokens"] + used["data"]["output_tokens"] > 0
+            assert used["data"]["conversation_id"] == conversation.id
+            assert (failed["severity"], "cable" in failed["data"]["reason"]) == ("error", True)
+            assert events(others) == [], "conversations of others are for readers of the audit log"
 
 
 async def test_a_conversation_uses_tools_and_goes_on_after_a_restart(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import time
 
 STARTED = time.monotonic()
 EXTENSIONS = sys.argv[1:]
-CHANNELS = {"model.token_usage", "system.error"}
+CHANNELS = {"model.token_usage", "model.rate_limits", "system.error"}
 TOOLS = [
     {"name": "emit", "description": "Send events.", "inputSchema": {"type": "object"}},
     {"name": "echo", "description": "Say it again.", "inputSchema": {"type": "object"}},

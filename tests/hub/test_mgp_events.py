@@ -227,8 +227,8 @@ async def test_all_four_patterns_of_the_compatibility_matrix_work(
     async with opened(client, "GET", b"", {}) as stream:
         assert "result" in await client.legacy("tools/call", {"name": "echo", "arguments": {"text": "a"}})
         ping = await client.legacy("mgp/health/ping")
-        subscribed = await client.legacy(SUBSCRIBE, {"channels": ["model.token_usage", "lifecycle.*"]})
-        await client.legacy("tools/call", {"name": "emit", "arguments": {"channel": "model.token_usage"}})
+        subscribed = await client.legacy(SUBSCRIBE, {"channels": ["model.rate_limits", "lifecycle.*"]})
+        await client.legacy("tools/call", {"name": "emit", "arguments": {"channel": "model.rate_limits"}})
         if not speaks_mgp:
             assert ping["error"]["code"] == subscribed["error"]["code"] == -32601
             assert not [method for method in stream.methods() if "mgp" in method], "MGP is silent"
@@ -236,9 +236,9 @@ async def test_all_four_patterns_of_the_compatibility_matrix_work(
         assert (ping["result"]["status"], ping["result"]["server_id"]) == ("healthy", server)
         if server == "mind":
             assert subscribed["result"]["unsupported"] == []
-            await until(lambda: bool(events(stream, "model.token_usage")))
+            await until(lambda: bool(events(stream, "model.rate_limits")))
         else:
-            assert subscribed["result"]["unsupported"] == ["model.token_usage"], "the hub falls back"
+            assert subscribed["result"]["unsupported"] == ["model.rate_limits"], "the hub falls back"
 
 
 def test_every_channel_of_the_hub_is_documented_with_its_severity() -> None:

@@ -18,13 +18,7 @@ def read_channel(table: Mapping[str, object], name: str, at: KeyPath, report: Re
     channel = build(Channel, table, at, report)
     if why := why_bad_agent(channel.agent) if channel.agent else "is missing":
         report.add((*at, "agent"), f"`agent` of [channels.{name}] {why}", "name the agent whose rights it has")
-    for pattern in channel.incoming:
-        try:
-            compile_pattern(pattern)
-        except PatternError as why_bad:
-            report.add(
-                (*at, "incoming"), f"{pattern!r} is no pattern: {why_bad}", "write server/channel, such as chat/*"
-            )
+    check_channels(channel.incoming, (*at, "incoming"), report)
     if channel.publish is not None:
         try:
             split_hub_channel_id(channel.publish)
@@ -34,3 +28,13 @@ def read_channel(table: Mapping[str, object], name: str, at: KeyPath, report: Re
         message = f"`url` of [channels.{name}.webhook] {why}"
         report.add((*at, "webhook", "url"), message, "write it as https://host/path")
     return channel
+
+
+def check_channels(patterns: tuple[str, ...], at: KeyPath, report: Report, *, server: str | None = None) -> None:
+    """Report each text that is no pattern over `server/channel`."""
+    for pattern in patterns:
+        try:
+            compile_pattern(pattern)
+        except PatternError as why:
+            hint = "write server/channel, such as chat/*"
+            report.add(at, f"{pattern!r} is no pattern: {why}", hint, server=server)

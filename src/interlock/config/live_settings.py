@@ -108,6 +108,8 @@ class ServerLive(msgspec.Struct, frozen=True):
     observes: Literal["moderated", "raw"] = "moderated"
     """The answer that it is told of as an observer of channels: `moderated` after every server that may replace it,
     `raw` as the model wrote it, with everything that another server took out."""
+    observes_channels: tuple[str, ...] = ()
+    """Channels of other servers that it is told of as an observer, as patterns over `server/channel` (`chat/**`)."""
 
 
 class Hook(msgspec.Struct, frozen=True):

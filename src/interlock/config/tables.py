@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from .channel_tables import read_channel
+from .channel_tables import check_channels, read_channel
 from .listen import split_listen
 from .live_tables import read_hook, read_live
 from .model_tables import check_host, read_model
@@ -86,6 +86,7 @@ def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Rep
     check_trust(server.tools.trust, (*at, "tools", "trust"), report, server=name)
     check_permissions(server.permissions, (*at, "permissions"), report, server=name)
     check_mask(server.mask, (*at, "mask"), report, server=name)
+    check_channels(server.live.observes_channels, (*at, "live", "observes_channels"), report, server=name)
     if server.timeout_s is not None and server.timeouts.tool_s is not None:
         message = "`timeout_s` and `timeouts.tool_s` are the same setting"
         report.add((*at, "timeout_s"), message, "remove one of them", server=name)

@@ -199,7 +199,7 @@ class ChannelConversations:
         """Begin turns while the agent is woken."""
         deliveries = self._hub_app.live.deliveries
         try:
-            while deliveries.is_woken(agent) and self._hub_app.config.models:
+            while self._has_table(agent) and deliveries.is_woken(agent) and self._hub_app.config.models:
                 events, _ = await deliveries.take(agent, MOST_EVENTS, MOST_BYTES, on_way=True)
                 await self._turns_for(agent, events)
         except (Fault, StoreError) as cause:
@@ -209,16 +209,19 @@ class ChannelConversations:
         """Begin turns for events, one after the other. Those whose turn did not begin wait again."""
         deliveries = self._hub_app.live.deliveries
         left = {event.id: event for event in events}
+        tables = self._tables  # The same ones for all of these events, also if the configuration changes meanwhile.
         try:
+            if not self._has_table(agent):
+                return
             groups = self._grouped(agent, events)
             grouped = {event.id for group in groups.values() for event in group}
-            # The rest belongs to a table that is gone. Put back, it would be taken again for ever.
+            # The rest belongs to no table of this agent any more. Put back, it would be taken again for ever.
             if gone := [event for event in events if event.id not in grouped]:
-                await deliveries.arrived(agent, gone)
+                await deliveries.discard(agent, gone)
                 for event in gone:
                     del left[event.id]
             for (name, thread), group in groups.items():
-                turn = await self._begin_turn(name, self._tables[name], thread, group)
+                turn = await self._begin_turn(name, tables[name], thread, group)
                 for event in group:
                     del left[event.id]  # Their turn began: put back, they would begin another.
                 try:
@@ -226,25 +229,33 @@ class ChannelConversations:
                 except (Fault, StoreError) as cause:
                     text = f"the next run may begin a turn for events of {agent} again: {cause.message}"
                     self._hub_app.logs.add("hub", "hub", text[:500])
-                await self._answer(turn, name, self._tables[name])
+                await self._answer(turn, name, tables[name])
         finally:
             if left:
                 await deliveries.put_back(agent, left.values())
 
     def _grouped(self, agent: str, events: Sequence[Pending]) -> dict[tuple[str, str | None], list[Pending]]:
-        """Events by the table they belong to, and by thread where each thread has a conversation."""
+        """Events by the table of the agent that they belong to, and by thread where each has a conversation.
+
+        An event whose channel has no table, or that of another agent, is in no group: nobody else may read it.
+        """
         mine = [name for name, table in self._tables.items() if table.agent == agent]
         found: dict[tuple[str, str | None], list[Pending]] = {}
         for event in events:
             name = mine[0]
             if event.channel is not None:
                 try:
-                    name, _ = self._table_of(event.server, event.channel)
+                    name, table = self._table_of(event.server, event.channel)
                 except Fault:
-                    continue  # The table is gone from the configuration.
+                    continue
+                if table.agent != agent:
+                    continue
             thread = event.origin.get("threadId") if self._tables[name].threads else None
             found.setdefault((name, thread), []).append(event)
         return found
+
+    def _has_table(self, agent: str) -> bool:
+        return any(table.agent == agent for table in self._tables.values())
 
     async def _begin_turn(self, name: str, table: Table, thread: str | None, events: list[Pending]) -> Turn:
         context = await self._hub_app.judging.elsewhere(lambda: judged(context_of(events)))

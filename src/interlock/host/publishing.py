@@ -24,6 +24,7 @@ from interlock.protocols.mcpl.channels import (
 )
 from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.grants import THINKING
+from interlock.protocols.patterns import PatternSet
 from interlock.wire.errors import Fault
 
 CHUNK: Final = "channels/outgoing/chunk"
@@ -48,7 +49,7 @@ class Publishing:
             live = self._connection(turn, server)
             state = live.for_agent(self._hub_app.live.features, turn.conversation.principal.id)
             check_publish(live, state, channel)
-            self._observe(turn, channel, answer)
+            self._observe(turn, target, answer)
             said = await publish(live, Publish(conversation, channel, (Text(answer),)))
         except Fault as fault:
             journal.live_published(server, channel, conversation, "failed", f"{fault.name}: {fault.message}"[:500])
@@ -90,16 +91,31 @@ class Publishing:
         place, conversation = urlsplit(url).netloc, turn.conversation.id
         self._hub_app.journal.live_published(f"webhook:{name}", place, conversation, outcome, reason)
 
-    def _observe(self, turn: Turn, channel: str, answer: str) -> None:
-        """Tell observers of the channel, and of the model's thoughts where that was granted by name."""
+    def _observe(self, turn: Turn, target: str, answer: str) -> None:
+        """Tell observers of the channel `server/channel`, and of the model's thoughts where that was granted by name.
+
+        A channel's id is unique on its connection alone. A server that registers the name of another's channel is no
+        observer of it: the operator names other servers' channels, and their observer gets the id at the hub.
+        """
+        server, channel = split_hub_channel_id(target)
         thoughts = "".join(piece.text for piece in turn.pieces if piece.kind == "thinking")
         place = (turn.inference_id, turn.conversation.id)
         for live in self._hub_app.live.connections.of_agent(turn.conversation.principal.id):
             state = live.for_agent(self._hub_app.live.features, turn.conversation.principal.id)
-            for name, text in ((channel, self._view(turn, live.server, answer)), (THINKING, thoughts)):
+            own = live.server == server
+            shown = [(channel if own else target, self._view(turn, live.server, answer))]
+            if not own and not self._may_observe(live.server, target):
+                shown = []
+            for name, text in (*shown, (THINKING, thoughts)):
                 if text:
-                    tell(live, state, CHUNK, name, OutgoingChunk(*place, name, 0, text))
-                    tell(live, state, COMPLETE, name, OutgoingComplete(*place, name, (Text(text),)))
+                    mine = own or name == THINKING
+                    tell(live, state, CHUNK, name, OutgoingChunk(*place, name, 0, text), own=mine)
+                    tell(live, state, COMPLETE, name, OutgoingComplete(*place, name, (Text(text),)), own=mine)
+
+    def _may_observe(self, server: str, target: str) -> bool:
+        """Whether the operator lets a server observe a channel of another."""
+        settings = self._hub_app.config.servers.get(server)
+        return settings is not None and PatternSet(settings.live.observes_channels).allows(target)
 
     def _view(self, turn: Turn, server: str, answer: str) -> str:
         """The answer as an observer may see it."""

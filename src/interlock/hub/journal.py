@@ -281,8 +281,8 @@ class Journal:
             "featureSet": inference.feature_set,
             "inferenceId": inference.id,
             "model": inference.model,
-            "inputTokens": inference.input_tokens_count,
-            "outputTokens": inference.output_tokens_count,
+            "inputTokensCount": inference.input_tokens_count,
+            "outputTokensCount": inference.output_tokens_count,
             "agent_id": inference.agent,
             "conversationId": inference.conversation,
         }
@@ -298,8 +298,8 @@ class Journal:
             "inferenceId": turn.inference,
             "model": turn.model,
             "finishReason": turn.finish,
-            "inputTokens": turn.input_tokens_count,
-            "outputTokens": turn.output_tokens_count,
+            "inputTokensCount": turn.input_tokens_count,
+            "outputTokensCount": turn.output_tokens_count,
         }
         return event_record(TURN, principal, reason=turn.error, details=details)
 

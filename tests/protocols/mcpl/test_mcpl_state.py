@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -16,6 +19,22 @@ from interlock.protocols.mcpl import checkpoints
 from interlock.protocols.mcpl.checkpoints import CheckpointTree, StateReport, read_state, record, roll_back
 from interlock.protocols.mcpl.patches import Operation, PatchLimits, apply_patch
 from interlock.wire.errors import ErrorDialect, Fault
+
+
+class Traced:
+    peak = 0
+
+
+@contextmanager
+def traced() -> Iterator[Traced]:
+    """The most memory that was held at once."""
+    memory = Traced()
+    tracemalloc.start()
+    try:
+        yield memory
+    finally:
+        memory.peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
 
 
 def ops(*operations: dict[str, Any]) -> tuple[Operation, ...]:
@@ -122,6 +141,32 @@ def test_a_hostile_patch_meets_a_bound(document: object, operations: list[dict[s
     with pytest.raises(Fault) as refused:
         patched(document, *operations)
     assert refused.value.name == "TOO_LARGE"
+
+
+COPIED_TEXT = [
+    *({"op": "copy", "from": "/a/0", "path": "/a/-"} for _ in range(30)),
+    *({"op": "copy", "from": "/a", "path": f"/b{i}"} for i in range(30)),
+]
+
+
+@each_case(
+    "document",
+    [{"a": ["Z" * 250_000]}, {"a": [{"Z" * 250_000: 1}]}],
+    ids=["a text", "the name of a member"],
+)
+def test_a_patch_never_builds_more_than_its_bound_whatever_a_node_weighs(document: object) -> None:
+    with pytest.raises(Fault, match="grows beyond") as refused, traced() as memory:
+        patched(document, *COPIED_TEXT)
+    assert refused.value.name == "TOO_LARGE"
+    assert memory.peak < 16 * PatchLimits().bytes
+    with pytest.raises(Fault, match="at least"):
+        record(CheckpointTree(), StateReport("a", data=["Z" * 250_000] * 3_000))
+
+
+def test_a_large_state_may_be_replaced_and_moved_as_often_as_a_patch_has_operations() -> None:
+    other = "y" * 60_000
+    operations = [{"op": "copy", "from": "/b", "path": "/a"}, {"op": "replace", "path": "/b", "value": other}] * 90
+    assert patched({"a": "x" * 100_000, "b": "z" * 100_000}, *operations) == {"a": other, "b": other}
 
 
 def test_a_failing_patch_changes_nothing() -> None:

@@ -26,7 +26,9 @@ from interlock.hub.audit.record import (
     KEY_CREATED,
     KEY_REVOKED,
     KEY_ROTATED,
+    LIVE,
     OVERFLOWED,
+    TURN,
     Record,
 )
 from interlock.hub.upstreams.states import ServerState
@@ -73,10 +75,13 @@ _AUDITED: Final[Mapping[str, tuple[str, str, Audience]]] = {
 _BLOCKED: Final = ("security.access_denied", "warning")
 _EXECUTED: Final = {"SUCCESS": ("tool.completed", "info"), "FAILURE": ("tool.failed", "warning")}
 _UNKNOWN: Final = ("tool.failed", "error")
+_USED, _MODEL_FAILED = ("model.token_usage", "info"), ("model.error", "error")
+_INFERENCES: Final = frozenset({TURN, LIVE + "inference"})
+"""Entries about the models that the hub asks itself: turns of conversations, and inferences for servers."""
 _HEALTH: Final = {"healthy": "info", "degraded": "warning", "unhealthy": "error"}
 _AUDIT_CHANNELS: Final = frozenset({channel for channel, _, _ in _AUDITED.values()})
 
-FROM_AUDIT: Final = _AUDIT_CHANNELS | {_BLOCKED[0], "tool.completed", "tool.failed"}
+FROM_AUDIT: Final = _AUDIT_CHANNELS | {_BLOCKED[0], "tool.completed", "tool.failed", _USED[0], _MODEL_FAILED[0]}
 """Channels that are made of audit entries."""
 KNOWN: Final = (
     FROM_AUDIT
@@ -87,7 +92,7 @@ KNOWN: Final = (
 SEVERITIES: Final[Mapping[str, str]] = {
     **{channel: severity for channel, severity, _ in _AUDITED.values()},
     _BLOCKED[0]: _BLOCKED[1],
-    **dict(_EXECUTED.values()),
+    **dict((*_EXECUTED.values(), _USED, _MODEL_FAILED)),
     "system.error": "error",
     "system.health": "info, warning or error",
     "system.configuration": "info or warning",
@@ -133,6 +138,24 @@ def _state_changed(event: ServerStateChanged) -> list[ChannelEvent]:
     return events
 
 
+def _inferred(record: Record) -> ChannelEvent:
+    """The tokens of a model that the hub asked, or its failure."""
+    said = record.details
+    used = [
+        value if isinstance(value, int) else 0
+        for value in (said.get("inputTokensCount"), said.get("outputTokensCount"))
+    ]
+    data: dict[str, object] = {"model": said.get("model"), "tokens_used": sum(used)}
+    data |= {"input_tokens": used[0], "output_tokens": used[1], "agent_id": record.actor, "server_id": record.server}
+    data |= {"conversation_id": said.get("conversationId"), "inference_id": said.get("inferenceId")}
+    data["reason"] = record.reason
+    encoded = msgspec.json.encode({name: value for name, value in data.items() if value not in (None, "")})
+    channel, severity = _MODEL_FAILED if record.reason else _USED
+    return ChannelEvent(
+        channel, severity, record.at, encoded, "actor", record.server, actor=(record.actor, record.actor_kind)
+    )
+
+
 def _registration_decided(event: RegistrationDecided) -> ChannelEvent:
     """Its creator hears it, and readers of the audit log: none of them may see the server, if there is one at all."""
     data = {"server_id": event.server, "id": event.id, "status": event.status, "created_by": event.created_by}
@@ -154,6 +177,8 @@ def _audited(event: AuditAppended) -> list[ChannelEvent]:
         channel, severity = _EXECUTED.get(record.result, _UNKNOWN)
     elif record.event == "TOOL_BLOCKED":
         channel, severity = _BLOCKED
+    elif record.event in _INFERENCES:
+        return [_inferred(record)]
     else:
         return []
     if record.event == INTENDED and record.kind != "tool":

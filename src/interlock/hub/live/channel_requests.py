@@ -75,12 +75,15 @@ async def publish(live: LiveConnection, said: channels.Publish) -> channels.Publ
     return decode(channels.PublishResult, answered, "result")
 
 
-def tell(live: LiveConnection, rights: Connection, method: str, channel: str, said: Value) -> None:
-    """Tell an observer of a channel, if it may observe it. A notification promises nothing."""
-    if channel != THINKING and channel not in live.channels:
+def tell(live: LiveConnection, rights: Connection, method: str, channel: str, said: Value, *, own: bool = True) -> None:
+    """Tell an observer of a channel, if it may observe it. A notification promises nothing.
+
+    The scopes of a server name its own channels. Those of others are the operator's to name, which the caller checks.
+    """
+    if own and channel != THINKING and channel not in live.channels:
         return
     try:
-        check_outgoing(rights, method, channel=channel, notification=True)
+        check_outgoing(rights, method, channel=channel if own else None, notification=True)
         live.connection.tell(method, msgspec.json.encode(said))
     except Fault:
         return

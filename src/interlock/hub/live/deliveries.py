@@ -191,6 +191,21 @@ class Deliveries:
                 return
         raise Fault("RESOURCE_EXHAUSTED", "the events are being changed elsewhere", retry_after_ms=500)
 
+    async def discard(self, agent: str, events: Collection[Pending]) -> None:
+        """Delete events that were on their way and that nobody can be given, and record that nobody got them."""
+        async with self._agents.setdefault(agent, AgentQueue()).lock:
+            for _ in range(TRIES):
+                try:
+                    async with self._store.transaction() as transaction:
+                        documents = [await transaction.get(LIVE_PENDING, event.id) for event in events]
+                        found = [document.value for document in documents if document is not None]
+                        self._withdraw(transaction, [_waiting_again(event) for event in found if event.on_way])
+                except Conflict:
+                    continue  # one of them was withdrawn in this moment
+                self._on_way.difference_update(event.id for event in events)
+                return
+        raise Fault("RESOURCE_EXHAUSTED", "the events are being changed elsewhere", retry_after_ms=500)
+
     async def put_back(self, agent: str, events: Iterable[Pending]) -> None:
         """Let events wait again that nobody could be given. Those that were withdrawn meanwhile stay away."""
         found, ids = self._agents.setdefault(agent, AgentQueue()), [event.id for event in events]

@@ -1,7 +1,8 @@
 """JSON Patch (RFC 6902) within bounds: each operation is measured before it is applied.
 
-A patch costs no more than `PatchLimits.work` visited nodes, whatever it copies or moves, and leaves a document within
-`bytes` and `depth`. A patch that fails leaves nothing behind.
+A patch costs no more than `PatchLimits.work` visited nodes, whatever it copies or moves. After each operation the
+document is within `bytes`: one node may be a long text, so nodes alone bound nothing. A patch that fails leaves nothing
+behind.
 """
 
 from __future__ import annotations
@@ -28,9 +29,19 @@ class PatchLimits(msgspec.Struct, frozen=True):
     operations: int = 200
     work: int = 4_000
     """Most nodes that the operations of one patch may add, copy, move or compare together."""
+    counted: int = 200_000
+    """Most nodes that are visited to find the size of documents that changed."""
 
 
 DEFAULT: Final = PatchLimits()
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """The size of a value."""
+
+    nodes: int
+    bytes: int
+    """At most as many as its JSON has. Escapes and punctuation are not counted."""
 
 
 class Operation(Value, frozen=True):
@@ -53,13 +64,21 @@ def apply_patch(document: bytes, patch: tuple[Operation, ...], limits: PatchLimi
     if len(patch) > limits.operations:
         raise Fault("TOO_LARGE", f"the patch has more than {limits.operations} operations")
     value = decode_document(document, limits)
-    work = 0
+    size, work, counted = len(document), 0, 0
     for index, operation in enumerate(patch):
         try:
-            work += _measure(value, operation, limits, limits.work - work)
+            touched = _measure(value, operation, limits, limits.work - work)
             value = jsonpatch.JsonPatch([msgspec.to_builtins(operation)]).apply(value, in_place=True)
         except (jsonpatch.JsonPatchException, JsonPointerException) as cause:
             raise _does_not_apply(index, operation, cause) from None
+        work += touched.nodes
+        size += touched.bytes
+        if size > limits.bytes:
+            # Only growth was added up. The operations may have replaced or removed as much.
+            extent = _extent(value, limits.depth, limits.nodes)
+            size, counted = extent.bytes, counted + extent.nodes
+            if size > limits.bytes or counted > limits.counted:
+                raise Fault("TOO_LARGE", f"patch[{index}]: the state grows beyond {limits.bytes} bytes")
     return encode_document(value, limits)
 
 
@@ -75,40 +94,53 @@ def decode_document(document: bytes, limits: PatchLimits = DEFAULT) -> object:
 
 def encode_document(value: object, limits: PatchLimits = DEFAULT) -> bytes:
     """A document's bytes. Raises TOO_LARGE for one that is over a bound."""
-    _nodes(value, limits.depth, limits.nodes)
+    extent = _extent(value, limits.depth, limits.nodes)
+    if extent.bytes > limits.bytes:
+        raise Fault("TOO_LARGE", f"the state has at least {extent.bytes} bytes; the most is {limits.bytes}")
     encoded = msgspec.json.encode(value)
     if len(encoded) > limits.bytes:
         raise Fault("TOO_LARGE", f"the state has {len(encoded)} bytes; the most is {limits.bytes}")
     return encoded
 
 
-def _measure(document: object, operation: Operation, limits: PatchLimits, left: int) -> int:
-    """The nodes that an operation touches, counted before it is applied. Raises TOO_LARGE."""
+def _measure(document: object, operation: Operation, limits: PatchLimits, left: int) -> Extent:
+    """The nodes that an operation touches and the bytes that it adds, before it is applied. Raises TOO_LARGE."""
     steps = operation.path.count("/")
     origin = "" if isinstance(operation.from_, msgspec.UnsetType) else operation.from_
     if max(steps, origin.count("/")) > limits.depth:
         raise Fault("TOO_LARGE", "a path of the patch is nested too deeply")
-    if operation.op in ("move", "copy"):
-        subject = JsonPointer(origin).resolve(document)
-    elif operation.op == "remove":
-        return steps
-    else:
-        subject = operation.value
-    return steps + _nodes(subject, limits.depth - steps, left)
+    if operation.op == "remove":
+        return Extent(steps, 0)
+    subject = JsonPointer(origin).resolve(document) if operation.op in ("move", "copy") else operation.value
+    extent = _extent(subject, limits.depth - steps, left)
+    if extent.bytes > limits.bytes:
+        raise Fault("TOO_LARGE", f"a value of the patch has at least {extent.bytes} bytes; the most is {limits.bytes}")
+    moved = operation.op in ("move", "test")
+    return Extent(steps + extent.nodes, len(operation.path) + (0 if moved else extent.bytes))
 
 
-def _nodes(value: object, depth: int, most: int) -> int:
-    """How many nodes a value has. Raises TOO_LARGE for more than `most`, or for a value nested deeper than `depth`."""
-    count, level = 0, [value]
+def _extent(value: object, depth: int, most: int) -> Extent:
+    """How large a value is. Raises TOO_LARGE for more than `most` nodes, or for a value nested deeper than `depth`."""
+    nodes, size, level = 0, 0, [value]
     while level:
-        count += len(level)
-        if count > most:
+        nodes += len(level)
+        if nodes > most:
             raise Fault("TOO_LARGE", "the state or its patch has more values than its bound allows")
         if depth < 0:
             raise Fault("TOO_LARGE", "the state is nested too deeply")
         depth -= 1
+        size += sum(map(_own_bytes, level))
         level = [child for node in level for child in _children(node)]
-    return count
+    return Extent(nodes, size)
+
+
+def _own_bytes(node: object) -> int:
+    """The bytes of a value without its children: a text, the names of members, the digits of a number."""
+    if isinstance(node, str):
+        return len(node)
+    if isinstance(node, dict):
+        return sum(map(len, node))
+    return 1 + node.bit_length() // 4 if isinstance(node, int) else 1
 
 
 def _children(node: object) -> Iterator[object]:
