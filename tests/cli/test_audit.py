@@ -17,7 +17,8 @@ def busy(user: User) -> User:
     """A hub where something has happened."""
     user.configure()
     user.start_hub()
-    assert user.run("keys", "create", "ci").exit_code == 0
+    created = user.run("keys", "create", "ci")
+    assert created.exit_code == 0, created.output + (user.root / "hub.out").read_text()
     assert user.run("grants", "allow", "ci", "demo", "--because", "the nightly run").exit_code == 0
     assert user.run("grants", "revoke", "ci", "demo").exit_code == 0
     assert user.run("keys", "revoke", "ci").exit_code == 0

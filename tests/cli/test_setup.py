@@ -79,7 +79,7 @@ def write(name: str, servers: dict[str, Any]) -> str:
 
 def finished(user: User, *arguments: str) -> dict[str, Any]:
     code, out, err = user.finished(*arguments, "--json")
-    assert code == 0, err
+    assert code == 0, out + err
     answer: dict[str, Any] = json.loads(out)
     return answer
 

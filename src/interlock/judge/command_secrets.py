@@ -15,31 +15,31 @@ from interlock.judge.regexes import OctetRegexes
 
 SHORTEST: Final = 5
 
-_GAP = r"[\s\"',]{1,8}"
+_GAP = r"[\s\"',]+"
 """Between two words of a command, also where they are items of a JSON array."""
-_REST = r"[^\n|;&]{0,200}?[\s\"',]"
+_REST = r"[^\n|;&]*?[\s\"',]"
 """The words between a program and its flag."""
-_VALUE = r"(\"[^\"\n\f]{1,256}\"|'[^'\n\f]{1,256}'|[^\s\"']{1,512})"
+_VALUE = r"(\"[^\"\n\f]+\"|'[^'\n\f]+'|[^\s\"']+)"
 _FORMS: Final = (
     # name:password
-    rf"(?:^|[\s\"',\[])(?:-[uU][\s\"',=]{{0,8}}|--(?:proxy-)?user(?:=|{_GAP})|-a{_GAP}|--auth(?:=|{_GAP}))"
-    rf"[\"']?[^\s:\"']{{1,128}}:{_VALUE}",
-    rf"(?:^|[\s\"',\[])(?:-U|--user)(?:=|{_GAP})?[^\s%\"']{{1,128}}%{_VALUE}",
+    rf"(?:^|[\s\"',\[])(?:-[uU][\s\"',=]*|--(?:proxy-)?user(?:=|{_GAP})|-a{_GAP}|--auth(?:=|{_GAP}))"
+    rf"[\"']?[^\s:\"']+:{_VALUE}",
+    rf"(?:^|[\s\"',\[])(?:-U|--user)(?:=|{_GAP})?[^\s%\"']+%{_VALUE}",
     # programs with flags of their own
-    rf"\b(?:mysql|mariadb|7z|7za|7zr|sshpass|xtrabackup|rar|unrar)[\w-]{{0,20}}\b{_REST}-p{_VALUE}",
-    rf"\b(?:sshpass|mongo\w{{0,10}}|(?:docker|podman|az|oc|helm|skopeo|nerdctl){_GAP}(?:registry{_GAP})?login)\b{_REST}"
+    rf"\b(?:mysql|mariadb|7z|7za|7zr|sshpass|xtrabackup|rar|unrar)[\w-]*\b{_REST}-p{_VALUE}",
+    rf"\b(?:sshpass|mongo\w*|(?:docker|podman|az|oc|helm|skopeo|nerdctl){_GAP}(?:registry{_GAP})?login)\b{_REST}"
     rf"-p{_GAP}{_VALUE}",
     rf"\b(?:redis|valkey|keydb)-cli\b{_REST}(?:-a|--pass){_GAP}{_VALUE}",
-    rf"\bldap\w{{1,10}}\b{_REST}-w{_GAP}{_VALUE}",
+    rf"\bldap\w+\b{_REST}-w{_GAP}{_VALUE}",
     rf"\b(?:zip|unzip){_GAP}(?:{_REST})?-P{_GAP}{_VALUE}",
-    rf"\bhtpasswd\b{_REST}-\w{{0,6}}b\w{{0,6}}{_GAP}[^\s\"']{{1,256}}{_GAP}[^\s\"']{{1,128}}{_GAP}{_VALUE}",
+    rf"\bhtpasswd\b{_REST}-\w*b\w*{_GAP}[^\s\"']+{_GAP}[^\s\"']+{_GAP}{_VALUE}",
     rf"\bpass:{_VALUE}",  # openssl
     # options and variables that are named like a secret
-    r"(?i)(?:^|[\s\"',\[(])--?[\w-]{0,40}(?:password|passwd|passphrase|passcode|secret|token|api-?key|access-?key|credentials?)"
+    r"(?i)(?:^|[\s\"',\[(])--?[\w-]*(?:password|passwd|passphrase|passcode|secret|token|api-?key|access-?key|credentials?)"
     rf"(?:=|{_GAP}){_VALUE}",
-    r"\b(?:[A-Z][A-Z0-9_]{0,60})?(?:PASSWORD|PASSWD|PASSPHRASE|PASS|_PWD|SECRET|TOKEN|API_?KEY|(?:ACCESS|SECRET|PRIVATE)_?KEY)"
+    r"\b(?:[A-Z][A-Z0-9_]*)?(?:PASSWORD|PASSWD|PASSPHRASE|PASS|_PWD|SECRET|TOKEN|API_?KEY|(?:ACCESS|SECRET|PRIVATE)_?KEY)"
     rf"={_VALUE}",
-    r"\b[Bb]asic\s+([A-Za-z0-9+/_-]{6,1000}={0,2})",
+    r"\b[Bb]asic\s+([A-Za-z0-9+/_-]+={0,2})",
 )  # fmt: skip
 _BASIC: Final = len(_FORMS) - 1
 _REFERENCE = re.compile(rb"[\"']?(?:\$\{?[A-Z_][A-Z0-9_]*\}?|%\w+%|<[^>]*>|\*+|-.*|//.*|\d{1,5})[\"',]*", re.DOTALL)
