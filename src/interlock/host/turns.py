@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
@@ -15,6 +16,7 @@ import msgspec
 from interlock.host.conversations import MOST_TURN_BYTES, Conversation, Conversations, Stable, next_turn_id
 from interlock.host.hooks import Hooks, Response
 from interlock.host.models.model import (
+    Chunk,
     Finish,
     Finished,
     Message,
@@ -25,6 +27,7 @@ from interlock.host.models.model import (
     ToolResult,
     ToolUse,
     estimated,
+    size_of_chunk,
 )
 from interlock.host.prices import cost_of
 from interlock.host.prompt import first_to_keep, history, system_of, user_message
@@ -120,7 +123,7 @@ class Turns:
         """Ask the model once. Returns the tools that it calls."""
         turn, text, calls = running.turn, "", []
         finish: Finish | None = None
-        async with aclosing(turn.model.stream(prompt)) as chunks:
+        async with aclosing(_chunks(running, prompt)) as chunks:
             async for chunk in chunks:
                 if isinstance(chunk, TextDelta):
                     text += chunk.text
@@ -134,7 +137,6 @@ class Turns:
                     calls.append(chunk)
                 elif isinstance(chunk, Finished):
                     finish = chunk.reason
-                    running.spend(chunk.usage or estimated(prompt, len(text.encode())))
         if finish is None:
             raise Fault("UPSTREAM_ERROR", "the model gave no end of its answer")
         running.answered(text, calls, finish)
@@ -173,6 +175,24 @@ class Turns:
             hint = f" ({fault.hint})" if fault.hint else ""
             turn.add(Piece("error", fault.message + hint, fault.name, True, usage.input_tokens, usage.output_tokens))
         return conversation
+
+
+async def _chunks(running: _Running, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+    """The answer of the turn's model. Its tokens count however it ends, unless the endpoint refused the request."""
+    written: int | None = None
+    usage: Usage | None = None
+    try:
+        async with aclosing(running.turn.model.stream(prompt)) as chunks:
+            async for chunk in chunks:
+                written = (written or 0) + size_of_chunk(chunk)
+                usage = chunk.usage if isinstance(chunk, Finished) else usage
+                yield chunk
+    except asyncio.CancelledError:
+        written = written or 0
+        raise
+    finally:
+        if written is not None:
+            running.spend(usage or estimated(prompt, written))
 
 
 class _Running:

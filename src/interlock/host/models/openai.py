@@ -52,7 +52,7 @@ class OpenAiModel(StreamedModel):
         self._bound = "max_completion_tokens" if urlsplit(url).hostname == "api.openai.com" else "max_tokens"
 
     def _reader(self) -> _Answer:
-        return _Answer()
+        return _Answer(self._endpoint.secrets)
 
     async def _body(self, prompt: Prompt) -> bytes:
         body: dict[str, Any] = {
@@ -85,7 +85,7 @@ class _Answer(AnswerReader):
             return
         said = read(event, _Event)
         if said.error is not None:
-            raise reported(said.error.message)
+            raise reported(said.error.message, self._secrets)
         if said.usage is not None:
             self._usage = Usage(said.usage.prompt_tokens, said.usage.completion_tokens)
         for choice in said.choices[:1]:
