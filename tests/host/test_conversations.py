@@ -287,7 +287,7 @@ async def test_a_model_that_fails_or_stalls_leaves_a_conversation_that_goes_on(t
                 await (await hub.host.send(conversation, "Cut off.")).answer()
             turn = await hub.host.send(conversation, "Stop.")
             await until(lambda: any(piece.kind == "text" for piece in turn.pieces))
-            await perform(hub, "chat.stop", conversation=conversation.id)
+            await perform(hub, "chat.stop", id=conversation.id)
             with pytest.raises(Fault, match="stopped"):
                 await turn.answer()
             cut, stopped = (await hub.host.show(conversation.id)).turns[-2:]
