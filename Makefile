@@ -21,10 +21,10 @@ UV := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --system-certs
 	@$(PYTHON) -m venv --clear .venv
 	@$(PIP) --require-hashes -r bootstrap.lock || true
 	@$(UV) --require-hashes -r requirements.lock || $(PIP) --require-hashes -r requirements.lock
-	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(UV) --no-deps --no-build-isolation -e . || $(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-# The suite, the conformance runs and the type checker mostly wait for different things, so they share the cores.
+# The suite and the conformance runs often wait, and the type checker never does: it uses the time that they leave.
 test: venv check
 	$(MAKE) --no-print-directory -j 3 types unit conformance
 
@@ -35,9 +35,10 @@ check: venv
 # Everything is checked for the platform here, and for the others each file whose types can differ there. A cache for each
 # platform: one that they shared would be thrown away by every run.
 types: venv
-	$(BIN)/mypy
-	for platform in darwin win32; do $(BIN)/mypy --platform $$platform --cache-dir .mypy_cache/$$platform \
-	  --follow-imports silent $$($(BIN)/python tests/platform_files.py) || exit 1; done
+	nice -n 5 $(BIN)/mypy
+	files=$$($(BIN)/python tests/platform_files.py) && for platform in darwin win32; do \
+	  nice -n 5 $(BIN)/mypy --platform $$platform --cache-dir .mypy_cache/$$platform --follow-imports silent $$files \
+	    || exit 1; done
 
 # Tests wait for processes, timers and each other's peers more than they compute: three workers keep one core busy.
 WORKERS ?= 6

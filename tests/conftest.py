@@ -11,10 +11,12 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import starlette.routing
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -31,6 +33,8 @@ settings.load_profile("same")
 gc.disable()
 # No test cuts the power, so SQLite need not wait for the disk here.
 sqlite.SYNCHRONOUS = "OFF"
+# A worker makes the hundred routes of a hub a thousand times. Their patterns are the same each time.
+starlette.routing.compile_path = cache(starlette.routing.compile_path)
 
 _PREFIX = "il-pg-"
 _TOGETHER = ("tests/peers/",)
@@ -71,9 +75,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Tests and modules live as long as the run: the collector need not look at them again and again."""
+    """Tests and modules live as long as the run: the collector need not look at them again and again.
+
+    A test is short, so few of its objects are garbage: the collector looks less often than in a hub by itself.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
     gc.enable()
 
 

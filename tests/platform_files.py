@@ -7,8 +7,9 @@ stubs of the standard library, as mypy brings them, and the library's own module
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import mypy
@@ -16,23 +17,30 @@ import mypy
 SOURCE = Path(__file__).parents[1] / "src"
 STUBS = Path(mypy.__file__).parent / "typeshed" / "stdlib"
 ASKS = ("sys.platform", "os.name")
+WORD = re.compile(r"\w+")
 
 
 def main() -> None:
-    trees = {path: ast.parse(path.read_bytes()) for path in sorted(SOURCE.rglob("*.py"))}
+    texts = {path: path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
     some_platforms = defaultdict[str, set[str]](set)
     for path in STUBS.rglob("*.pyi"):
         if asks(text := path.read_text()):
             # What `socket` has is in `_socket`, too.
             package = path.relative_to(STUBS).parts[0].removesuffix(".pyi").lstrip("_")
             some_platforms[package].update(on_some_platforms(ast.parse(text).body))
-    for path, tree in trees.items():
-        if asks(path.read_text()):
-            some_platforms[module_of(path)].update(on_some_platforms(tree.body))
-    for path, tree in trees.items():
-        used, imported = names_of(tree)
-        if asks(path.read_text()) or any(used & some_platforms.get(module, set()) for module in imported):
+    for path, text in texts.items():
+        if asks(text):
+            some_platforms[module_of(path)].update(on_some_platforms(ast.parse(text).body))
+    every = frozenset[str]().union(*some_platforms.values())
+    for path, text in texts.items():
+        if asks(text) or (not every.isdisjoint(WORD.findall(text)) and uses(ast.parse(text), some_platforms)):
             print(path.relative_to(SOURCE.parent))
+
+
+def uses(tree: ast.Module, some_platforms: Mapping[str, set[str]]) -> bool:
+    """Whether a file uses a name that a module it imports has on some platforms only."""
+    used, imported = names_of(tree)
+    return any(used & some_platforms.get(module, set()) for module in imported)
 
 
 def asks(text: str) -> bool:

@@ -46,6 +46,10 @@ class ProtectedServer:
         self.scope = scope
         self.needed = {"tools/call": scope}
         """Scopes that a method needs, besides any token."""
+        self.says_short_of_scope = 403
+        """The status of the answer to a token that lacks scopes; some servers say 401 `invalid_token`."""
+        self.clients: set[str] | None = None
+        """The clients that it knows; None for all that it registered."""
         self.metadata: dict[str, Any] = {}
         """Members that differ from the authorization server's true metadata."""
         self.resource: str | None = None
@@ -159,7 +163,10 @@ class ProtectedServer:
             case "/.well-known/oauth-authorization-server":
                 return 200, {}, self._metadata()
             case "/register":
-                return 201, {}, {"client_id": f"client-{next(self._clients)}", "token_endpoint_auth_method": "none"}
+                client = f"client-{next(self._clients)}"
+                if self.clients is not None:
+                    self.clients.add(client)
+                return 201, {}, {"client_id": client, "token_endpoint_auth_method": "none"}
             case "/authorize":
                 return self._authorize(dict(parse_qsl(urlsplit(target).query)))
             case "/token":
@@ -215,6 +222,8 @@ class ProtectedServer:
         if self.token_error is not None:
             status, document = self.token_error
             return status, {}, document
+        if self.clients is not None and form["client_id"] not in self.clients:
+            return 401, {}, {"error": "invalid_client", "error_description": "Invalid client_id"}
         if form.get("resource") != self.url:
             return 400, {}, {"error": "invalid_target"}
         if grant == "authorization_code":
@@ -286,7 +295,9 @@ class ProtectedServer:
         message = json.loads(body)
         needed = self.needed.get(message["method"], "")
         if not set(needed.split()) <= set(scope.split()):
-            return 403, {"www-authenticate": f'Bearer error="insufficient_scope", scope="{needed}", {where}'}, None
+            error = "insufficient_scope" if self.says_short_of_scope == 403 else "invalid_token"
+            challenge = f'Bearer error="{error}", scope="{needed}", {where}'
+            return self.says_short_of_scope, {"www-authenticate": challenge}, None
         match message["method"]:
             case "server/discover":
                 capabilities: dict[str, Any] = {"tools": {}}

@@ -47,6 +47,42 @@ def test_import_moves_plain_tokens_and_warns_of_a_file_that_all_can_read(user: U
     assert TOKEN.encode() not in (user.home / "secrets.json").read_bytes()
 
 
+def test_import_moves_tokens_of_arguments_and_addresses_and_names_those_that_stay(user: User) -> None:
+    command = ["npx", "-y", "server@1.0", "--token", "t0ken-one", "--api-key=t0ken-two", "--verbose", f"user:{TOKEN}"]
+    remote = ["npx", "-y", "mcp-remote", "https://a.example/mcp?apiKey=t0ken-three&page=2", "--header"]
+    remote += ["Authorization: Bearer t0ken-four", "-e", "API_KEY=t0ken-five", "--auth-token", "${PLAIN}"]
+    remote += ["postgresql://me:t0ken-eight@a.example/db"]
+    urls = {"query": "https://a.example/mcp?api_key=t0ken-six&api_key=t0ken-seven#x"}
+    servers: dict[str, object] = {
+        name: {"command": words[0], "args": words[1:]} for name, words in {"local": command, "remote": remote}.items()
+    }
+    servers |= {name: {"url": url} for name, url in urls.items()}
+    file = user.folder / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": servers}))
+    user.configure()
+    user.config.chmod(0o644)
+    stayed = user.run("import", "--yes", "--trust", "--keep-secrets", str(file))
+    for words in ("(token, api-key, github_token)", "(apiKey, Authorization, API_KEY, url_password)", "(api_key)"):
+        assert words in stayed.output
+    if sys.platform != "win32":
+        assert f"can read {user.config} with the tokens of `local`, `remote`, `query`" in stayed.output
+    user.config.write_text("")
+    moved = user.run("import", "--yes", "--trust", "--move-secrets", str(file))
+    assert moved.exit_code == 0, moved.output
+    text = user.config.read_text()
+    for secret in ("t0ken", TOKEN):
+        assert secret not in text
+        assert secret not in stayed.output + moved.output
+    assert str(user.config) + " with" not in moved.output
+    assert "Authorization: Bearer ${secret:remote-authorization}" in text
+    assert "${PLAIN}" in text
+    # The programs and addresses get the same words as before.
+    loaded = load(user.config, home=user.home, environ={"PLAIN": "plain"}).config.servers
+    assert loaded["local"].command == tuple(command)
+    assert loaded["remote"].command == (*(word.replace("${PLAIN}", "plain") for word in remote),)
+    assert {name: loaded[name].url for name in urls} == urls
+
+
 def test_import_says_that_a_file_has_plain_tokens(user: User) -> None:
     file = user.folder / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"code": {"command": "npx", "args": ["x"], "env": {"API_KEY": TOKEN}}}}))

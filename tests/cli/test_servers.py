@@ -469,6 +469,7 @@ def test_a_contained_server_is_started_once_and_told_which_option_it_lacks(user:
         ("FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/at/all'", ""),
         ("getaddrinfo EAI_AGAIN api.example.com", "--host api.example.com"),
         ("[Errno -3] Temporary failure in name resolution", "--host HOST"),
+        ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock", "leave out --sandbox"),
         ("SyntaxError: invalid syntax", ""),
     ],
 )

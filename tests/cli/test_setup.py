@@ -178,6 +178,7 @@ def test_setup_keeps_plain_tokens_encrypted_and_knows_them_again(user: User, hub
     result = user.run("setup", "--yes", "--move-secrets")
     assert result.exit_code == 0, result.output
     assert "${secret:code-gh-token}" in user.config.read_text()
+    assert "s3cr3t" not in user.config.read_text()
     said = result.output
     # The same server in another client is the one that the hub has.
     write("windsurf", {"same": as_written_by("windsurf", ["npx", "x", "--api-key", "s3cr3t"], {"GH_TOKEN": token})})

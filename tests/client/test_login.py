@@ -77,7 +77,10 @@ async def test_the_older_transport_carries_and_renews_the_token_too(server: Prot
         assert await text_of(client) == "you are client-1"
         server.expire()
         assert await text_of(client) == "you are client-1"
-    assert (len(browser.visited), server.refreshes()) == (1, 1)
+        assert (len(browser.visited), server.refreshes()) == (1, 1)
+        server.says_short_of_scope, server.needed["tools/call"] = 401, "write"
+        assert await text_of(client) == "you are client-2"
+    assert (len(browser.visited), server.refreshes()) == (2, 2)
 
 
 async def test_a_hundred_calls_at_expiry_make_one_refresh(server: ProtectedServer) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import gc
 import importlib
 import os
+import pkgutil
 import random
 import runpy
 import selectors
@@ -17,13 +18,20 @@ import sys
 import threading
 import traceback
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Final, NamedTuple, NoReturn
 
 PRELOADED: Final = ("interlock", "mcp")
 """Packages that the server imports as soon as the first program wants them."""
+LATER: Final = {
+    "interlock.server": ("interlock.server.runner", "interlock.transports.stdio.server", "uvloop"),
+    "mcp": ("anyio._backends._asyncio", "argparse", "rich.logging"),
+}
+"""Modules that a package imports only when a program runs: every program of these tests does."""
 COMMAND_LINE: Final = ("interlock.cli", "interlock.cli.app", "interlock.web.run")
-"""Modules of `python -m interlock.cli`."""
+"""Modules of `python -m interlock.cli`. Those of its commands follow."""
 LENGTH: Final = 4
 PATIENCE_S: Final = 60.0
 """A program says at once what it wants. One that was stopped must not hold up the others."""
@@ -138,7 +146,7 @@ def _run(arguments: list[str]) -> int:
     else:
         sys.argv = arguments
         sys.path[:0] = [str(Path(arguments[0]).parent), *(entry for entry in path if entry)]
-        run = partial(runpy.run_path, arguments[0], run_name="__main__")
+        run = partial(_run_script, arguments[0])
     code: object = 0
     try:
         run()
@@ -164,6 +172,17 @@ def _run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else int(code is not None)
 
 
+def _run_script(path: str) -> None:
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    main.__file__ = path
+    exec(_code(path, os.stat(path).st_mtime_ns), vars(main))
+
+
+@cache
+def _code(path: str, changed_ns: int) -> CodeType:
+    return compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
+
+
 def _end_with(program: socket.socket) -> None:
     """Be killed when the small program was killed."""
     with contextlib.suppress(OSError):
@@ -179,15 +198,26 @@ def _imports(script: str) -> tuple[str, ...]:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.append(node.module)
-    return tuple(name for name in names if name.partition(".")[0] in PRELOADED)
+    wanted = [name for name in names if name.partition(".")[0] in PRELOADED]
+    later = [LATER[package] for package in LATER if any(f"{name}.".startswith(f"{package}.") for name in wanted)]
+    return (*wanted, *chain.from_iterable(later))
+
+
+@cache
+def _command_line() -> tuple[str, ...]:
+    commands = importlib.import_module(COMMAND_LINE[0])
+    every = pkgutil.walk_packages(commands.__path__, f"{COMMAND_LINE[0]}.")
+    return (*COMMAND_LINE, *(found.name for found in every if not found.name.endswith(".__main__")), "uvloop")
 
 
 def _preload(arguments: list[str]) -> None:
     try:
         script = next(word for word in arguments if word not in ("-P", "-I", "-u"))
         before = len(sys.modules)
-        for name in COMMAND_LINE if script == "-m" else _imports(script):
+        for name in _command_line() if script == "-m" else _imports(script):
             importlib.import_module(name)
+        if script != "-m":
+            _code(script, os.stat(script).st_mtime_ns)
         if len(sys.modules) > before:
             # A collection in a fork would copy every page that holds an object.
             gc.collect()

@@ -111,8 +111,14 @@ async def test_a_new_configuration_of_a_stopped_server_starts_it(hub: RunningHub
 async def test_the_hub_itself_does_not_start_what_a_person_stopped(hub: RunningHub) -> None:
     await hub.operate("servers.stop", server="busy")
     upstream = hub.hub_app.upstreams["busy"]
-    await upstream.command(Command("restart", Reason.CONFIGURATION_CHANGE))
-    assert upstream.state is ServerState.DISCONNECTED
+    commands: tuple[tuple[Verb, Reason], ...] = (
+        ("restart", Reason.CONFIGURATION_CHANGE),
+        ("drain", Reason.RESOURCE_LIMIT),
+    )
+    for verb, reason in commands:
+        await upstream.command(Command(verb, reason))
+        assert upstream.state is ServerState.DISCONNECTED
+        assert upstream.stopped is not None, "the next call does not start it either"
     await hub.operate("servers.restart", server="busy")
     assert text_of(await echo(hub)) == "a"
 

@@ -150,6 +150,56 @@ async def test_tools_stay_listed_when_a_login_ends_and_say_how_to_log_in(
         assert text_of(await call(hub)) == "you are client-2"
 
 
+async def test_a_token_that_is_refused_although_it_was_just_renewed_needs_a_login_and_is_not_renewed_for_ever(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    """Servers with FastMCP answer a token that lacks a scope with 401, and the refresh works all the same."""
+    async with behind(tmp_path, protected) as hub:
+        await hub.state("docs", ServerState.ERROR)
+        await log_in(hub)
+        assert text_of(await call(hub)) == "you are client-1"
+        protected.says_short_of_scope, protected.needed = 401, dict.fromkeys(("tools/call", "server/discover"), "write")
+        for _ in range(4):
+            assert "interlock login docs" in text_of(await call(hub))
+        assert protected.refreshes() == 1
+        # The reason and the time are those of the login that it needs, not of the connection before.
+        row = await status_of(hub)
+        assert (row["needs_login"], row["state"], row["hint"]) == (True, "connected", "run `interlock login docs`")
+        assert row["last_change"] == {"before": "connected", "reason": "login_required"}
+    async with behind(tmp_path, protected) as hub:
+        await hub.state("docs", ServerState.ERROR)
+        row = await status_of(hub)
+        assert (row["needs_login"], row["hint"]) == (True, "run `interlock login docs`")
+        page = await hub.operate("logins.begin", server="docs")
+        assert dict(parse_qsl(urlsplit(page["url"]).query))["scope"] == "read write"
+        assert (await go(await visit(page["url"])))[0] == 200
+        assert text_of(await call(hub)) == "you are client-2"
+        assert not (await status_of(hub))["needs_login"]
+        # A token that was revoked early is renewed as before.
+        protected.expire()
+        assert text_of(await call(hub)) == "you are client-2"
+
+
+async def test_a_registration_that_the_authorization_server_forgot_is_made_anew_at_the_next_login(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    async with behind(tmp_path, protected) as hub:
+        await hub.state("docs", ServerState.ERROR)
+        await log_in(hub)
+        assert text_of(await call(hub)) == "you are client-1"
+        protected.clients = set()
+        protected.expire()
+        assert "interlock login docs" in text_of(await call(hub))
+        await log_in(hub)
+        assert text_of(await call(hub)) == "you are client-2"
+        # Forgotten between the two halves of a login.
+        page = await hub.operate("logins.begin", server="docs")
+        protected.clients.clear()
+        assert (await go(await visit(page["url"])))[0] == 400
+        await log_in(hub)
+        assert text_of(await call(hub)) == "you are client-3"
+
+
 async def test_t104_each_principal_has_a_login_of_its_own_where_the_server_is_per_user(
     tmp_path: Path, protected: ProtectedServer
 ) -> None:

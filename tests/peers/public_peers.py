@@ -267,7 +267,7 @@ async def both_ways(
 ) -> tuple[set[str], str, set[str], str]:
     """The tools of a server and the result of its call, directly and through the hub."""
     command = server.command(folder)
-    direct = StdioServerParameters(command=command[0], args=command[1:], env={**os.environ, **server.env})
+    direct = StdioServerParameters(command=command[0], args=command[1:], env={**_clean_environment(), **server.env})
     async with asyncio.timeout(240):
         tools, said = await seen(stdio_client(direct, errlog=errors), server, folder)
         through, answered = await seen(f"{url}/servers/{server.id}/mcp", server, folder, frozenset(tools))
@@ -281,7 +281,7 @@ def try_client(client: PublicClient, url: str) -> Tried:
     else:
         command = [str(_python_of(client.package)), str(HERE / "public_clients.py"), client.package, url]
     try:
-        quiet = {**os.environ, "MCP_USE_ANONYMIZED_TELEMETRY": "false", "DO_NOT_TRACK": "1"}
+        quiet = {**_clean_environment(), "MCP_USE_ANONYMIZED_TELEMETRY": "false", "DO_NOT_TRACK": "1"}
         done = subprocess.run(command, capture_output=True, timeout=CLIENT_S, check=True, env=quiet)
         said = json.loads(done.stdout.splitlines()[-1])
     except subprocess.CalledProcessError as cause:
@@ -290,6 +290,11 @@ def try_client(client: PublicClient, url: str) -> Tried:
         return Tried("–", _reason(cause), good=False)
     called = "hello" in said["result"]
     return Tried(str(said["tools"]), "`echo`" if called else said["result"][:100], good=called)
+
+
+def _clean_environment() -> dict[str, str]:
+    """The environment of other programs. Without the path of our tests, whose `agents` would hide a package of PyPI."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def _reason(cause: BaseException) -> str:

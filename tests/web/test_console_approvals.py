@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -59,6 +62,10 @@ async def test_a_request_is_read_and_approved_once_without_a_script(hub: Running
     id_ = await asked(hub, "please")
     page = unescape((await visitor.get("/console/approvals")).text)
     assert "<title>(1) Approvals" in page
+    assert "has gone" not in page
+    with suppress(asyncio.CancelledError), hub.hub_app.inbox.callers.wait(id_):
+        raise asyncio.CancelledError
+    assert "has gone: nobody waits for the answer" in unescape((await visitor.get("/console/approvals")).text)
     question = hub.hub_app.inbox.get(id_).question
     for text in ("careful (agent)", "busy__echo", "moderate", "standard", "please", question.text, question.rule):
         assert text in page, text
@@ -167,8 +174,44 @@ async def test_the_page_of_many_large_requests_is_bounded(hub: RunningHub, visit
     for number in range(30):
         await asked(hub, f"small {number}")
     page = (await visitor.get("/console/approvals")).text
-    assert "17 further requests" in page
+    assert "25 of 42 open requests" in page
     assert len(page.encode()) < 100 * 1024
+
+
+async def test_t50_one_asker_hides_the_requests_of_nobody(
+    hub: RunningHub, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list takes turns between askers and has pages, and an open page hears of all new requests."""
+    inbox = hub.hub_app.inbox
+
+    async def ask(asker: str, number: int) -> str:
+        text = f"{asker} {number}"
+        question = Question("tool_access", asker, "agent", "busy", text, text, "May it?", "a rule")
+        return (await inbox.ask(question)).id
+
+    def ids(page: str) -> list[str]:
+        return re.findall(r'<article class="card[^"]*" id="request-([a-z0-9]+)"', page)
+
+    greedy = [await ask("greedy", number) for number in range(26)]
+    other = await ask("other", 0)
+    first = await visitor.get("/console/approvals")
+    assert ids(first.text) == [greedy[0], other, *greedy[1:24]]
+    second = await visitor.get("/console/approvals?from=25")
+    assert (ids(second.text), 'href="/console/approvals?from=25"' in first.text) == (greedy[24:], True)
+
+    late = await ask("greedy", 26)
+    for asker in range(26):
+        last = await ask(f"asker {asker}", 0)
+    fresh = (await visitor.get(f"/console/approvals/list?shown={greedy[20]}")).text
+    assert f'<template data-new="{last}" data-title="{last} asker 25 0">' in fresh, "announced, though on another page"
+    assert (late in fresh, 'data-open="54"' in fresh) == (False, True)
+    assert f'<template data-later="{greedy[20]}">' in fresh, "it is open, so a card that is filled in stays"
+    judged: list[Question] = []
+    monkeypatch.setattr("interlock.hub.approvals.inbox.EXACT", 10)
+    monkeypatch.setattr(inbox, "_still_allowed", lambda question: judged.append(question) or True)
+    await visitor.get("/console")
+    await visitor.get("/console/rooms")
+    assert len(judged) == 1, "the cost depends on the part that is shown"
 
 
 async def test_a_request_is_compared_with_the_last_call_to_the_tool(hub: RunningHub, visitor: Visitor) -> None:
@@ -264,7 +307,6 @@ async def test_t54_hostile_texts_are_shown_as_text(hub: RunningHub, visitor: Vis
         findings=(HOSTILE, HOSTILE),
     )
     inbox = hub.hub_app.inbox
-    inbox._still_allowed = lambda question: True
     plain = (await visitor.get("/console/approvals")).text
     made = await inbox.ask(question, view=HOSTILE)
     changed = Question("changed_tool", HOSTILE, "server", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, summary=HOSTILE)

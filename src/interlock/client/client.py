@@ -12,7 +12,6 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
-from interlock.client.asking import Asker, json_object
 from interlock.client.callbacks import Progress, TaskProgress, call_back, check_plain
 from interlock.client.connection import Connection
 from interlock.client.dial import Target, dial_to
@@ -22,6 +21,7 @@ from interlock.client.negotiation import Pin
 from interlock.client.oauth.login import Login
 from interlock.client.oauth.retries import logged_in
 from interlock.client.peer import Identity, declaring
+from interlock.client.requests import ClientRequests, json_object
 from interlock.client.server_requests import ServerRequests
 from interlock.client.structures import Structures
 from interlock.client.tasks import Task
@@ -72,7 +72,7 @@ class Client:
         self._timeout = timeout
         self._max_timeout = max_timeout
         self._opened: Connection | None = None
-        self._asker = Asker(self, login, timeout, max_timeout)
+        self._requests = ClientRequests(self, login, timeout, max_timeout)
         self._structures = Structures()
         self._param_headers: dict[str, tuple[ParamHeader, ...]] = {}
         self._uris: frozenset[str] = frozenset()
@@ -108,7 +108,7 @@ class Client:
 
     async def list_tools(self) -> list[Json]:
         """Every tool, all pages. Over HTTP, tools whose `x-mcp-header` breaks the rules are left out."""
-        tools = await self._asker.list_all("tools/list")
+        tools = await self._requests.list_all("tools/list")
         self._structures.promise(tools)
         if not (self.connection.modern and isinstance(self.connection.link, HttpLink)):
             return tools
@@ -140,14 +140,14 @@ class Client:
             asked[streaming.MEMBER] = {"stream": True}
         params = msgspec.json.encode(asked)
         try:
-            result = await self._asker.ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
+            result = await self._requests.send("tools/call", params, self._mirrored(name, arguments), progress, timeout)
         except Fault as fault:
             if fault.foreign_code != HEADER_MISMATCH:
                 raise
             # The schema may have changed since it was listed (2026-07-28, Client Behavior).
-            self._asker.forget("tools/list")
+            self._requests.forget("tools/list")
             await self.list_tools()
-            result = await self._asker.ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
+            result = await self._requests.send("tools/call", params, self._mirrored(name, arguments), progress, timeout)
         self._structures.check(name, result)
         return result
 
@@ -177,7 +177,7 @@ class Client:
         params = msgspec.json.encode(asked)
         if modern:
             params = declaring(self.connection.identity, self.connection.revision, params)
-        result = await self._asker.ask("tools/call", params, self._mirrored(name, arguments), None, timeout)
+        result = await self._requests.send("tools/call", params, self._mirrored(name, arguments), None, timeout)
         state = task_in(msgspec.json.encode(result), modern)
         if state is None and not modern:
             raise Fault("UPSTREAM_ERROR", "the server was asked for a task, and answered without one")
@@ -212,30 +212,32 @@ class Client:
 
     async def list_resources(self) -> list[Json]:
         """Every resource, all pages."""
-        return await self._asker.list_all("resources/list")
+        return await self._requests.list_all("resources/list")
 
     async def list_resource_templates(self) -> list[Json]:
         """Every resource template, all pages."""
-        return await self._asker.list_all("resources/templates/list")
+        return await self._requests.list_all("resources/templates/list")
 
     async def read_resource(self, uri: str) -> Json:
         """A resource's contents."""
-        return await self._asker.ask_cached("resources/read", msgspec.json.encode({"uri": uri}), uri)
+        return await self._requests.send_cached("resources/read", msgspec.json.encode({"uri": uri}), uri)
 
     async def list_prompts(self) -> list[Json]:
         """Every prompt, all pages."""
-        return await self._asker.list_all("prompts/list")
+        return await self._requests.list_all("prompts/list")
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Json:
         """A prompt's messages."""
-        return await self._asker.ask("prompts/get", msgspec.json.encode({"name": name, "arguments": arguments or {}}))
+        return await self._requests.send(
+            "prompts/get", msgspec.json.encode({"name": name, "arguments": arguments or {}})
+        )
 
     async def complete(self, ref: Json, argument: str, value: str, context: Mapping[str, str] | None = None) -> Json:
         """Suggestions for an argument of a prompt or a resource template."""
         params: Json = {"ref": ref, "argument": {"name": argument, "value": value}}
         if context:
             params["context"] = {"arguments": context}
-        return await self._asker.ask("completion/complete", msgspec.json.encode(params))
+        return await self._requests.send("completion/complete", msgspec.json.encode(params))
 
     # Notifications of servers.
 
@@ -266,7 +268,7 @@ class Client:
             raise Fault("INVALID_PARAMS", f"unknown level {level!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         if not self.connection.modern:
             await self.connection.request("logging/setLevel", {"level": level}, timeout=self._timeout)
-        self._asker.use_level(level)
+        self._requests.use_level(level)
 
     # The connection's listener.
 
@@ -282,7 +284,7 @@ class Client:
             self._server_requests.take_callback(self.connection, params)
         if method == CANCELLED:
             self._server_requests.withdraw(params)
-        self._asker.on_changed(method)
+        self._requests.on_changed(method)
         if self._heard is not None:
             call_back(self._heard, method, json_object(params))
 

@@ -20,7 +20,7 @@ POLL_MS: Final = 1_000
 LONGEST_POLL_MS: Final = 60_000
 
 
-class Asker(Protocol):
+class TaskClient(Protocol):
     """The client that a task belongs to."""
 
     handlers: Handlers
@@ -39,7 +39,9 @@ class Asker(Protocol):
 class Task:
     """A call that a server goes on with. Made by `Client.start_tool`, or by `Client.task` from an id that was kept."""
 
-    def __init__(self, client: Asker, state: TaskState | None, *, id: str = "", result: Json | None = None) -> None:
+    def __init__(
+        self, client: TaskClient, state: TaskState | None, *, id: str = "", result: Json | None = None
+    ) -> None:
         self.id = id if state is None else state.id
         """The id with which to come back later; empty if the server answered at once."""
         self._client = client

@@ -14,7 +14,7 @@ import msgspec
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import LARGE, Read
 from interlock.wire.limits import DEFAULT, Limits
-from interlock.wire.names import TwiceNamed, names_of
+from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED, TwiceNamed, names_of
 from interlock.wire.nesting import nested_deeper
 
 Id: TypeAlias = int | str
@@ -185,8 +185,7 @@ def one_line(payload: bytes) -> bytes:
         return payload
     if not payload.isascii():
         payload.decode()
-    # `in` would raise and drop an error inside of the interpreter each time.
-    if payload.find(b"\n") >= 0 or payload.find(b"\r") >= 0:
+    if LINE_FEED in payload or CARRIAGE_RETURN in payload:
         return msgspec.json.format(payload, indent=-1)
     return payload
 

@@ -12,6 +12,9 @@ MOST_BESIDE: Final = 8 * 1024
 MOST_QUOTES: Final = 4_000
 """Where it has more bytes than that: so many quotation marks, so that it has at most half as many names."""
 
+LINE_FEED, CARRIAGE_RETURN, BACKSLASH = b"\n\r\\"
+"""As numbers: `in` finds a number at once, and for bytes it first raises and drops an error inside the interpreter."""
+
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_name = msgspec.json.Decoder(str).decode
 _NAME = re.compile(rb'[ \t\r\n,{]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
@@ -33,7 +36,7 @@ def may_spell(payload: bytes, text: bytes) -> bool:
     """
     if payload.find(text) >= 0:
         return True
-    return payload.find(b"\\") >= 0 and (payload.find(b"\\u") >= 0 or payload.find(b"\\/") >= 0)
+    return BACKSLASH in payload and (payload.find(b"\\u") >= 0 or payload.find(b"\\/") >= 0)
 
 
 def names_of(payload: bytes, beside: int) -> list[str]:

@@ -14,7 +14,7 @@ from interlock.cli.clients.clients import Client, client, clients, executable, w
 from interlock.cli.clients.connect import disconnect, existing_entry, has_keys, new_key, revoke_keys
 from interlock.cli.clients.setup_record import SetupRecord, Step
 from interlock.cli.servers.importing import show_planned
-from interlock.cli.servers.plain_tokens import move_option, with_plain_tokens, without_plain_tokens
+from interlock.cli.servers.plain_tokens import move_option, readable_by_all, with_plain_tokens, without_plain_tokens
 from interlock.cli.servers.servers import config_file, config_option, write_servers
 from interlock.cli.terminal.failures import Failure, NoHub, Refused
 from interlock.cli.terminal.show import bold, counted, is_attended, json_option, plain, say, show_json
@@ -83,6 +83,7 @@ def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool,
     new, warnings = without_plain_tokens(new, move=move, may_ask=not yes)
     problems += warnings
     written: dict[str, Any] = write_servers(config, new) if new else {}
+    problems += readable_by_all(path, new)
     record.add_servers(path, new)
     with reach_hub(home_folder()) as link:
         for one in connected:

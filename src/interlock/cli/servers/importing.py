@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from interlock.cli.servers.plain_tokens import move_option, plain_tokens, without_plain_tokens
+from interlock.cli.servers.plain_tokens import move_option, readable_by_all, without_plain_tokens
 from interlock.cli.servers.servers import config_file, config_option, show_outcome, start_warnings, write_servers
 from interlock.cli.terminal.failures import Refused, WrongConfiguration
 from interlock.cli.terminal.show import bold, counted, is_attended, json_option, plain, say
@@ -59,7 +59,7 @@ def import_(
                 warnings.append(f"Skipped `{name}` of {file}: already configured.")
                 continue
             taken[name] = server
-            warnings += _readable_by_all(file, name, server)
+            warnings += readable_by_all(file, {name: server})
             warnings += start_warnings(name, taken[name])
     if taken and not yes:
         _confirm([planned(name, server) for name, server in taken.items()], refused)
@@ -68,18 +68,13 @@ def import_(
     changed = (
         write_servers(config, taken) if taken else {"path": str(path), "backup": None, "reloaded": None, "problems": []}
     )
+    warnings += readable_by_all(path, taken)
     outcome = {"added": list(taken), "warnings": warnings, "refused": refused, **changed}
     if taken and not yes and not as_json:
         outcome["refused"] = []  # shown with the question
     show_outcome(outcome, f"Added {counted(len(taken), 'server')} to {path}: {', '.join(taken) or 'none'}.", as_json)
     if refused and not taken:
         raise Refused("no server was imported", "fix the problems above; use --trust for servers that you trust")
-
-
-def _readable_by_all(file: Path, name: str, server: Server) -> list[str]:
-    if os.name == "nt" or not file.stat().st_mode & 0o004 or not plain_tokens(name, server):
-        return []
-    return [f"every user of this machine can read {file} with the tokens of `{name}`; run `chmod 600 {file}`"]
 
 
 def show_planned(servers: Iterable[Planned]) -> None:

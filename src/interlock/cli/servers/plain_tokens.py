@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
+from interlock.cli.servers.token_places import replace_tokens, unescaped
 from interlock.cli.terminal.show import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from interlock.config import Server
 
@@ -24,30 +27,40 @@ move_option = click.option(
 _REFERENCE = re.compile(r"(?<!\$)\$\{secret:([^}]*)\}")
 
 
-def plain_tokens(server_id: str, server: Server) -> dict[str, tuple[str, str]]:
-    """The plain tokens of a server: by variable or header, the name that it would be kept under, and the value."""
-    from interlock.judge.secrets import find_secrets
-    from interlock.store.secret_names import names_a_secret
+def plain_tokens(server: Server) -> list[str]:
+    """The places of a server's plain tokens: the names of variables, headers, options and parameters."""
+    places: list[str] = []
 
-    found: dict[str, tuple[str, str]] = {}
-    for name, written in (*server.env.items(), *server.headers.items()):
-        value = written.replace("$${", "")
-        if value and "${" not in value and (names_a_secret(name) or find_secrets(f"{name}={value}")):
-            found[name] = f"{server_id}-{name}".lower().replace("_", "-"), written.replace("$${", "${")
-    return found
+    def found(place: str, written: str) -> str:
+        places.append(place)
+        return written
+
+    replace_tokens(server, found)
+    return list(dict.fromkeys(places))
+
+
+def readable_by_all(file: Path, servers: Mapping[str, Server]) -> list[str]:
+    """A warning for a file with plain tokens that every user of this machine can read."""
+    named = [f"`{name}`" for name, server in servers.items() if plain_tokens(server)]
+    if os.name == "nt" or not named or not file.stat().st_mode & 0o004:
+        return []
+    return [f"every user of this machine can read {file} with the tokens of {', '.join(named)}; run `chmod 600 {file}`"]
 
 
 def without_plain_tokens(
     servers: Mapping[str, Server], *, move: bool | None, may_ask: bool
 ) -> tuple[dict[str, Server], list[str]]:
     """The servers with references in the place of their tokens, if the person agrees; else a warning for each."""
-    found = {name: tokens for name, server in servers.items() if (tokens := plain_tokens(name, server))}
+    found = {name: places for name, server in servers.items() if (places := plain_tokens(server))}
     if found and move is None and may_ask:
         count = sum(map(len, found.values()))
         move = click.confirm(f"Keep {counted(count, 'plain token')} encrypted?", default=True, err=True)
     if move:
-        return {**servers, **{name: _moved(servers[name], tokens) for name, tokens in found.items()}}, []
-    warnings = [f"`{name}` has plain tokens in the file; --move-secrets keeps them encrypted" for name in found]
+        return {**servers, **{name: _moved(name, servers[name]) for name in found}}, []
+    warnings = [
+        f"`{name}` has plain tokens in the file ({', '.join(places)}); --move-secrets keeps them encrypted"
+        for name, places in found.items()
+    ]
     return dict(servers), warnings
 
 
@@ -60,7 +73,8 @@ def with_plain_tokens(server: Server) -> Server:
     from interlock.config.hub_secret import BadHubSecret
     from interlock.config.secret_store import SecretStore
 
-    if not any(_REFERENCE.search(text) for text in (*server.env.values(), *server.headers.values())):
+    texts = (*server.env.values(), *server.headers.values(), *server.command, server.url or "")
+    if not any(_REFERENCE.search(text) for text in texts):
         return server
     store = SecretStore(home_folder())
 
@@ -72,26 +86,34 @@ def with_plain_tokens(server: Server) -> Server:
     def filled(text: str) -> str:
         return _REFERENCE.sub(stored, text)
 
-    return replace(server, env=_each(server.env, filled), headers=_each(server.headers, filled))
+    return replace(
+        server,
+        env=_each(server.env, filled),
+        headers=_each(server.headers, filled),
+        command=tuple(map(filled, server.command)),
+        url=None if server.url is None else filled(server.url),
+    )
 
 
 def _each(values: Mapping[str, str], change: Callable[[str], str]) -> dict[str, str]:
     return {name: change(value) for name, value in values.items()}
 
 
-def _moved(server: Server, tokens: dict[str, tuple[str, str]]) -> Server:
-    """The server with references in the place of its tokens, which are stored now. `Bearer` stays where it is."""
-    from msgspec.structs import replace
-
+def _moved(server_id: str, server: Server) -> Server:
+    """The server with references in the place of its tokens, which are stored now."""
     from interlock.config.home import home_folder
     from interlock.config.secret_store import SecretStore
 
     store = SecretStore(home_folder())
-    written: dict[str, str] = {}
-    for name, (kept, value) in tokens.items():
-        scheme, space, token = value.partition(" ") if name in server.headers else ("", "", value)
-        token, before = (token, scheme + space) if token else (value, "")
-        store.put(kept, token)
-        written[name] = f"{before}${{secret:{kept}}}"
-    env = {name: written.get(name, value) for name, value in server.env.items()}
-    return replace(server, env=env, headers={name: written.get(name, value) for name, value in server.headers.items()})
+    stored: dict[str, str] = {}
+
+    def move(place: str, written: str) -> str:
+        kept = re.sub(r"[^a-z0-9.]+", "-", f"{server_id}-{place}".lower()).strip("-")[:90]
+        free = (kept, *(f"{kept}-{number}" for number in range(2, 1000)))
+        name = next(one for one in free if stored.get(one, written) == written)
+        if name not in stored:
+            store.put(name, unescaped(written))
+            stored[name] = written
+        return f"${{secret:{name}}}"
+
+    return replace_tokens(server, move)

@@ -32,13 +32,17 @@ class Discovered(msgspec.Struct, frozen=True):
     def scopes_to_request(
         self, settings: ClientSettings, challenge: Challenge, bound: StoredLogin | None
     ) -> tuple[str, ...]:
-        """The scopes for the next request of tokens. Raises LOGIN_REQUIRED where nothing new would be asked."""
-        if challenge.insufficient_scope and bound is not None and bound.tokens is not None:
+        """The scopes for the next request of tokens. Raises LOGIN_REQUIRED where nothing new would be asked.
+
+        A server may also say with 401 that a token lacks scopes: then the old ones are asked for, too.
+        """
+        if bound is not None and bound.tokens is not None:
             more = stepped_up(bound.tokens.requested, challenge.scope)
-            if more is None:
+            if more is None and challenge.insufficient_scope:
                 message = "the server wants scopes that were asked for already and not granted"
                 raise Fault("LOGIN_REQUIRED", message, data={"scope": (challenge.scope or "")[:300]})
-            return more
+            if more is not None:
+                return more
         return initial_scopes(challenge.scope, self.scopes, settings.scopes, self.server.scopes_supported)
 
 

@@ -2,12 +2,16 @@
 
 `header`, `due`, `renew` and `refused` are for the link (`transports.http.authorized_calls.Authorization`) and never ask
 a person. `begin` and `finish` are the two halves of what a person does in a browser. Tokens are stored before they are
-used, under the store's lock: a refresh token is good once.
+used, under the store's lock: a refresh token is good once. A token that is refused although it was just renewed is not
+renewed again: only a person can help then.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -20,12 +24,13 @@ from interlock.client.oauth.token_requests import SILENT_GRANTS, TokenRequests
 from interlock.process.task_set import TaskSet
 from interlock.protocols.oauth.authorization import authorization_request, code_of
 from interlock.protocols.oauth.challenges import Challenge
-from interlock.protocols.oauth.clients import ClientSettings
+from interlock.protocols.oauth.clients import ClientSettings, RegisteredClient
 from interlock.protocols.oauth.metadata import covers
-from interlock.protocols.oauth.tokens import LASTING_ERRORS, Tokens, code_request, device_request
+from interlock.protocols.oauth.tokens import CLIENT_ERRORS, LASTING_ERRORS, Tokens, code_request, device_request
 from interlock.transports.http.authorized_calls import Refused
 from interlock.wire.errors import Fault
 
+NEEDS_LOGIN: Final = "the server needs a login"
 RETRY_REFRESH_S: Final = 5.0
 """A refresh that could not reach the server is tried again after this time, while the token is still good."""
 
@@ -52,12 +57,18 @@ class Login:
         self._tokens: Tokens | None = None
         self._loaded = False
         self._not_before = 0.0
-        self._hint = hint
+        self.hint = hint
         self._challenge = Challenge()
         """The last challenge: it says where the server's metadata is."""
         self.wanted: Challenge | None = None
         """The challenge that only a person can answer, until one has."""
+        self.wanted_since = datetime.now(UTC)
+        """When a login became necessary, while one is."""
         self._header = ""
+        self._renewed = ""
+        """The header of the last token that was got in the place of a refused one."""
+        self._rejected = ""
+        """The header of a renewed token that was refused all the same."""
         self._tasks = TaskSet()  # a refresh token that was sent is spent, so no renewal is given up
         self.idle = False
         """Whether there is no token to send or to renew."""
@@ -121,7 +132,7 @@ class Login:
         """Exchange the code in a callback for tokens. Raises LOGIN_REQUIRED."""
         code = code_of(pending.request, callback)
         fields = code_request(pending.request, code, pending.found.resource)
-        async with self._store.lock():
+        async with self._store.lock(), self._forgetting(pending.client):
             await self._take(
                 await self._requests.exchange(pending.found, pending.client, fields, pending.request.scopes)
             )
@@ -137,14 +148,15 @@ class Login:
             bound = found.bound(stored)
             scopes = found.scopes_to_request(self.settings, challenge, bound)
             client = await self._requests.client(found, bound, None, scopes)
-            code = await self._requests.device_code(endpoint, found, client, scopes)
+            async with self._forgetting(client):
+                code = await self._requests.device_code(endpoint, found, client, scopes)
             return PendingDevice(code, found, client, scopes)
 
     async def poll_device(self, pending: PendingDevice) -> float | None:
         """Ask whether the person is done: None if so, else the seconds until the next time. Raises LOGIN_REQUIRED."""
         fields = device_request(pending.code.device_code, pending.found.resource)
         try:
-            async with self._store.lock():
+            async with self._store.lock(), self._forgetting(pending.client):
                 await self._take(await self._requests.exchange(pending.found, pending.client, fields, pending.scopes))
         except Fault as fault:
             error = fault.data.get("error")
@@ -161,7 +173,7 @@ class Login:
             stored = await self._reload()
             self._use(None)
             await self._store.save(None)
-            self.wanted = self._challenge
+            self._want(self._challenge)
         if stored is not None:
             await self._requests.revoke(stored)
 
@@ -195,36 +207,68 @@ class Login:
             stored = await self._reload()
             if self._header and self._header != refused.sent:
                 return
+            if self._is_rejected(refused):
+                self._rejected, self._challenge = refused.sent, refused.challenge
+                raise self._needs_login(refused.challenge, refused.status)
             found = await self._discover(refused.challenge)
             bound = found.bound(stored)
             if refused.status == 401 and bound is not None and bound.tokens is not None:
                 self._use(None)  # it is sent to this server no more
                 if bound.tokens.refresh_token is not None and await self._refresh(bound, bound.tokens):
+                    self._renewed = self._header
                     return
+                bound = found.bound(await self._store.load())
             if self.settings.grant in SILENT_GRANTS:
                 scopes = found.scopes_to_request(self.settings, refused.challenge, bound)
-                await self._take(await self._requests.grant_silently(found, bound, scopes))
+                async with self._forgetting(None if bound is None else bound.client):
+                    await self._take(await self._requests.grant_silently(found, bound, scopes))
                 return
         raise self._needs_login(refused.challenge, refused.status)
+
+    def _is_rejected(self, refused: Refused) -> bool:
+        """Whether the server refuses a token that was just renewed, so that another refresh would not help."""
+        tokens = self._tokens
+        if refused.status != 401 or tokens is None or self.settings.grant in SILENT_GRANTS or tokens.due(time.time()):
+            return False
+        return refused.sent == self._rejected or (refused.again and refused.sent == self._renewed)
 
     async def _refresh(self, stored: StoredLogin, tokens: Tokens) -> bool:
         """Use the refresh token. False where the server no longer takes it: a person must log in again."""
         try:
-            fresh = await self._requests.refresh(stored, tokens)
+            async with self._forgetting(stored.client):
+                fresh = await self._requests.refresh(stored, tokens)
         except Fault as fault:
-            if fault.data.get("error") not in LASTING_ERRORS:
+            if (error := fault.data.get("error")) not in LASTING_ERRORS:
                 raise
-            await self._store.save(msgspec.structs.replace(stored, tokens=None))
+            if error not in CLIENT_ERRORS or not self._registered(stored.client):
+                await self._store.save(msgspec.structs.replace(stored, tokens=None))
             self._use(None)
             return False
         await self._store.save(msgspec.structs.replace(stored, tokens=fresh))
         self._use(fresh)
         return True
 
+    @contextlib.asynccontextmanager
+    async def _forgetting(self, client: RegisteredClient | None) -> AsyncIterator[None]:
+        """Forget our own registration if the authorization server does not know it any more: the next one is new."""
+        try:
+            yield
+        except Fault as fault:
+            if client is not None and fault.data.get("error") in CLIENT_ERRORS and self._registered(client):
+                stored = await self._store.load()
+                if stored is not None and stored.client == client:
+                    await self._store.save(None)
+                    self._use(None)
+            raise
+
+    def _registered(self, client: RegisteredClient) -> bool:
+        """Whether the client was registered by a request of ours, and not configured."""
+        return client.client_id not in (self.settings.client_id, self.settings.metadata_url)
+
     async def _take(self, login: StoredLogin) -> None:
         """Store new tokens, then use them."""
         await self._store.save(login)
-        self.wanted = None
+        self.wanted, self._rejected = None, ""
         self._use(login.tokens)
 
     async def _reload(self) -> StoredLogin | None:
@@ -245,10 +289,15 @@ class Login:
         self._challenge = challenge
         return await discover(self._endpoints, self._server_url, self.settings, challenge)
 
-    def _needs_login(self, challenge: Challenge, status: int) -> Fault:
+    def _want(self, challenge: Challenge) -> None:
+        if self.wanted is None:
+            self.wanted_since = datetime.now(UTC)
         self.wanted = challenge
+
+    def _needs_login(self, challenge: Challenge, status: int) -> Fault:
+        self._want(challenge)
         data = {"status": status, "challenge": msgspec.to_builtins(challenge)}
-        return Fault("LOGIN_REQUIRED", "the server needs a login", hint=self._hint, data=data)
+        return Fault("LOGIN_REQUIRED", NEEDS_LOGIN, hint=self.hint, data=data)
 
 
 def challenge_of(fault: Fault) -> Challenge:

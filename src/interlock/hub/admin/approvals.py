@@ -17,6 +17,7 @@ from interlock.hub.admin.rooms import ProposalAnswer, RoomGateway
 from interlock.hub.approvals.decision import Answer, Decision, Kind, Where
 from interlock.hub.approvals.decision_index import MAX_KEPT
 from interlock.hub.approvals.inbox import MAX_OPEN, Inbox
+from interlock.hub.approvals.open_part import Order, Wanted
 from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState
@@ -36,8 +37,13 @@ class ApprovalOperations:
 
     async def list(self, by: Principal, params: ListDecisions, trace: str) -> DecisionRows:
         """Open approval requests, or all."""
-        found = self._inbox.all(only_open=not params.all)
-        return DecisionRows([self.shown(decision) for decision in found[: params.most]], len(found))
+        if params.all or params.most is None:
+            found = [one for one in self._inbox.all(only_open=not params.all) if params.wants(one)]
+            return DecisionRows([self.shown(decision) for decision in found[: params.most]], len(found))
+        ids = frozenset(params.ids.split(",")) - {""}
+        wanted = Wanted(params.most, params.first, params.order, params.kind, params.server, ids)
+        part = self._inbox.part(wanted)
+        return DecisionRows([self.shown(decision) for decision in part.decisions], part.total, part.next)
 
     async def show(self, by: Principal, params: Named, trace: str) -> OneDecision:
         """One approval request."""
@@ -128,6 +134,7 @@ class ApprovalOperations:
             proposal=question.proposal,
             needs_view=question.needs_view,
             view_chars=question.view_chars,
+            caller_gone=self._inbox.callers.has_gone(decision.id),
         )
 
 
@@ -168,8 +175,23 @@ class ListDecisions(msgspec.Struct):
     all: bool = False
     """Also those that are answered or expired."""
     most: Annotated[int, Meta(ge=1, le=MAX_OPEN + MAX_KEPT)] | None = None
-    """Only so many of them, the oldest."""
+    """Only so many of them, the first in their order."""
+    first: Annotated[int, Meta(ge=0, le=MAX_OPEN)] = 0
+    """With `most`: the place to begin at, such as `next` of the answer before."""
+    order: Order = "oldest"
+    """With `most`: `newest`, or `turns` for the oldest request of every asker, then the second oldest, and so on."""
+    kind: Text = ""
+    """Only requests of this kind."""
+    server: Text = ""
+    """Only requests about this server."""
+    ids: Text = ""
+    """With `most`: only requests with these ids, with commas between them."""
     follow: ControlFlag = False
+
+    def wants(self, decision: Decision) -> bool:
+        """Whether a request is of the kind and the server that are asked for."""
+        question = decision.question
+        return self.kind in ("", question.kind) and self.server in ("", question.server)
 
 
 class Named(msgspec.Struct):
@@ -186,7 +208,7 @@ class GiveAnswer(msgspec.Struct):
     view: Text = ""
     """To approve: the `view_hash` of the request. It shows that the person has opened the full view."""
     reason: Annotated[str, Meta(max_length=MAX_REASON)] = ""
-    """Why it is denied, for the audit log."""
+    """Why it is denied, for the agent that asked and for the audit log."""
     to: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
     """To fulfil a proposal in a room: the participant to ask, where the proposal names none."""
     passphrase: Secret = ""
@@ -261,6 +283,8 @@ class DecisionRow(msgspec.Struct):
     """To approve it, the `view_hash` of its full view is needed."""
     view_chars: int = 0
     """The length of the full view."""
+    caller_gone: bool = False
+    """The caller gave up waiting. An approval holds for the same call, if it comes again."""
 
 
 class DecisionRows(msgspec.Struct):
@@ -268,7 +292,9 @@ class DecisionRows(msgspec.Struct):
 
     decisions: list[DecisionRow]
     total: int = 0
-    """How many there are, also beyond `most`."""
+    """How many there are, also beyond `most`. Of more than 500, some may just have ended."""
+    next: int | None = None
+    """With `most`: where the next part begins; null at the end."""
 
 
 class OneDecision(msgspec.Struct):

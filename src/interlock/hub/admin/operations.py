@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import cache
 
 import msgspec
 
@@ -24,7 +25,7 @@ from interlock.hub.admin.features import FeatureOperations
 from interlock.hub.admin.health import HealthOperations
 from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.logins import LoginOperations
-from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation, Secret
+from interlock.hub.admin.operation import OWNER, WRITE, Operation, Secret
 from interlock.hub.admin.permissions import PermissionOperations
 from interlock.hub.admin.rollback import RollbackOperations
 from interlock.hub.admin.rooms import RoomGateway, RoomOperations
@@ -96,7 +97,8 @@ class Operations:
             LoginOperations(hub_app),
             self.console,
         )
-        self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}
+        places = _places(tuple(type(family) for family in families))
+        self._families = {name: families[place] for name, place in places.items()}
 
     async def perform(
         self, by: Principal, name: str, params: bytes = EMPTY_OBJECT, trace: str = "", *, logged_in: bool = False
@@ -171,9 +173,16 @@ class Operations:
         return Fault("INTERNAL_ERROR", f"the hub failed over {operation.name}", hint="see `interlock logs hub`")
 
 
-def _family(handler: Handler, families: tuple[object, ...]) -> object:
-    """The family that a handler is a method of."""
-    return next(family for family in families if getattr(type(family), handler.__name__, None) is handler)
+@cache
+def _places(families: tuple[type, ...]) -> dict[str, int]:
+    """By operation, the place of the family that its handler is a method of."""
+    places = tuple(enumerate(families))
+    return {
+        operation.name: next(
+            place for place, family in places if getattr(family, operation.handler.__name__, None) is operation.handler
+        )
+        for operation in OPERATIONS.values()
+    }
 
 
 def _read(params: bytes, operation: Operation) -> tuple[msgspec.Struct, str]:

@@ -5,7 +5,7 @@ It follows every change of the store, and decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from interlock.hub.approvals.decision import Decision
@@ -26,22 +26,30 @@ class DecisionIndex:
         self._live: dict[str, str] = {}
         """By matter: the decision that is open, or whose answer holds."""
         self._open: dict[str, str] = {}
-        """The askers of open decisions, by decision id."""
+        """The askers of open decisions, by decision id, in the order in which they were asked."""
+        self._by_asker: dict[str, dict[str, None]] = {}
+        """The ids of the open decisions of each asker."""
 
     def follow(self, id: str, decision: Decision | None) -> None:
         """A decision is another one now, or deleted."""
         before = self._known.pop(id, None)
         if before is not None and self._live.get(before.question.matter) == id:
             del self._live[before.question.matter]
-        self._open.pop(id, None)
+        is_open = decision is not None and decision.state is DecisionState.OPEN
+        if not is_open and (asker := self._open.pop(id, None)) is not None:
+            del self._by_asker[asker][id]
+            if not self._by_asker[asker]:
+                del self._by_asker[asker]
         self.history.follow(before, decision)
         if decision is None:
             return
         self._known[id] = decision
         if decision.state in (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED):
             self._live[decision.question.matter] = id
-        if decision.state is DecisionState.OPEN:
-            self._open[id] = f"{decision.question.asker_kind}:{decision.question.asker}"
+        if is_open:
+            asker = f"{decision.question.asker_kind}:{decision.question.asker}"
+            self._open[id] = asker
+            self._by_asker.setdefault(asker, {})[id] = None
 
     def get(self, id: str) -> Decision | None:
         """A decision by its id."""
@@ -64,13 +72,32 @@ class DecisionIndex:
         """Those that wait for an answer, also past their deadlines."""
         return [self._known[id_] for id_ in self._open]
 
+    def newest_first(self) -> Iterator[Decision]:
+        """Open ones, the newest first."""
+        return (self._known[id_] for id_ in reversed(self._open))
+
+    def in_turns(self) -> Iterator[Decision]:
+        """Open ones, the oldest of every asker, then the second oldest, and so on: no asker is before all others."""
+        askers = [iter(ids) for ids in self._by_asker.values()]
+        while askers:
+            left = []
+            for ids in askers:
+                if (id_ := next(ids, None)) is not None:
+                    left.append(ids)
+                    yield self._known[id_]
+            askers = left
+
+    def is_open(self, id: str) -> bool:
+        """Whether a decision waits for an answer."""
+        return id in self._open
+
     @property
     def open_count(self) -> int:
         return len(self._open)
 
     def open_of(self, asker_kind: str, asker: str) -> int:
         """How many requests of an asker wait."""
-        return sum(1 for other in self._open.values() if other == f"{asker_kind}:{asker}")
+        return len(self._by_asker.get(f"{asker_kind}:{asker}", ()))
 
     def about(self, kind: str, server: str) -> list[Decision]:
         """The current decisions of one kind about one server."""

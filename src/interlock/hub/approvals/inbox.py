@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -19,9 +20,11 @@ from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where, asker_of, new_id
 from interlock.hub.approvals.decision_index import DecisionIndex
 from interlock.hub.approvals.learned_rules import LearnedRules
+from interlock.hub.approvals.open_part import EXACT, MAX_LOOKED_AT, OpenPart, Wanted
 from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, RULES, Rule
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal, with_view
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
+from interlock.hub.approvals.waiting_callers import WaitingCallers
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.hub.locks import acquire
@@ -73,6 +76,7 @@ class Inbox:
         self._listeners: list[Listener] = []
         self.bus = bus or Bus()
         self._watching: set[Subscription] = set()
+        self.callers = WaitingCallers()
         self._ask_lock = asyncio.Lock()
 
     async def start(self, store: Store) -> None:
@@ -119,6 +123,24 @@ class Inbox:
             now = self._clock()
             found = (one for one in self._index.open if one.deadline > now and self._still_allowed(one.question))
         return sorted(found, key=lambda decision: decision.created)
+
+    def part(self, wanted: Wanted) -> OpenPart:
+        """A part of the open requests. Its cost depends on its length, and not on how many there are."""
+        now, found, count = self._clock(), list[Decision](), self._index.open_count
+        candidates, place = iter(wanted.candidates(self._index)), wanted.first
+
+        def counts(one: Decision) -> bool:
+            return one.deadline > now and self._still_allowed(one.question)
+
+        for one in islice(candidates, wanted.first, wanted.first + MAX_LOOKED_AT):
+            place += 1
+            if counts(one):
+                found.append(one)
+            if len(found) == wanted.most:
+                break
+        if wanted.selects or count <= EXACT:
+            count = sum(counts(one) for one in islice(wanted.candidates(self._index), EXACT))
+        return OpenPart(found, count, None if next(candidates, None) is None else place)
 
     @property
     def open_count(self) -> int:
@@ -307,7 +329,7 @@ class Inbox:
         stop = self.on_change(on_change)
         try:
             if self.get(id).state is DecisionState.OPEN:
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(TimeoutError), self.callers.wait(id):
                     async with asyncio.timeout(within_s):
                         await future
             return self.get(id)
@@ -334,6 +356,8 @@ class Inbox:
 
     def _changed(self, id: str, decision: Decision | None) -> None:
         self._index.follow(id, decision)
+        if decision is None or decision.state is not DecisionState.OPEN:
+            self.callers.forget(id)
         if decision is not None:
             for listener in tuple(self._listeners):
                 listener(decision)

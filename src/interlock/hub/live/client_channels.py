@@ -94,9 +94,8 @@ class ClientChannels:
         if channel not in live.channels:
             raise unknown_channel(said.channel_id)
         check_outgoing(rights, "channels/acknowledge", channel=channel)
-        own = msgspec.json.encode(msgspec.structs.replace(said, channel_id=channel))
-        answer = await live.connection.request("channels/acknowledge", own, timeout=channel_requests.ANSWER_S)
-        return decode(channels.AcknowledgeResult, answer, "result")
+        own = msgspec.structs.replace(said, channel_id=channel)
+        return await live.ask("channels/acknowledge", own, channels.AcknowledgeResult, channel_requests.ANSWER_S)
 
     async def register(self, host: ClientHost, update: bytes) -> None:
         """Tell a client of the channels that it may have after its `featureSets/update`."""

@@ -47,8 +47,8 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def keeps_stopped(self) -> bool:
-        """Whether a stopped server stays stopped: only an operator starts it again."""
-        return self.verb in ("start", "restart") and self.reason is not Reason.OPERATOR_REQUEST
+        """Whether a stopped server stays stopped: only an operator, or its removal, changes that."""
+        return self.reason is not Reason.OPERATOR_REQUEST and not self.final
 
     @property
     def explained(self) -> str:

@@ -63,6 +63,8 @@ _MISSING: Final = re.compile(r"\b(?:no such file|ENOENT|FileNotFoundError)\b", r
 
 def option_for(message: str) -> str:
     """The option of `interlock add --sandbox` that would allow what a contained server failed over; "" if none fits."""
+    if "docker" in message.lower() and _DENIED.search(message):
+        return "leave out --sandbox: sockets of other programs stay closed, and docker contains the server itself"
     if _NO_NETWORK.search(message):
         named = _HOST.search(message)
         return f"give `--host {named[1] if named else 'HOST'}`: without it, the server reaches no network"

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.commands import Command, Reason, StateChange, Supervised, reason_of
+from interlock.hub.upstreams.commands import Command, Reason, StateChange, Supervised, Verb, reason_of
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.contained_servers import explained
@@ -33,6 +33,8 @@ from interlock.process.task_set import TaskSet
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
+END_EARLY_S: Final = 15.0
+"""So long before its time is over, a contained server is restarted: its open calls finish in that time."""
 TRY_WAIT_S: Final = 5.0
 """A call waits this long for a server that was down and is tried again."""
 
@@ -308,8 +310,10 @@ class Supervisor:
         self.plan.on_start()
         self._turn = turn = self._starts.ask(self._restarts.failures(self._clock()), called=self._caller_waits)
         self._caller_waits = False
+        limit: asyncio.TimerHandle | None = None
         try:
             await turn.granted
+            began = self._clock()
             connection = await self._pool.connect_shared(ended)
             self._upstream.last_use = self._clock()
             # A list that changes after it was read is told on the stream, so the stream is open first.
@@ -320,6 +324,7 @@ class Supervisor:
             self._was_connected = True
             self._restarts.reached()
             self._step(ServerEvent.READY)
+            limit = self._restart_before_its_end(began)
             # The server stays usable when it no longer has a resource that somebody subscribed to.
             await self._pool.watch_shared()
             failure = await watch_connection(self._upstream, self._current, self._lists, connection, ended)
@@ -335,9 +340,21 @@ class Supervisor:
             asyncio.get_running_loop().call_exception_handler({"message": message, "exception": cause})
             return Fault("INTERNAL_ERROR", f"{message}: {cause!r}")
         finally:
+            if limit is not None:
+                limit.cancel()
             self._end_turn(turn)
             self._lists.on_disconnected()
             await self._pool.close_shared()
+
+    def _restart_before_its_end(self, began: float) -> asyncio.TimerHandle | None:
+        """Restart a contained server before its containment ends it, or end it if its policy allows no restart."""
+        server = self._current.server
+        if server.isolation == "none" or server.sandbox.time_s <= END_EARLY_S:
+            return None
+        at = began + server.sandbox.time_s - END_EARLY_S
+        verb: Verb = "drain" if server.restart.policy == "never" else "restart"
+        command = Command(verb, Reason.RESOURCE_LIMIT, because="its time is over")
+        return asyncio.get_running_loop().call_at(at, lambda: self._obeying.begin(self._obey(command)))
 
     def _end_turn(self, turn: Turn) -> None:
         self._turn = None

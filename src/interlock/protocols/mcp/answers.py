@@ -12,7 +12,7 @@ import msgspec
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE, Read
 from interlock.wire.messages import RESULT_LENGTH, Result
-from interlock.wire.names import TwiceNamed, may_spell, names_of
+from interlock.wire.names import BACKSLASH, CARRIAGE_RETURN, LINE_FEED, TwiceNamed, may_spell, names_of
 
 Unset = msgspec.UnsetType
 _UNSET: Final = msgspec.UNSET
@@ -85,10 +85,10 @@ class ResultMembers(msgspec.Struct):
     def is_clean(self, result: bytes) -> bool:
         """Whether a result of just these members is ASCII on one line, without addresses of resources and names of the
         hub. False where a closer look is needed."""
-        if not result.isascii() or result.find(b"\n") >= 0 or result.find(b"\r") >= 0:
+        if not result.isascii() or LINE_FEED in result or CARRIAGE_RETURN in result or result.find(HUB_PREFIX) >= 0:
             return False
         # Names can be spelled with escapes.
-        if result.find(HUB_PREFIX) >= 0 or result.find(b"\\u") >= 0 or result.find(b"\\/") >= 0:
+        if BACKSLASH in result and (result.find(b"\\u") >= 0 or result.find(b"\\/") >= 0):
             return False
         return not self.has_addresses(result)
 

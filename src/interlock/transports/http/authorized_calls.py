@@ -33,6 +33,8 @@ class Refused(msgspec.Struct, frozen=True):
     challenge: Challenge
     sent: str
     """The `Authorization` header that it was sent with."""
+    again: bool = False
+    """Whether the same request was refused before, with another token."""
 
 
 class Authorization(Protocol):
@@ -109,7 +111,7 @@ class AuthorizedCalls:
         call.refusals += 1
         if call.refusals > MOST_REFUSALS or (status == 403 and not challenge.insufficient_scope):
             return False
-        self._start(self._answer(call, Refused(status, challenge, call.authorization)))
+        self._start(self._answer(call, Refused(status, challenge, call.authorization, again=call.refusals > 1)))
         return True
 
     async def settled(self) -> None:

@@ -84,7 +84,7 @@ class SseLink(OneStreamLink):
                 await link._ready
             except BaseException as cause:
                 await link._pool.close()
-                refused = _refused(cause, link._heads.authorization)
+                refused = _refused(cause, link._heads.authorization, again=attempt > 0)
                 if authorization is None or refused is None or attempt == MOST_REFUSALS:
                     raise
                 await authorization.refused(refused)
@@ -118,10 +118,11 @@ class SseLink(OneStreamLink):
             self._ready.set_exception(fault)
 
     def refused(self, post: _Post, waiter: Waiter | None, fault: Fault) -> None:
-        """A message was not taken. One that was refused for lack of a token had no effect, and is sent again once."""
-        refused = _refused(fault, self._heads.authorization)
-        if refused is not None and self._authorization is not None and post.first:
-            self._renewing.begin(self._post_again(self._authorization, refused, post.message, waiter))
+        """A message was not taken. One that was refused for lack of a token had no effect, and is sent again."""
+        refused = _refused(fault, post.authorization, again=post.refusals > 0)
+        if refused is not None and self._authorization is not None and post.refusals < MOST_REFUSALS:
+            again = self._post_again(self._authorization, refused, post.message, waiter, post.refusals + 1)
+            self._renewing.begin(again)
             return
         if waiter is None:
             self._complain("told", f"a message was refused: {fault.message}")
@@ -183,20 +184,25 @@ class SseLink(OneStreamLink):
         if authorization is not None and authorization.due:
             self._renewing.begin(self._post_again(authorization, None, message, waiter))
             return
-        self._submit(message, waiter, first=True)
+        self._submit(message, waiter, 0)
 
-    def _submit(self, message: bytes, waiter: Waiter | None, *, first: bool) -> None:
+    def _submit(self, message: bytes, waiter: Waiter | None, refusals: int) -> None:
         if self._authorization is not None:
             self._heads.authorization = self._authorization.header
-        self._pool.submit(self._heads.post(message), _Post(self, waiter, message, first))
+        self._pool.submit(self._heads.post(message), _Post(self, waiter, message, self._heads.authorization, refusals))
 
     async def _post_again(
-        self, authorization: Authorization, refused: Refused | None, message: bytes, waiter: Waiter | None
+        self,
+        authorization: Authorization,
+        refused: Refused | None,
+        message: bytes,
+        waiter: Waiter | None,
+        refusals: int = 0,
     ) -> None:
         """Send a message with a fresh token. A request that cannot get one ends."""
         try:
             await (authorization.renew() if refused is None else authorization.refused(refused))
-            self._submit(message, waiter, first=refused is None)
+            self._submit(message, waiter, refusals)
         except Fault as fault:
             if waiter is not None and self._forget(waiter.id):
                 waiter.sink.on_lost(fault)
@@ -244,12 +250,13 @@ class _Stream(Reply):
 class _Post(Reply):
     """Takes the response to a message: only whether the server took it. The answer itself comes on the stream."""
 
-    def __init__(self, link: SseLink, waiter: Waiter | None, message: bytes, first: bool) -> None:
+    def __init__(self, link: SseLink, waiter: Waiter | None, message: bytes, authorization: str, refusals: int) -> None:
         self._link = link
         self._waiter = waiter
         self.message = message
-        self.first = first
-        """Whether it may be sent again with another token."""
+        self.authorization = authorization
+        self.refusals = refusals
+        """How often the message was refused with other tokens."""
         self._status = 0
         self._headers: dict[bytes, bytes] = {}
         self._said = b""
@@ -275,8 +282,8 @@ class _Post(Reply):
             self._link.refused(self, self._waiter, Fault(name, how.why))
 
 
-def _refused(cause: BaseException, sent: str) -> Refused | None:
+def _refused(cause: BaseException, sent: str, *, again: bool) -> Refused | None:
     """The refusal of a request for lack of a token; None for any other failure."""
     if not isinstance(cause, Fault) or cause.data.get("status") != 401:
         return None
-    return Refused(401, read_challenge(str(cause.data.get("www_authenticate", ""))), sent)
+    return Refused(401, read_challenge(str(cause.data.get("www_authenticate", ""))), sent, again)

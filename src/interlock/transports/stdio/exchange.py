@@ -17,6 +17,7 @@ from interlock.transports.sessions.session import ClientAnswer, SessionChannel
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import Read
 from interlock.wire.messages import Id, Request, encode_failure, encode_id, one_line
+from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED
 
 Waiter: TypeAlias = asyncio.Future[bytes]
 
@@ -118,7 +119,7 @@ class StreamExchange(OpenExchange):
             self.fail(Fault("INTERNAL_ERROR", "the request could not be served; the log says why"))
 
     def result(self, result: bytes) -> None:
-        if type(result) is not Read and (not result.isascii() or result.find(b"\n") >= 0 or result.find(b"\r") >= 0):
+        if type(result) is not Read and (not result.isascii() or LINE_FEED in result or CARRIAGE_RETURN in result):
             try:
                 result = one_line(result)
             except (UnicodeDecodeError, msgspec.DecodeError):

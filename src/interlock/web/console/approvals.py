@@ -11,17 +11,25 @@ from starlette.responses import RedirectResponse, Response
 
 from interlock.hub.admin.approvals import DecisionRow, DecisionRows, OneDecision
 from interlock.hub.admin.audit_log import Entries
+from interlock.hub.approvals.inbox import MAX_OPEN
 from interlock.hub.approvals.states import DecisionState
 from interlock.web.console.comparison import Line, compare, marked
 from interlock.web.console.page import Visit
+from interlock.web.console.paging import first_of
 from interlock.wire.errors import Fault
 
 MAX_CARDS: Final = 25
-"""Requests on one page, the oldest first. Further ones follow as these are answered."""
+"""Requests on one page: the oldest of every asker, then the second oldest, so that nobody hides those of others."""
+MAX_ANNOUNCED: Final = 25
+"""The newest requests that an open page hears of, on whichever page they are."""
+MAX_KEPT: Final = 50
+"""Requests of an open page that stay on it while somebody fills in their forms, though they are on another page now."""
 MAX_VIEW_CHARS: Final = 16 * 1024
 """Longer views have a page of their own."""
 MAX_PAGE_CHARS: Final = 32 * 1024
 """Of all views on one page."""
+MAX_ID: Final = 16
+"""Characters of the id of a request."""
 MAX_SHOWN_CHARS: Final = 4096
 """Of the ids that an open page names."""
 MAX_MARKED_CHARS: Final = 64 * 1024
@@ -124,10 +132,24 @@ async def answer(visit: Visit) -> Response:
 
 
 async def _open_requests(visit: Visit, shown: frozenset[str] = frozenset()) -> dict[str, object]:
-    found = await visit.perform("approvals.list", DecisionRows, most=MAX_CARDS)
-    cards = await cards_of(visit, [row for row in found.decisions if row.id not in shown])
-    kept = [row.id for row in found.decisions if row.id in shown]
-    return {"cards": cards, "kept": kept, "open": found.total, "more": found.total - len(found.decisions)}
+    first = min(first_of(visit), MAX_OPEN)
+    found = await visit.perform("approvals.list", DecisionRows, most=MAX_CARDS, first=first, order="turns")
+    newest = await visit.perform("approvals.list", DecisionRows, most=MAX_ANNOUNCED, order="newest")
+    listed = {row.id for row in found.decisions}
+    later: list[str] = []
+    if ids := [id_ for id_ in sorted(shown - listed) if id_.isalnum() and len(id_) <= MAX_ID][:MAX_KEPT]:
+        rows = (await visit.perform("approvals.list", DecisionRows, most=MAX_KEPT, ids=",".join(ids))).decisions
+        later = [row.id for row in rows]
+    return {
+        "cards": await cards_of(visit, [row for row in found.decisions if row.id not in shown]),
+        "kept": [row.id for row in found.decisions if row.id in shown],
+        "later": later,
+        "newest": [row for row in newest.decisions if row.id not in listed],
+        "open": found.total,
+        "first": first,
+        "newer": max(0, first - MAX_CARDS) if first else None,
+        "older": found.next,
+    }
 
 
 async def cards_of(visit: Visit, rows: list[DecisionRow]) -> list[Card]:
@@ -161,7 +183,7 @@ async def _card(found: OneDecision) -> Card:
     if view is None:
         return card
     if row.kind == "changed_tool" and view.startswith(DIFFERENCE) and len(view) <= MAX_MARKED_CHARS:
-        card.difference, card.compared = marked(view), "the approved definition"
+        card.difference, card.compared = await asyncio.to_thread(marked, view), "the approved definition"
     elif row.kind in COMPARED and found.last_approved is not None:
         card.difference = await asyncio.to_thread(compare, found.last_approved, row.summary)
         card.compared = f"the last approved call of {row.asker} to this tool"

@@ -26,13 +26,13 @@ async def show(visit: Visit) -> Response:
     features = (await visit.perform("features.list", FeatureRows)).features
     keys = (await visit.perform("keys.list", KeyRows)).keys
     agents = sorted({key.principal for key in keys if key.kind == "agent"})[:MAX_ROWS]
-    waiting = await visit.perform("approvals.list", DecisionRows)
+    waiting = await visit.perform("approvals.list", DecisionRows, kind="scope", most=MAX_ROWS)
     return await visit.page(
         "live.html",
         features=features[:MAX_ROWS],
         more=max(0, len(features) - MAX_ROWS),
         agents=agents,
-        scopes=[row for row in waiting.decisions if row.kind == "scope"],
+        scopes=waiting.decisions,
         usage=(await visit.perform("usage", UsageRows, days=DAYS)).usage[:MAX_ROWS],
         days=DAYS,
         conversations=await rows_of(visit, MAX_CONVERSATIONS),

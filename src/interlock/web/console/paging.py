@@ -24,10 +24,15 @@ class Part(msgspec.Struct, Generic[Item]):
     """Where the next page begins; None on the last page."""
 
 
+def first_of(visit: Visit) -> int:
+    """The place at which the page begins that a request asks for."""
+    query = visit.request.query_params.get("from", "0")
+    return int(query) if query.isascii() and query.isdecimal() and len(query) < 10 else 0
+
+
 def part_of(visit: Visit, items: Sequence[Item], size: int) -> Part[Item]:
     """The page that a request asks for."""
-    query = visit.request.query_params.get("from", "0")
-    first = int(query) if query.isdecimal() and len(query) < 10 else 0
+    first = first_of(visit)
     shown = list(items[first : first + size])
     last = first + len(shown)
     return Part(shown, first, len(items), max(0, first - size) if first else None, last if last < len(items) else None)

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from interlock.hub.admin.approvals import DecisionRows
 from interlock.hub.admin.rooms import LeftRoom, RoomRows, RoomView, Said
-from interlock.web.console.approvals import Card, cards_of
+from interlock.web.console.approvals import MAX_CARDS, Card, cards_of
 from interlock.web.console.page import Visit
 from interlock.wire.errors import Fault
 
@@ -70,8 +70,8 @@ async def _found(visit: Visit) -> dict[str, object]:
 async def _proposals(visit: Visit) -> list[Card]:
     """The open proposals of the topic, as approval requests."""
     place = f"room:{_topic(visit)}"
-    found = await visit.perform("approvals.list", DecisionRows)
-    return await cards_of(visit, [row for row in found.decisions if row.server == place and row.kind == "proposal"])
+    found = await visit.perform("approvals.list", DecisionRows, kind="proposal", server=place, most=MAX_CARDS)
+    return await cards_of(visit, found.decisions)
 
 
 def _object(text: str) -> dict[str, object]:

@@ -4,11 +4,16 @@
 const title = document.title.replace(/^\(\d+\) /, "");
 const state = document.getElementById("state");
 const requests = document.getElementById("requests");
-const known = new Set(cards(document).map((card) => card.dataset.id));
+const known = new Set([...cards(document).map((card) => card.dataset.id), ...news(document).keys()]);
 let first = requests === null;
 
 function cards(root) {
   return [...root.querySelectorAll("article.card[data-id]")];
+}
+
+// The newest requests that are on another page of the list: their titles by id.
+function news(root) {
+  return new Map([...root.querySelectorAll("template[data-new]")].map(({ dataset }) => [dataset.new, dataset.title]));
 }
 
 async function part(address) {
@@ -24,27 +29,37 @@ async function part(address) {
 async function refreshApprovals() {
   // A request that is on the page, or was announced, comes back as its id alone.
   const shown = requests ? cards(requests).map((card) => card.dataset.id) : [...known].slice(-50);
-  const fresh = await part(`/console/approvals/list?shown=${encodeURIComponent(shown.join(","))}`);
+  const from = requests?.dataset.from ?? "0";
+  const fresh = await part(`/console/approvals/list?from=${from}&shown=${encodeURIComponent(shown.join(","))}`);
   const list = fresh?.getElementById("requests");
   if (!list) return;
   showCount(Number(list.dataset.open));
-  const added = cards(list).filter((card) => !known.has(card.dataset.id));
-  for (const card of added) known.add(card.dataset.id);
+  const titles = cards(list).map((card) => [card.dataset.id, card.querySelector("h2")?.textContent.trim()]);
+  const added = [...titles, ...news(list)].filter(([id]) => !known.has(id));
+  for (const [id] of added) known.add(id);
   if (requests) merge(list);
-  if (!first) for (const card of added) announce(card);
+  if (!first) for (const [id, text] of added) announce(id, text);
   first = false;
 }
 
 // Cards that are on the page stay as they are: somebody may be typing in one.
 function merge(list) {
   const wanted = new Map(cards(list).map((card) => [card.dataset.id, card]));
+  const later = new Set([...list.querySelectorAll("template[data-later]")].map((each) => each.dataset.later));
   for (const card of cards(requests)) {
-    if (!wanted.has(card.dataset.id)) remove(card);
-    wanted.delete(card.dataset.id);
+    const { id } = card.dataset;
+    if (!wanted.has(id) && !(later.has(id) && isFilledIn(card))) remove(card);
+    wanted.delete(id);
   }
-  for (const old of requests.querySelectorAll(":scope > p")) old.remove();
+  for (const old of requests.querySelectorAll(":scope > p, :scope > nav")) old.remove();
   for (const card of wanted.values()) requests.append(document.adoptNode(card));
-  for (const text of list.querySelectorAll(":scope > p")) requests.append(document.adoptNode(text));
+  for (const text of list.querySelectorAll(":scope > p, :scope > nav")) requests.append(document.adoptNode(text));
+}
+
+// A card that moved to another page stays while somebody is in it.
+function isFilledIn(card) {
+  const fields = [...card.querySelectorAll("input:not([type=hidden]), textarea")];
+  return card.contains(document.activeElement) || fields.some((field) => field.value !== field.defaultValue);
 }
 
 function remove(card) {
@@ -60,11 +75,10 @@ function showCount(open) {
   count.hidden = open === 0;
 }
 
-function announce(card) {
-  const text = card.querySelector("h2").textContent.trim();
+function announce(id, text) {
   state.textContent = `New request: ${text}`;
   if (globalThis.Notification?.permission === "granted") {
-    new Notification("Interlock asks for an approval", { body: text, tag: card.dataset.id });
+    new Notification("Interlock asks for an approval", { body: text, tag: id });
   }
 }
 

@@ -28,7 +28,7 @@ from interlock.wire.messages import Request
 URL_FIRST: Final = TABLE["URL_ELICITATION_REQUIRED"].mcp
 
 
-class AskingClient(Protocol):
+class RequestingClient(Protocol):
     """The client, as its requests use it."""
 
     handlers: Handlers
@@ -44,10 +44,10 @@ class AskingClient(Protocol):
         """A request of the server."""
 
 
-class Asker:
-    """Asks the server of one client."""
+class ClientRequests:
+    """Sends the requests of one client to its server."""
 
-    def __init__(self, client: AskingClient, login: Login | None, timeout: float, max_timeout: float) -> None:
+    def __init__(self, client: RequestingClient, login: Login | None, timeout: float, max_timeout: float) -> None:
         self._client = client
         self._login = login
         self._timeout = timeout
@@ -71,7 +71,7 @@ class Asker:
             self._cache.forget(notification.removeprefix("notifications/").removesuffix("_changed"))
             self._cache.forget("resources/templates/list")
 
-    async def ask(
+    async def send(
         self,
         method: str,
         params: bytes,
@@ -82,7 +82,7 @@ class Asker:
         """The answer to a request. Raises a `Fault`."""
         return (await self._rounds(method, params, headers, progress, timeout))[0]
 
-    async def ask_cached(self, method: str, params: bytes, key: str) -> Json:
+    async def send_cached(self, method: str, params: bytes, key: str) -> Json:
         """The same, from the cache while the server's word on it holds."""
         kept = self._cache.get(method, key)
         if kept is not None:
@@ -111,7 +111,7 @@ class Asker:
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> tuple[Json, int]:
-        """Ask until the answer is no question any more: the answer, and how many questions came before it."""
+        """Send until the answer is no question any more: the answer, and how many questions came before it."""
         connection, handlers = self._client.connection, self._client.handlers
         first = params
         if connection.modern and self._level is not None:
