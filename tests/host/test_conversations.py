@@ -37,7 +37,7 @@ from interlock.server import Image, Server, Text
 from interlock.web.control import ControlSocket
 from interlock.wire.errors import Fault
 
-from .model_server import Asked, anthropic_text, events, model_server, openai_call, openai_text, refused, stalls
+from .model_server import Asked, anthropic_text, head, model_server, openai_call, openai_text, raw, refused, stalls
 
 ADA = Principal("person:ada", "person")
 SCRIPT = [
@@ -282,7 +282,8 @@ async def test_a_model_that_fails_or_stalls_leaves_a_conversation_that_goes_on(t
             assert roles == ["system", "user", "user", "user", "assistant", "tool", "user"]
             # Tokens count also where the answer had no end: cut off by the endpoint, stopped by a person.
             going_on.clear()
-            server.answer_with(events({"choices": [{"delta": {"content": "word" * 50}}]}), slowly)
+            half = {"choices": [{"delta": {"content": "word" * 50}}]}
+            server.answer_with(raw(head(), f"data: {json.dumps(half)}\n\n".encode()), slowly)
             with pytest.raises(Fault, match="complete"):
                 await (await hub.host.send(conversation, "Cut off.")).answer()
             turn = await hub.host.send(conversation, "Stop.")

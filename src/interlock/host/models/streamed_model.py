@@ -51,9 +51,8 @@ class StreamedModel(abc.ABC):
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault`."""
         answer, written = self._reader(), 0
-        async with aclosing(
-            self._endpoint.events(await self._body(presentable(prompt, self.info.capabilities)))
-        ) as events:
+        body = await self._body(presentable(prompt, self.info.capabilities))
+        async with aclosing(self._endpoint.events(body)) as events:
             async for event in events:
                 for chunk in answer.take(event):
                     written += size_of_chunk(chunk)
