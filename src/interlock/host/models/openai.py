@@ -79,8 +79,8 @@ class OpenAiModel(StreamedModel):
 class _Answer(AnswerReader):
     """The pieces of a tool call name its index; some endpoints name the same for all calls, or none."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, secrets: EndpointSecrets) -> None:
+        super().__init__(secrets)
         self._at: dict[int | None, PartialCall] = {}
         """The newest call of each index."""
 
