@@ -191,10 +191,7 @@ async def test_t51_a_hub_that_cannot_know_which_keys_hold_shows_and_changes_noth
     freshness = hub.hub_app.access.freshness
     monkeypatch.setattr(freshness, "known_until", 0.0)
     monkeypatch.setattr(hub.hub_app.store, "behind_s", lambda: 1e9)
-    statuses = [
-        (await visitor.get(page)).status for page in ("/console", "/console/login", "/console/static/console.js")
-    ]
-    assert statuses == [503] * 3
+    assert [(await visitor.get(page)).status for page in ("/console", "/console/login")] == [503] * 2
     assert (await visitor.post("/console/logout", form.fields)).status == 503
 
 
@@ -316,9 +313,8 @@ async def test_forms_are_bounded_and_read_strictly(visitor: Visitor) -> None:
         assert answer.status == status, body[:20]
     await visitor.log_in()
     form = forms_of((await visitor.get("/console")).text)[0]
-    for characters, status in ((10_000, 404), (40_000, 413)):
-        answer = await visitor.post("/console/rooms/none", {**form.fields, "command": "say", "text": "好" * characters})
-        assert answer.status == status, "counted in bytes of the percent encoding"
+    answer = await visitor.post("/console/rooms/none", {**form.fields, "command": "say", "text": "好" * 10_000})
+    assert answer.status == 404, "read, though each character has nine bytes"
 
 
 async def test_a_console_for_other_machines_needs_https(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -247,9 +247,8 @@ async def test_a_stream_that_lost_events_is_told_of_a_change_and_of_nothing_else
     subscription = hub.hub_app.bus.subscribe(EventFilter.of(ApprovalChanged))
     monkeypatch.setattr(subscription, "take", lambda: [lost])
     hub.hub_app.inbox._publish(decision)
-    async for topics in events._changes(subscription):
-        assert topics == [b"event: approvals\ndata: changed\n\n"]
-        break
+    async with asyncio.timeout(60):
+        assert await anext(events._changes(subscription)) == [b"event: approvals\ndata: changed\n\n"]
     subscription.close()
 
 
