@@ -35,9 +35,9 @@ check: venv
 # Everything is checked for the platform here, and for the others each file whose types can differ there. A cache for each
 # platform: one that they shared would be thrown away by every run.
 types: venv
-	nice -n 19 $(BIN)/mypy
+	nice -n 5 $(BIN)/mypy
 	files=$$($(BIN)/python tests/platform_files.py) && for platform in darwin win32; do \
-	  nice -n 19 $(BIN)/mypy --platform $$platform --cache-dir .mypy_cache/$$platform --follow-imports silent $$files \
+	  nice -n 5 $(BIN)/mypy --platform $$platform --cache-dir .mypy_cache/$$platform --follow-imports silent $$files \
 	    || exit 1; done
 
 # Tests wait for processes, timers and each other's peers more than they compute: three workers keep one core busy.

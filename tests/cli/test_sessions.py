@@ -62,3 +62,11 @@ def test_ending_a_session_says_how_much_ended(user: User, hub: FakeHub) -> None:
     hub.answers["hub/sessions.end"] = lambda params: {"id": params["id"], "sessions": 1, "streams": 0}
     assert user.run("sessions", "end", "agent:ci").stdout == "Ended 1 session and 0 streams of agent:ci.\n"
     assert hub.params_of("hub/sessions.end") == [{"id": "agent:ci"}]
+
+
+def test_a_denied_registration_is_listed_with_its_creators_id_and_the_person(user: User, hub: FakeHub) -> None:
+    row = {"id": "dynamic.x", "server_id": "dynamic-x", "status": "denied", "trust_level": "sandboxed", "tools": []}
+    denied = {**row, "created_by": "maker", "decided_by": "person:ada", "reason": "we have one"}
+    hub.answers["hub/discovery.list"] = {"servers": [denied]}
+    shown = user.run("discovery", "list").stdout
+    assert "registered by maker as dynamic.x, denied by person:ada: we have one" in " ".join(shown.split())

@@ -94,6 +94,16 @@ def openai_call(name: str, arguments: str) -> Answer:
     )
 
 
+def openai_calls(*calls: dict[str, Any] | str) -> Answer:
+    """Calls of tools in one answer, each of which may have further members."""
+    deltas = []
+    for index, given in enumerate(calls):
+        call = {"name": given} if isinstance(given, str) else dict(given)
+        function = {"name": call.pop("name"), "arguments": call.pop("arguments", "{}")}
+        deltas.append({"choices": [{"delta": {"tool_calls": [{"index": index, "function": function, **call}]}}]})
+    return events(*deltas, {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}, "[DONE]")
+
+
 def anthropic_text(*words: str, finish: str = "end_turn") -> Answer:
     return named(
         {"type": "message_start", "message": {"usage": {"input_tokens": 4, "cache_read_input_tokens": 6}}},

@@ -260,9 +260,13 @@ async def test_a_hook_cannot_cause_inference_while_other_work_can(tmp_path: Path
     @server.before_inference("on.recall")
     async def recall(turn: BeforeInference) -> str:
         (host,) = server._live._enabled_at("on.think")
-        for conversation in (turn.conversation_id, "conv_another"):
-            params = {"featureSet": "on.think", "conversationId": conversation, "messages": []}
-            params["messages"] = [{"role": "user", "content": "Think."}]
+        named = {"featureSet": "on.think", "messages": [{"role": "user", "content": "Think."}]}
+        for own in (
+            {"conversationId": turn.conversation_id},
+            {"conversationId": "conv_another"},
+            {"conversationId": turn.conversation_id, "eventId": 5},  # a member that hides no other
+        ):
+            params = {**named, **own}
             try:
                 await server._live._requests.ask(host, "inference/request", "on.think", json.dumps(params).encode())
                 answers.append("answered")
@@ -274,6 +278,7 @@ async def test_a_hook_cannot_cause_inference_while_other_work_can(tmp_path: Path
         assert "Recalled." in await say(hub, "Hello.")
         assert "may not start an inference" in answers[0]
         assert "may not start an inference" not in answers[1]
+        assert "may not start an inference" in answers[2]
 
 
 async def test_a_hook_stays_open_while_another_of_the_same_inference_ends(tmp_path: Path) -> None:

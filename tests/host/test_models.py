@@ -22,7 +22,7 @@ from interlock.host.models.model import (
     ToolUse,
 )
 from interlock.host.models.openai import OpenAiModel
-from interlock.protocols.mcpl.content import Image, Text
+from interlock.protocols.mcpl.content import Audio, Image, Text
 from interlock.protocols.mcpl.inference import Usage
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
@@ -61,7 +61,13 @@ async def server() -> AsyncIterator[ModelServer]:
 
 
 def made(kind: str, server: ModelServer, **more: Any) -> Model:
-    settings = Settings(kind=kind, url=server.url, model="m-1", key="sk-test", **{"idle_s": 30.0, **more})  # type: ignore[arg-type]
+    settings = Settings(
+        kind=kind,
+        url=server.url,
+        model="m-1",
+        key="sk-test",
+        **{"idle_s": 30.0, "capabilities": ("tools", "vision"), **more},
+    )  # type: ignore[arg-type]
     return (OpenAiModel if kind == "openai" else AnthropicModel)(settings, Resolver())
 
 
@@ -142,6 +148,42 @@ async def test_images_of_results_go_to_models_in_the_shape_of_their_api(server: 
     text, shown = second[1]["content"][0]["content"]
     assert text == {"type": "text", "text": "[image/png]"}
     assert shown["source"] == {"type": "base64", "media_type": "image/png", "data": "aGk="}
+
+
+MEDIA: list[tuple[Image | Audio, bool]] = [
+    (Image(data="aGk=", mime_type="image/png"), True),
+    (Image(data="no base64", mime_type="image/png"), False),
+    (Image(data="aGk=", mime_type="image/svg+xml"), False),
+    (Image(uri="https://example.org/cat.png"), True),
+    (Image(uri="https://93.184.216.34/cat.png"), True),
+    *(
+        (Image(uri=uri), False)
+        for uri in (
+            "file:///etc/passwd", "http://169.254.169.254/latest", "http://localhost:8080/a", "http://0x7f.1/a",
+            "http://[::ffff:10.0.0.1]/a", "http://metadata.google.internal/a", "http://build/a", "https://", "http://[",
+            "http://127.0.0.1.:80/", "http://a@example.org/",
+        )
+    ),
+    (Audio(data="aGk=", mime_type="audio/mpeg"), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_t13_a_model_gets_only_media_that_it_takes_and_addresses_of_the_web(
+    server: ModelServer, kind: str
+) -> None:
+    text = openai_text if kind == "openai" else anthropic_text
+    model, blind = made(kind, server), made(kind, server, capabilities=("tools",))
+    for part, taken in MEDIA:
+        server.answer_with(text("ok"), text("ok"))
+        for each in (model, blind):
+            await answer(each, Prompt((Message("user", (Text("Hi"), part)),)))
+        texts = [asked.raw.count(b"not shown]") for asked in server.asked]
+        assert texts == [int(not taken), 1], part
+        address = (getattr(part, "uri", None) or part.data or "").encode()
+        assert (address in server.asked[0].raw) == taken, part
+    await model.close()
+    await blind.close()
 
 
 async def test_a_busy_endpoint_is_asked_again_as_it_says_and_not_beyond_the_limit(server: ModelServer) -> None:

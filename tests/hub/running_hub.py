@@ -40,6 +40,7 @@ from interlock.rooms.upgrade import RoomUpgrader
 from interlock.store.documents import Change
 from interlock.transports.credentials import header_of
 from interlock.transports.http.endpoint import McpEndpoint
+from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.serve import start
 from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.stdio.server import StdioServer
@@ -67,6 +68,8 @@ class RunningHub:
         self.operations: Operations
         """Those that the admin API and the console perform."""
         self.host: Host
+        self.listener: HttpListener
+        """The state of its HTTP connections."""
 
     def key(self, name: str, profile: str | None = None) -> str:
         """A fresh key for an agent."""
@@ -183,7 +186,7 @@ async def running_hub(
     await gateway.start()
     await conversations.start()
     running = RunningHub(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
-    running.operations, running.host = operations, conversations
+    running.operations, running.host, running.listener = operations, conversations, http.listener
     try:
         if wait:
             for server in servers:

@@ -149,7 +149,16 @@ async def test_hooks_are_fanned_out_and_merged_into_one_answer(tmp_path: Path, m
         await reply(hub, "a", "context/beforeInference", injects("As the system.", position="system"))
         await reply(hub, "b", "context/beforeInference", injects("hid\u200bden", bad, "x" * 40_000))
         await drive(hub, "c", "reply", method="context/beforeInference", error={"code": -32603, "message": "broken"})
-        await reply(hub, "a", "context/afterInference", {"featureSet": "note.check", "modifiedResponse": "No key."})
+        await reply(
+            hub,
+            "a",
+            "context/afterInference",
+            {
+                "featureSet": "note.check",
+                "modifiedResponse": "No key.",
+                "metadata": {"redactions": 1, "dev.interlock/rewrittenBy": []},
+            },
+        )
         await reply(hub, "b", "context/afterInference", {"featureSet": "note.check", "modifiedResponse": "Mine!"})
         await reply(hub, "c", "context/afterInference", {"featureSet": "note.check", "modifiedResponse": "No."})
         async with HostClient(hub, "mine", modern=modern).running() as client:
@@ -170,7 +179,7 @@ async def test_hooks_are_fanned_out_and_merged_into_one_answer(tmp_path: Path, m
             told = {"assistantMessage": "The key is sk-1.", "usage": {"inputTokens": 5, "outputTokens": 2}, **TURN}
             after = await client.result("context/afterInference", told)
             assert (after["featureSet"], after["modifiedResponse"]) == ("c.note.check", "No.")
-            assert after["metadata"] == {"dev.interlock/rewrittenBy": ["a.note.check", "c.note.check"]}
+            assert after["metadata"] == {"redactions": 1, "dev.interlock/rewrittenBy": ["a.note.check", "c.note.check"]}
             assert [each["assistantMessage"] for each in await heard(hub, "c", "context/afterInference")] == ["No key."]
             assert (await heard(hub, "b", "context/afterInference"))[0]["assistantMessage"] == "No."
         rows = [entry.record for entry in await entries(hub, event="dev.interlock.live_hook")]
@@ -504,6 +513,9 @@ async def test_channels_of_servers_are_the_clients_under_the_hubs_names(tmp_path
         (shown,) = (await asked(client))["params"]["messages"]
         assert (shown["channelId"], shown["author"]["name"]) == ("a/chat:#general", "Al\\u{200B}ice")
         assert hub.hub_app.live.deliveries.touched_at("mine"), "its tools that write ask from now on"
+        await reply(hub, "a", "channels/open", {"nonsense": 1})
+        refused = await client.ask("channels/open", {"type": "chat", "address": {"channel": "#dev"}})
+        assert refused["error"]["data"]["name"] == "UPSTREAM_ERROR", "it is the server that is at fault"
         await reply(hub, "a", "channels/open", {"channel": {**GENERAL, "id": "chat:#dev"}})
         opened = await client.result("channels/open", {"type": "chat", "address": {"channel": "#dev"}})
         assert opened["channel"]["id"] == "a/chat:#dev"
@@ -525,6 +537,11 @@ async def test_a_client_keeps_the_state_and_rolls_back_where_nobody_shares_the_c
         await enable(hub, "a", "note.**")
         await enable(hub, "a", "note.**", agent="driver")
         async with HostClient(hub, "mine", modern=False).running() as client:
+            await client.result("featureSets/update", {"enabled": ["a.note.edit"]})
+            early = await client.ask("state/rollback", {"featureSet": "a.note.edit", "checkpoint": "k"})
+            shared = share == "auto"
+            assert ("share" in json.dumps(early)) is shared, "the client's own connection need not be open yet"
+            await client.result("featureSets/update", {"disabled": ["a.note.edit"]})
             write = {"name": "a__write", "arguments": {}, "state": {"notes": [1]}}
             await client.result("tools/call", write)
             await client.select("a.note.edit")
@@ -552,7 +569,7 @@ async def test_a_client_keeps_the_state_and_rolls_back_where_nobody_shares_the_c
                 assert "isError" not in by_name["result"]
                 assert back["result"] == {"checkpoint": "k", "success": True}
                 rows = [each.record.details or {} for each in await entries(hub, event="dev.interlock.live_rollback")]
-                assert [row["outcome"] for row in rows] == ["asked", "done"]
+                assert [row["outcome"] for row in rows] == ["asked", "failed", "asked", "done"]
                 assert all(row["agent_id"] == "mine" and "conversationId" not in row for row in rows)
             unknown = await client.ask("state/rollback", {"featureSet": "a.note.nothing", "checkpoint": "k"})
             assert unknown["error"]["code"] == -32003

@@ -208,10 +208,19 @@ async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tm
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
+        callers = hub.hub_app.inbox.callers
+        await until(lambda: callers._waiting[decision.id] == 1)
         held.cancel()
         await asyncio.gather(held, return_exceptions=True)
         await until(lambda: not hub.hub_app.hub.pipeline.waiting)
         assert hub.hub_app.inbox.get(decision.id).state is DecisionState.OPEN
+        assert [row["caller_gone"] for row in (await hub.operate("approvals.list"))["decisions"]] == [True]
+        # The same call comes again and waits for the same answer.
+        held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
+        await until(lambda: callers._waiting[decision.id] == 1)
+        assert [row["caller_gone"] for row in (await hub.operate("approvals.list"))["decisions"]] == [False]
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
+        assert text_of(await held) == "a"
 
 
 async def test_secrets_in_arguments_are_not_kept(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ async def test_a_server_that_dies_with_its_task_is_told_of_truthfully(tmp_path: 
     async with running_hub(tmp_path, {"t": child("task_server.py", era=form)}) as hub, client(hub, form) as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         waiting = asyncio.ensure_future(task.result())
-        await until(lambda: hub.hub_app.tasks._live[task.id].checked > 0)
+        await until(lambda: hub.hub_app.tasks.running[task.id].checked > 0)
         await hub.operate("servers.restart", server="t")
         with pytest.raises(Fault) as lost:
             await asyncio.wait_for(waiting, 120)
@@ -132,7 +132,7 @@ async def test_a_task_is_forgotten_when_its_time_is_over(tmp_path: Path, jobs: J
                 await task.look()
             await hub.hub_app.tasks.sweep()
             assert len(ledger) == 0
-            assert not hub.hub_app.tasks._live
+            assert not hub.hub_app.tasks.running
             assert hub.hub_app.upstreams["t"].tasks == 0
             assert await outcomes(hub) == [("UNKNOWN", "the task expired")]
 
@@ -156,11 +156,11 @@ async def test_a_client_that_goes_before_it_has_its_tasks_id_leaves_nothing_behi
         calling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await calling
-        await asyncio.sleep(0.1)
+        await until(lambda: not hub.listener.connections)
         goes.set()
         await until(lambda: jobs.ended["cancelled a"] == 1)
         await until(lambda: len(tracker.ledger) == 0)
-        assert not tracker._live
+        assert not tracker.running
         assert [result for result, _ in await outcomes(hub)] == ["FAILURE"]
 
 
@@ -244,7 +244,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
             for who, id_ in expired:
                 with pytest.raises(Fault, match="no such task"):
                     await callers[who].task(id_).look()
-            assert (len(tracker.ledger), tracker._live, tracker._tokens, tracker.queries._places) == (0, {}, {}, {})
+            assert (len(tracker.ledger), tracker.running, tracker._tokens, tracker.queries._places) == (0, {}, {}, {})
             assert not tracker.ledger._reserved
             assert not tracker.ledger._owners
             assert hub.hub_app.upstreams["t"].tasks == 0

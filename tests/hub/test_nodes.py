@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.events import EventFilter
+from interlock.events.types import RegistrationDecided
 from interlock.hub.auth.principals import Principal
 
 from .people import read_and_answer
-from .running_hub import RawClient, RunningHub, child, running_hub, text_of
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
+from .test_registration import ASKED, SERVES
+from .test_registration import Agent as RegisteringAgent
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +121,26 @@ async def test_t32_an_approval_given_on_one_hub_is_good_once_on_all_of_them(tmp_
         answers = await asyncio.gather(*(client.modern("tools/call", ECHO) for client in (here, there) * 4))
         made = [answer for answer in answers if "APPROVAL_PENDING" not in str(answer)]
         assert [text_of(answer) for answer in made] == ["x"]
+
+
+@pytest.mark.skipif(not SERVES, reason="no backend serves on this machine")
+async def test_a_registration_on_one_hub_is_approved_on_another_and_runs_and_ends_on_both(
+    tmp_path: Path, postgres: str
+) -> None:
+    async with nodes(tmp_path, postgres) as (north, south):
+        agents = [RegisteringAgent(hub, "maker") for hub in (north, south)]
+        asked = (await agents[0].ask("register", **{**ASKED, "id": "dynamic.mean"}))["result"]
+        await until(lambda: bool(south.hub_app.inbox.all(only_open=True)))
+        with north.hub_app.bus.subscribe(EventFilter.of(RegistrationDecided)) as decided:
+            await read_and_answer(south.hub_app.inbox, asked["decision"], "once", ADA)
+            event = await anext(aiter(decided))
+        assert isinstance(event, RegistrationDecided)
+        assert (event.id, event.status) == ("dynamic.mean", "approved"), "the other hub tells its own clients"
+        for hub in (north, south):
+            await until(lambda hub=hub: hub.hub_app.upstreams.get("dynamic-mean") is not None)
+        assert (await agents[1].ask("deregister", id="dynamic.mean"))["result"]["deregistered"] is True
+        for hub in (north, south):
+            await until(lambda hub=hub: hub.hub_app.upstreams.get("dynamic-mean") is None)
 
 
 async def test_the_policy_version_is_equal_on_every_hub_and_the_catalogs_generation_is_each_ones_own(

@@ -162,7 +162,10 @@ async def test_a_token_that_is_refused_although_it_was_just_renewed_needs_a_logi
         for _ in range(4):
             assert "interlock login docs" in text_of(await call(hub))
         assert protected.refreshes() == 1
-        assert (await status_of(hub))["needs_login"]
+        # The reason and the time are those of the login that it needs, not of the connection before.
+        row = await status_of(hub)
+        assert (row["needs_login"], row["state"], row["hint"]) == (True, "connected", "run `interlock login docs`")
+        assert row["last_change"] == {"before": "connected", "reason": "login_required"}
     async with behind(tmp_path, protected) as hub:
         await hub.state("docs", ServerState.ERROR)
         row = await status_of(hub)

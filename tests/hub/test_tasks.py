@@ -140,7 +140,7 @@ async def test_a_task_that_nobody_asks_for_is_looked_at_by_the_hub(tmp_path: Pat
         task = await ada.start_tool("t__work", {"mark": "a"})
         jobs.go.set()
         tracker = hub.hub_app.tasks
-        live = tracker._live[task.id]
+        live = tracker.running[task.id]
         await tracker.sweep()
         assert live.state.status == "working", "it was just begun"
         live.checked = float("-inf")
@@ -273,4 +273,4 @@ async def test_a_call_that_is_tried_again_and_then_becomes_a_task_is_one_task(tm
         assert len(script.params("tools/call")) == 3
         assert not hub.hub_app.tasks.ledger._reserved
         assert hub.hub_app.hub.open_calls == 0
-        assert hub.hub_app.tasks._live[kept.id].ticket is not None
+        assert hub.hub_app.tasks.running[kept.id].ticket is not None

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,7 @@ from hypothesis import settings
 from hub.running_hub import until
 from interlock.config.settings import Topic
 from interlock.hub.approvals.states import DecisionState
+from interlock.rooms import room as topic_room
 
 from .running import Peer, RunningRooms, running_rooms
 
@@ -158,8 +160,8 @@ class History:
     def _expire(self) -> None:
         """Let the time of every proposal pass."""
         (room,) = self._rooms.gateway.rooms
-        later = room._now() + OPEN.proposal_s + 1 - time.monotonic()
-        room._now = lambda: time.monotonic() + later
+        later = topic_room.clock_s() + OPEN.proposal_s + 1 - time.monotonic()
+        self._stack.enter_context(patch.object(topic_room, "clock_s", lambda: time.monotonic() + later))
         room.tick()
         self._model.expire()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,10 @@ async def test_a_request_is_read_and_approved_once_without_a_script(hub: Running
     id_ = await asked(hub, "please")
     page = unescape((await visitor.get("/console/approvals")).text)
     assert "<title>(1) Approvals" in page
+    assert "has gone" not in page
+    with suppress(asyncio.CancelledError), hub.hub_app.inbox.callers.wait(id_):
+        raise asyncio.CancelledError
+    assert "has gone: nobody waits for the answer" in unescape((await visitor.get("/console/approvals")).text)
     question = hub.hub_app.inbox.get(id_).question
     for text in ("careful (agent)", "busy__echo", "moderate", "standard", "please", question.text, question.rule):
         assert text in page, text
@@ -301,7 +307,6 @@ async def test_t54_hostile_texts_are_shown_as_text(hub: RunningHub, visitor: Vis
         findings=(HOSTILE, HOSTILE),
     )
     inbox = hub.hub_app.inbox
-    inbox._still_allowed = lambda question: True
     plain = (await visitor.get("/console/approvals")).text
     made = await inbox.ask(question, view=HOSTILE)
     changed = Question("changed_tool", HOSTILE, "server", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, summary=HOSTILE)

@@ -31,7 +31,8 @@ class Model(msgspec.Struct, frozen=True):
     vendor: str | None = None
     """The vendor that servers are told; unset: the kind."""
     capabilities: tuple[str, ...] = ("tools",)
-    """Abilities of the model that servers are told of (`vision`, `tools`). Without `tools` it is offered none."""
+    """Abilities of the model that servers are told of (`vision`, `audio`, `tools`). Without `tools` it is offered none,
+    without the others it gets no images and no sounds."""
     context_window: Tokens = 128_000
     """Tokens of a whole prompt. The oldest turns of a longer conversation are left out."""
     max_tokens: Tokens = 4096

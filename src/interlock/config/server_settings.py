@@ -350,6 +350,11 @@ class Server(msgspec.Struct, frozen=True):
         return self.url is not None and self.login != "off" and not given
 
     @property
+    def shared_by(self) -> Share:
+        """Which callers share a connection: with a login for each user, nobody does."""
+        return "principal" if self.login == "per-user" and self.logs_in else self.share
+
+    @property
     def transport(self) -> Literal["stdio", "http"]:
         return "http" if self.url is not None else "stdio"
 

@@ -45,6 +45,8 @@ MOST_TURN_BYTES: Final = 2 * 1024 * 1024
 DAY_S: Final = 86_400.0
 PARTS: Final[tuple[AnyCollection, ...]] = (TURNS, STATE_TREES, CHANNEL_CONVERSATIONS)
 """The collections with a part of a conversation, which is deleted with it."""
+COMMITS: Final = 5
+"""How often the end of a turn is tried to store, while the conversation changes."""
 AT_ONCE: Final = 50
 """Conversations deleted at once."""
 T = TypeVar("T")
@@ -131,39 +133,71 @@ class Conversations:
         # Long conversations take a while to open.
         return await asyncio.to_thread(lambda: [self._recorded(turn) for turn in stored])
 
-    async def commit(
-        self, conversation: Conversation, turn: StoredTurn, messages: Iterable[Message], cost: float
-    ) -> Conversation:
-        """Store a turn and the conversation that it makes. Raises a `Fault` if another turn came between."""
-        id_ = conversation.id
-        # A turn with large results takes a while to seal.
-        sealed = await asyncio.to_thread(self._seal, tuple(messages), turn.id)
-        stored = msgspec.structs.replace(
-            conversation.stored, updated=turn.at, turns=turn.index + 1, sealed=self._seal(conversation.stable, id_)
-        )
-        try:
-            async with self._hub_app.store.transaction() as transaction:
-                transaction.expect(CONVERSATIONS, id_, conversation.version)
-                transaction.put(CONVERSATIONS, stored)
-                transaction.insert(TURNS, msgspec.structs.replace(turn, sealed=sealed))
-                transaction.put(INFERENCES, _inference(conversation, turn, cost))
-                transaction.record(self._hub_app.journal.turn(conversation.principal, turn))
-        except Conflict:
-            raise Fault("RESOURCE_EXHAUSTED", "another turn of this conversation came between") from None
-        except StoreError as cause:
-            raise fault_of(cause) from None
-        return Conversation(stored, conversation.stable, transaction.versions[CONVERSATIONS.name, id_])
+    async def begin(self, conversation: Conversation, turn: StoredTurn, messages: Iterable[Message]) -> int:
+        """Store a turn that begins, and the conversation with its model. Returns the version of the turn.
 
-    async def use_model(self, conversation: Conversation, model: str) -> Conversation:
-        """Let another model answer from now on."""
-        stored = msgspec.structs.replace(conversation.stored, model=model)
+        Raises a `Fault` if another turn came between, and then changes nothing.
+        """
+        sealed = await asyncio.to_thread(self._seal, tuple(messages), turn.id)
+        stored = msgspec.structs.replace(conversation.stored, updated=turn.at, turns=turn.index + 1)
         try:
             async with self._hub_app.store.transaction() as transaction:
                 transaction.expect(CONVERSATIONS, conversation.id, conversation.version)
                 transaction.put(CONVERSATIONS, stored)
+                transaction.insert(TURNS, msgspec.structs.replace(turn, sealed=sealed))
+        except Conflict:
+            raise Fault("RESOURCE_EXHAUSTED", "another turn of this conversation came between") from None
         except StoreError as cause:
             raise fault_of(cause) from None
-        return Conversation(stored, conversation.stable, transaction.versions[CONVERSATIONS.name, conversation.id])
+        return transaction.versions[TURNS.name, turn.id]
+
+    async def save(
+        self, conversation: Conversation, turn: StoredTurn, version: int, messages: Iterable[Message], cost: float
+    ) -> int:
+        """Store a turn as far as it came. Returns its next version."""
+        sealed = await asyncio.to_thread(self._seal, tuple(messages), turn.id)
+        try:
+            async with self._hub_app.store.transaction() as transaction:
+                transaction.expect(TURNS, turn.id, version)
+                transaction.put(TURNS, msgspec.structs.replace(turn, sealed=sealed))
+                transaction.put(INFERENCES, _inference(conversation, turn, cost))
+        except Conflict:
+            raise Fault("NOT_FOUND", "the conversation was deleted") from None
+        except StoreError as cause:
+            raise fault_of(cause) from None
+        return transaction.versions[TURNS.name, turn.id]
+
+    async def commit(
+        self, conversation: Conversation, turn: StoredTurn, messages: Iterable[Message], cost: float
+    ) -> Conversation:
+        """Store a turn at its end, and the conversation that it makes. Raises NOT_FOUND if that was deleted."""
+        id_ = conversation.id
+        # A turn with large results takes a while to seal.
+        sealed = await asyncio.to_thread(self._seal, tuple(messages), turn.id)
+        for _ in range(COMMITS):
+            # A turn that began owns its index. So another change of the conversation never costs the turn.
+            found = await self.get(id_)
+            begun = await self._hub_app.store.get(TURNS, turn.id)
+            if begun is None or begun.value.inference != turn.inference:
+                raise Fault("NOT_FOUND", "the conversation was deleted")
+            stored = msgspec.structs.replace(
+                found.stored, updated=turn.at, first=conversation.stored.first,
+                sealed=self._seal(conversation.stable, id_),
+            )  # fmt: skip
+            try:
+                async with self._hub_app.store.transaction() as transaction:
+                    transaction.expect(CONVERSATIONS, id_, found.version)
+                    transaction.expect(TURNS, turn.id, begun.version)
+                    transaction.put(CONVERSATIONS, stored)
+                    transaction.put(TURNS, msgspec.structs.replace(turn, sealed=sealed))
+                    transaction.put(INFERENCES, _inference(conversation, turn, cost))
+                    transaction.record(self._hub_app.journal.turn(conversation.principal, turn))
+            except Conflict:
+                continue
+            except StoreError as cause:
+                raise fault_of(cause) from None
+            return Conversation(stored, conversation.stable, transaction.versions[CONVERSATIONS.name, id_])
+        raise Fault("RESOURCE_EXHAUSTED", "the conversation changes all the time")
 
     async def delete(self, id: str) -> bool:
         """Delete a conversation and its turns. False if there is none."""

@@ -104,11 +104,17 @@ class Host:
         self.models.settings(name)
         return await self.conversations.create(principal, name)
 
-    async def send(self, conversation: Conversation | str, text: str | None, context: tuple[Sourced, ...] = ()) -> Turn:
-        """Begin a turn. Iterate the turn for its pieces, or await its `answer`.
+    async def send(
+        self,
+        conversation: Conversation | str,
+        text: str | None,
+        context: tuple[Sourced, ...] = (),
+        model: str | None = None,
+    ) -> Turn:
+        """Begin a turn, and return when it is in the store. Iterate it for its pieces, or await its `answer`.
 
-        `text` is None for a turn that no user began; `context` then says why it begins. Raises a `Fault`, also while
-        another turn of this conversation is under way.
+        `text` is None for a turn that no user began; `context` then says why it begins. `model` answers from now on.
+        Raises a `Fault`, also while another turn of this conversation is under way, and then changes nothing.
         """
         id_ = conversation if isinstance(conversation, str) else conversation.id
         if text is None and not context:
@@ -117,12 +123,16 @@ class Host:
             raise Fault("TOO_LARGE", f"a message has at most {MAX_TEXT} characters")
         self._check_free(id_)
         found = await self.conversations.get(id_)
+        if model is not None:
+            self.models.settings(model)
+            found = msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, model=model))
         turn = Turn(found, text, self.models.get(found.stored.model), context)
         self._check_free(id_)
         task = asyncio.ensure_future(self._turns.run(turn))
         self._running[id_] = (turn, task)
         task.add_done_callback(lambda _: self._forget(turn))
         self._keep(turn)
+        await turn.begun()
         return turn
 
     async def idle(self, conversation: str, within_s: float) -> None:
@@ -142,11 +152,9 @@ class Host:
             if params.agent is not None and params.agent != conversation.stored.agent:
                 message = f"the conversation belongs to {conversation.stored.agent}, and stays with it"
                 raise Fault("ACCESS_DENIED", message, hint="begin a new one for another agent")
-            if params.model is not None and params.model != conversation.stored.model:
-                self.models.settings(params.model)
-                conversation = await self.conversations.use_model(conversation, params.model)
-        turn = await self.send(conversation, params.text)
-        return Sent(conversation.id, turn.index, conversation.stored.model, conversation.stored.agent)
+        turn = await self.send(conversation, params.text, model=params.model)
+        stored = turn.conversation.stored
+        return Sent(stored.id, turn.index, stored.model, stored.agent)
 
     async def read(self, conversation: str, turn: int, after: int, wait_s: float) -> Pieces:
         """The next pieces of a turn."""
@@ -175,7 +183,10 @@ class Host:
         """A whole conversation."""
         found = await self.conversations.get(conversation)
         turns = await self.conversations.turns(found.stored)
-        return ShownConversation(_row(found.stored), [_turn_row(turn) for turn in turns])
+        running = self._running.get(conversation)
+        under_way = None if running is None or running[0].ended else running[0].index
+        rows = [_turn_row(turn, ended=turn.stored.index != under_way) for turn in turns]
+        return ShownConversation(_row(found.stored), rows)
 
     async def delete(self, conversation: str) -> bool:
         """Delete a conversation, and stop its turn first."""
@@ -219,7 +230,8 @@ class Host:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_RUNNING} turns are under way", retry_after_ms=1000)
 
     def _forget(self, turn: Turn) -> None:
-        """A turn is over, unless the next of its conversation has taken its place."""
+        """A turn is over. The next of its conversation may have taken its place."""
+        turn.begin(Fault("CANCELLED", "the turn was stopped"))  # For one that was stopped before it began.
         running = self._running.get(turn.conversation.id)
         if running is not None and running[0] is turn:
             del self._running[turn.conversation.id]
@@ -238,11 +250,11 @@ def _row(stored: StoredConversation) -> ConversationRow:
     return ConversationRow(stored.id, stored.agent, stored.model, stored.turns, *at)
 
 
-def _turn_row(turn: Recorded) -> TurnRow:
+def _turn_row(turn: Recorded, *, ended: bool) -> TurnRow:
     stored = turn.stored
     return TurnRow(
         stored.index, stored.inference, datetime.fromtimestamp(stored.at, UTC), stored.model, stored.finish,
-        stored.error, stored.input_tokens_count, stored.output_tokens_count,
+        stored.error if ended else "", stored.input_tokens_count, stored.output_tokens_count,
         [row for message in turn.messages for row in _said(message)],
     )  # fmt: skip
 

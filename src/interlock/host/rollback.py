@@ -6,6 +6,7 @@ that left no checkpoint cannot be taken back, and the plan says so.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from typing import Final
 
@@ -20,6 +21,7 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.views import View
 from interlock.hub.live.checkpoints import Place
 from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.own_connections import OwnConnections
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
 from interlock.protocols.mcpl.checkpoints import CheckpointTree, Rollback, RollbackResult, roll_back
 from interlock.protocols.mcpl.decoding import decode
@@ -47,6 +49,7 @@ class Rollbacks:
         self._hub_app = hub_app
         self._conversations = conversations
         self._states = states
+        self._own_connections = OwnConnections(hub_app.live.connections, hub_app.upstreams)
 
     async def plan(self, conversation: Conversation, before: int | None) -> RollbackPlan:
         """The changes that would be taken back: all from one turn on, without a turn those of the newest one."""
@@ -107,6 +110,9 @@ class Rollbacks:
     async def _steps(self, conversation: Conversation, first: int) -> list[_Step]:
         """The trees that changed from this turn on, the newest first."""
         trees = await self._states.trees(conversation.id)
+        for server in {server for server, _ in trees}:
+            with contextlib.suppress(Fault):  # The step says why there is no connection.
+                await self._own_connections.open(server, conversation.principal)
         changed = [(place, kept) for place, kept in trees.items() if _changed(kept, first)]
         return [self._step(conversation, place, kept, first) for place, kept in changed]
 

@@ -6,7 +6,6 @@ A call that needs approval waits in the inbox like any other, and is made again 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -14,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.host.models.endpoint import arguments_of
+from interlock.host.models.media import is_image
 from interlock.host.models.model import ToolDefinition, ToolUse
 from interlock.hub.app import HubApp
 from interlock.hub.approvals.decision import Decision
@@ -33,12 +33,9 @@ CALL_S: Final = 86_400.0
 MOST_TOOLS: Final = 512
 MOST_RESULT_CHARS: Final = 128 * 1024
 """Longer results are cut, and say so."""
-IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The kinds that models take."""
 MOST_IMAGES: Final = 4
 MOST_IMAGE_CHARS: Final = 256 * 1024
 """Of all images of one result, in base64."""
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 OnApproval = Callable[[str], None]
 
@@ -177,9 +174,9 @@ def _images(result: _Called) -> dict[int, Image]:
     left = MOST_IMAGE_CHARS
     for place, block in enumerate(result.content):
         data, kind = block.get("data"), block.get("mimeType")
-        if block.get("type") != "image" or kind not in IMAGES or not isinstance(data, str) or not data:
+        if block.get("type") != "image" or not isinstance(data, str):
             continue
-        if len(data) <= left and len(found) < MOST_IMAGES and _BASE64.fullmatch(data):
+        if len(data) <= left and len(found) < MOST_IMAGES and is_image(kind, data):
             found[place] = Image(data=data, mime_type=kind)
             left -= len(data)
     return found

@@ -60,6 +60,8 @@ class Turn:
         self.pieces: list[Piece] = []
         self._chars = 0
         self._changed = asyncio.Event()
+        self._begun = asyncio.Event()
+        self._refused: Fault | None = None
 
     @property
     def conversation_id(self) -> str:
@@ -83,6 +85,18 @@ class Turn:
     def keep_unmoderated(self, text: str) -> None:
         """Keep the answer as the model wrote it. It is no piece, so that no reader of the turn sees it."""
         self.unmoderated = text
+
+    def begin(self, refused: Fault | None = None) -> None:
+        """The turn is in the store, or could not be stored. Only the first word counts."""
+        if not self._begun.is_set():
+            self._refused = refused
+            self._begun.set()
+
+    async def begun(self) -> None:
+        """Wait until it is in the store. Raises the `Fault` of a turn that could not be stored."""
+        await self._begun.wait()
+        if self._refused is not None:
+            raise self._refused
 
     def add(self, piece: Piece) -> None:
         """Hand a piece to the readers. Raises TOO_LARGE for more than a turn may have."""

@@ -1,6 +1,7 @@
 """Runs turns: hooks before, the model with its tools, hooks after, and the turn in the store.
 
-A turn that fails is stored with its error, with everything that happened before it, and the conversation goes on.
+A turn is stored when it begins, and around each tool call. So a turn that fails, is stopped or dies with the hub has
+everything that happened before, and the conversation goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.host.conversations import MOST_TURN_BYTES, Conversation, Conversations, Stable, next_turn_id
+from interlock.host.conversations import MOST_TURN_BYTES, Conversation, Conversations, next_turn_id
 from interlock.host.hooks import Hooks, Response
 from interlock.host.models.model import (
     Finish,
@@ -28,13 +29,12 @@ from interlock.host.models.model import (
 )
 from interlock.host.prices import cost_of
 from interlock.host.prompt import first_to_keep, history, system_of, user_message
+from interlock.host.running_turn import RunningTurn
 from interlock.host.states import States
 from interlock.host.tools import Tools
 from interlock.host.turn import Piece, Turn
 from interlock.hub.app import HubApp
-from interlock.hub.conversation_documents import StoredTurn
-from interlock.protocols.mcpl.content import Text
-from interlock.protocols.mcpl.inference import Usage
+from interlock.hub.conversation_documents import UNFINISHED, StoredTurn
 from interlock.protocols.mcpl.injections import arrange
 from interlock.wire.errors import Fault
 
@@ -56,9 +56,10 @@ class Turns:
 
     async def run(self, turn: Turn) -> Conversation:
         """Run a turn to its end. Its last piece is the whole answer, or the error."""
-        running = _Running(turn)
+        running = RunningTurn(turn)
         fault: Fault | None = None
         try:
+            await self._begin(running)
             await self._infer(running)
         except Fault as cause:
             fault = cause
@@ -71,7 +72,13 @@ class Turns:
             self._hooks.failed(turn)
         return await self._finish(running, fault)
 
-    async def _infer(self, running: _Running) -> None:
+    async def _begin(self, running: RunningTurn) -> None:
+        """Store the turn before anything else happens in it."""
+        stored = self._stored(running, UNFINISHED)
+        running.store_as(await self._conversations.begin(running.conversation, stored, running.to_store()))
+        running.turn.begin()
+
+    async def _infer(self, running: RunningTurn) -> None:
         turn = running.turn
         caller = self._tools.admit(turn.conversation.principal)
         tools = await self._tools.list(caller) if "tools" in turn.model.info.capabilities else ()
@@ -83,13 +90,16 @@ class Turns:
         earlier = await self._history(running, tools)
         # An answer that a server may rewrite is shown to nobody before that.
         held = self._hooks.rewrites(turn)
+        running.hold(held=held)
         for _ in range(self._hub_app.config.host.rounds):
             system = system_of(running.conversation.stable)
             prompt = Prompt((*earlier, *running.messages), system, tools, self._answer_room(running))
             calls = await self._answer(running, prompt, held=held)
             if not calls:
                 break
-            running.messages.append(Message("user", tuple([await self._call(running, use) for use in calls])))
+            for use in calls:
+                await self._call(running, use)
+            running.end_round()
         else:
             raise Fault("QUOTA_EXCEEDED", f"the model called tools in {self._hub_app.config.host.rounds} rounds")
         response = await self._hooks.after(turn, Response(running.text, running.usage, running.finish))
@@ -99,24 +109,27 @@ class Turns:
         if held and response.text:
             turn.add(Piece("text", response.text))
 
-    async def _history(self, running: _Running, tools: tuple[ToolDefinition, ...]) -> tuple[Message, ...]:
+    async def _history(self, running: RunningTurn, tools: tuple[ToolDefinition, ...]) -> tuple[Message, ...]:
         """The messages of earlier turns, as many as fit into the model's window."""
         conversation, info = running.conversation, running.turn.model.info
-        turns = await self._conversations.turns(conversation.stored, first=conversation.stored.first)
+        stored = await self._conversations.turns(conversation.stored, first=conversation.stored.first)
+        turns = [turn for turn in stored if turn.stored.index < running.turn.index]
         fixed = estimated(Prompt(tuple(running.messages), system_of(conversation.stable), tools), 0).input_tokens
         window = info.context_window or 0
         room = window - fixed - min(RESERVE, window // 8) - self._answer_room(running)
         first = first_to_keep(turns, conversation.stored.first, max(room, 0))
         running.keep_from(first)
-        return history((turn for turn in turns if turn.stored.index >= first), vision="vision" in info.capabilities)
+        earlier = history(turn for turn in turns if turn.stored.index >= first)
+        running.know_ids(earlier)
+        return earlier
 
-    def _answer_room(self, running: _Running) -> int:
+    def _answer_room(self, running: RunningTurn) -> int:
         """Tokens of an answer: as the settings say, and no more than half of the window."""
         settings = self._hub_app.config.models.get(running.conversation.stored.model)
         window = running.turn.model.info.context_window or 0
         return max(1, min(window // 2, window if settings is None else settings.max_tokens))
 
-    async def _answer(self, running: _Running, prompt: Prompt, *, held: bool) -> list[ToolUse]:
+    async def _answer(self, running: RunningTurn, prompt: Prompt, *, held: bool) -> list[ToolUse]:
         """Ask the model once. Returns the tools that it calls."""
         turn, text, calls = running.turn, "", []
         finish: Finish | None = None
@@ -131,7 +144,7 @@ class Turns:
                 elif isinstance(chunk, ThinkingDelta):
                     turn.add(Piece("thinking", chunk.text))
                 elif isinstance(chunk, ToolUse):
-                    calls.append(chunk)
+                    calls.append(running.named(chunk, prompt.tools))
                 elif isinstance(chunk, Finished):
                     finish = chunk.reason
                     running.spend(chunk.usage or estimated(prompt, len(text.encode())))
@@ -140,96 +153,56 @@ class Turns:
         running.answered(text, calls, finish)
         return calls
 
-    async def _call(self, running: _Running, use: ToolUse) -> ToolResult:
+    async def _call(self, running: RunningTurn, use: ToolUse) -> None:
+        """Make one call of a round. It is in the store before it is made, and its result after."""
         turn = running.turn
         turn.add(Piece("tool", use.arguments, use.name))
         states = await self._states.for_call(turn)
+        running.begin_call()
+        await self._save(running)
         outcome = await self._tools.call(
             turn.conversation.principal, use, states, lambda decision: turn.add(Piece("approval", name=decision))
         )
-        await self._states.take(turn, states)
         images = outcome.images if "vision" in turn.model.info.capabilities else ()
-        running.check_room(len(outcome.text) + sum(len(image.data or "") for image in images))
+        try:
+            running.end_call(ToolResult(use.id, outcome.text, outcome.failed, images, outcome.refused))
+        finally:
+            await self._states.take(turn, states)
+            await self._save(running)
         turn.add(Piece("result", outcome.text, use.name, outcome.failed))
-        return ToolResult(use.id, outcome.text, outcome.failed, images, outcome.refused)
 
-    async def _finish(self, running: _Running, fault: Fault | None) -> Conversation:
-        """Store the turn, and give it its last piece."""
+    def _stored(self, running: RunningTurn, error: str) -> StoredTurn:
+        turn, usage = running.turn, running.usage
+        return StoredTurn(
+            next_turn_id(turn.conversation), turn.conversation.id, turn.index, turn.inference_id, time.time(),
+            turn.model.info.id, running.finish, error, usage.input_tokens, usage.output_tokens,
+        )  # fmt: skip
+
+    def _cost(self, running: RunningTurn) -> float:
+        return cost_of(running.usage, self._hub_app.config.models.get(running.conversation.stored.model))
+
+    async def _save(self, running: RunningTurn) -> None:
+        """Store the turn as far as it came. A call that cannot be recorded is not made."""
+        stored, cost = self._stored(running, UNFINISHED), self._cost(running)
+        version = await self._conversations.save(
+            running.conversation, stored, running.version, running.to_store(), cost
+        )
+        running.store_as(version)
+
+    async def _finish(self, running: RunningTurn, fault: Fault | None) -> Conversation:
+        """Store the end of the turn, and give it its last piece."""
         turn, usage = running.turn, running.usage
         conversation = running.conversation
         try:
-            stored = StoredTurn(
-                next_turn_id(turn.conversation), conversation.id, turn.index, turn.inference_id, time.time(),
-                turn.model.info.id, running.finish, "" if fault is None else f"{fault.name}: {fault.message}",
-                usage.input_tokens, usage.output_tokens,
-            )  # fmt: skip
-            cost = cost_of(usage, self._hub_app.config.models.get(conversation.stored.model))
-            conversation = await self._conversations.commit(conversation, stored, running.complete_messages(), cost)
+            stored = self._stored(running, "" if fault is None else f"{fault.name}: {fault.message}")
+            messages = running.to_store(ended=fault is None)
+            conversation = await self._conversations.commit(conversation, stored, messages, self._cost(running))
         except Fault as cause:
             fault = fault or cause
+        turn.begin(fault)
         if fault is None:
             turn.add(Piece("done", running.text, "", False, usage.input_tokens, usage.output_tokens, running.finish))
         else:
             hint = f" ({fault.hint})" if fault.hint else ""
             turn.add(Piece("error", fault.message + hint, fault.name, True, usage.input_tokens, usage.output_tokens))
         return conversation
-
-
-class _Running:
-    """The state of one turn."""
-
-    def __init__(self, turn: Turn) -> None:
-        self.turn = turn
-        self.conversation = turn.conversation
-        self.messages: list[Message] = []
-        self.text = ""
-        """Everything that the model said in this turn."""
-        self.usage = Usage(0, 0)
-        self.finish: Finish = "end_turn"
-        self._size = 0
-
-    def use(self, stable: Stable) -> None:
-        """Take over the stable part of the prompt as this turn has it."""
-        self.conversation = msgspec.structs.replace(self.conversation, stable=stable)
-
-    def keep_from(self, first: int) -> None:
-        """Leave out turns before this one from now on."""
-        stored = msgspec.structs.replace(self.conversation.stored, first=first)
-        self.conversation = msgspec.structs.replace(self.conversation, stored=stored)
-
-    def spend(self, usage: Usage) -> None:
-        """Add the tokens of one inference."""
-        self.usage = Usage(self.usage.input_tokens + usage.input_tokens, self.usage.output_tokens + usage.output_tokens)
-
-    def answered(self, text: str, calls: list[ToolUse], finish: Finish) -> None:
-        """The model answered: its text, the tools it calls, and why it stopped."""
-        said = (Text(text),) if text else ()
-        if said or calls:
-            self.check_room(len(text) + sum(len(use.arguments) for use in calls))
-            self.messages.append(Message("assistant", (*said, *calls)))
-        self.text = f"{self.text}\n\n{text}" if self.text and text else self.text or text
-        self.finish = finish
-
-    def rewrite(self, text: str) -> None:
-        """Put another text in the place of everything that the model said."""
-        self.text = text
-        kept = []
-        for message in self.messages:
-            parts = tuple(part for part in message.parts if message.role == "user" or not isinstance(part, Text))
-            if parts:
-                kept.append(msgspec.structs.replace(message, parts=parts))
-        self.messages = [*kept, *([Message("assistant", (Text(text),))] if text else [])]
-
-    def check_room(self, chars: int) -> None:
-        """Count text of the turn. Raises TOO_LARGE for more than one turn may hold."""
-        self._size += chars
-        if self._size > MOST_TURN_BYTES // 4:
-            raise Fault("TOO_LARGE", f"a turn holds at most {MOST_TURN_BYTES // 4} characters")
-
-    def complete_messages(self) -> list[Message]:
-        """The messages without a call that has no result, which no model accepts."""
-        if not self.messages and self.turn.user_message is not None:
-            return [Message("user", (Text(self.turn.user_message),))]
-        last = self.messages[-1] if self.messages else None
-        dangling = last is not None and last.role == "assistant" and any(isinstance(p, ToolUse) for p in last.parts)
-        return self.messages[:-1] if dangling else self.messages

@@ -14,6 +14,8 @@ from interlock.hub.auth.principals import Kind, Principal
 from interlock.store import Collection
 
 DAY_S: Final = 86_400
+UNFINISHED: Final = "CANCELLED: the turn was interrupted before its end"
+"""The error of a turn that has not ended: the one to read if the hub dies meanwhile."""
 
 
 class StoredConversation(msgspec.Struct, frozen=True):

@@ -40,6 +40,11 @@ from interlock.transports.websocket_frames import Taken
 _FINAL: Final = (Reason.REPLACED, Reason.TOO_SLOW, Reason.ACCESS_ENDED)
 
 
+def clock_s() -> float:
+    """The machine's clock, by which proposals and reserved places expire."""
+    return time.monotonic()
+
+
 class Room:
     """The running topic."""
 
@@ -66,7 +71,6 @@ class Room:
         self._listeners = ListenerLists()
         self._history = history
         self._positions = Positions()
-        self._now: Callable[[], float] = time.monotonic
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -97,7 +101,7 @@ class Room:
 
     def proposal(self, id: str) -> Proposal | None:
         """A proposal as it is now; None if it is unknown, or forgotten."""
-        return self._topic.proposal(id, self._now())
+        return self._topic.proposal(id, clock_s())
 
     # A participant comes and goes.
 
@@ -112,7 +116,7 @@ class Room:
         """Reserve a place for a connection that is being upgraded. Raises Refusal. `since` is a cursor of before."""
         participant = Participant(id, ANONYMOUS if principal is None else principal.id, capabilities, mode)
         place = Place(participant, since)
-        return self._admissions.reserve(self, principal, place, self._members, self._now())
+        return self._admissions.reserve(self, principal, place, self._members, clock_s())
 
     def enter(self, member: Member) -> None:
         """The participant is connected: welcome it, then tell all. A former connection of the same one ends."""
@@ -183,11 +187,11 @@ class Room:
             if member.gone:
                 raise Refusal(Reason.ACCESS_ENDED, "You are no longer in the topic.", "Join it again.")
         except Refusal as refusal:
-            self._refuse(member, refusal, self._now())
+            self._refuse(member, refusal, clock_s())
             raise
 
     def _take(self, member: Member, data: bytes, binary: bool) -> None:
-        now = self._now()
+        now = clock_s()
         self._check(member)
         if member.gone:
             return
@@ -200,7 +204,7 @@ class Room:
 
     def report(self, member: Member, refusal: Refusal) -> None:
         """Tell a sender why its envelope is refused, or not acted on. Counted and recorded."""
-        self._refuse(member, refusal, self._now())
+        self._refuse(member, refusal, clock_s())
         self._gateway.refuse(member, refusal)
 
     # Participants of the hub's own.
@@ -233,7 +237,7 @@ class Room:
         """Pass on an envelope of a participant of the hub's own. Judged like others, but for rates. False: refused."""
         try:
             envelope = decode(data)
-            accepted = self._topic.accept(envelope, id, self._now())
+            accepted = self._topic.accept(envelope, id, clock_s())
         except Refusal as refusal:
             self.counts.refused[refusal.reason] += 1
             return False
@@ -249,7 +253,7 @@ class Room:
 
     def tick(self) -> None:
         """End proposals whose time has passed, and forget rates that nobody uses."""
-        now = self._now()
+        now = clock_s()
         for proposal in self._topic.expire(now):
             self._audit.proposal(None, proposal)
             self._internal.on_expired(proposal)

@@ -165,6 +165,7 @@ def details(row: Json, view: str) -> None:
         *(("finding", finding) for finding in row["findings"]),
         ("because", row["rule"]),
         ("state", row["state"]),
+        *([("caller", f"has gone; an approval holds {_UNTIL}")] if row.get("caller_gone") else []),
         ("deadline", row["deadline"]),
         ("arguments", (row["arguments_hash"] or "-")[:16]),
         ("definition", (row["fingerprint"] or "-")[:16]),
@@ -187,15 +188,16 @@ def answered(row: Json) -> None:
 
 
 _STATES = {"used": "approved, used"}
+_UNTIL = "for the same call, if it comes again before the deadline"
 
 
 def _row(row: Json) -> tuple[str, ...]:
-    risk = row["risk"]
+    risk, gone = row["risk"], ", caller has gone" if row.get("caller_gone") else ""
     return (
         bold(row["id"]),
         plain(row["asker"]),
         plain(row["target"]),
         coloured(risk, RISKS[risk]) if risk in RISKS else "-",
-        _STATES.get(row["state"], row["state"].replace("_", " ")),
+        _STATES.get(row["state"], row["state"].replace("_", " ")) + gone,
         one_line(row["summary"], 60),
     )

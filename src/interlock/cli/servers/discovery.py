@@ -95,4 +95,8 @@ def deregister(found: Json, id: str) -> None:
 
 def _server(row: dict[str, Any]) -> tuple[str, ...]:
     by = f"registered by {plain(row['created_by'])}" if row.get("created_by") else ""
+    if row.get("created_by") and row["id"] != row["server_id"]:
+        by += f" as {plain(row['id'])}"
+    if row.get("decided_by"):
+        by += f", denied by {plain(row['decided_by'])}" + (f": {plain(row['reason'])}" if row.get("reason") else "")
     return bold(plain(row["server_id"])), row["status"], row["trust_level"], counted(len(row["tools"]), "tool"), by

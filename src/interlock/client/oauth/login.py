@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -29,6 +30,7 @@ from interlock.protocols.oauth.tokens import CLIENT_ERRORS, LASTING_ERRORS, Toke
 from interlock.transports.http.authorized_calls import Refused
 from interlock.wire.errors import Fault
 
+NEEDS_LOGIN: Final = "the server needs a login"
 RETRY_REFRESH_S: Final = 5.0
 """A refresh that could not reach the server is tried again after this time, while the token is still good."""
 
@@ -55,11 +57,13 @@ class Login:
         self._tokens: Tokens | None = None
         self._loaded = False
         self._not_before = 0.0
-        self._hint = hint
+        self.hint = hint
         self._challenge = Challenge()
         """The last challenge: it says where the server's metadata is."""
         self.wanted: Challenge | None = None
         """The challenge that only a person can answer, until one has."""
+        self.wanted_since = datetime.now(UTC)
+        """When a login became necessary, while one is."""
         self._header = ""
         self._renewed = ""
         """The header of the last token that was got in the place of a refused one."""
@@ -169,7 +173,7 @@ class Login:
             stored = await self._reload()
             self._use(None)
             await self._store.save(None)
-            self.wanted = self._challenge
+            self._want(self._challenge)
         if stored is not None:
             await self._requests.revoke(stored)
 
@@ -285,10 +289,15 @@ class Login:
         self._challenge = challenge
         return await discover(self._endpoints, self._server_url, self.settings, challenge)
 
-    def _needs_login(self, challenge: Challenge, status: int) -> Fault:
+    def _want(self, challenge: Challenge) -> None:
+        if self.wanted is None:
+            self.wanted_since = datetime.now(UTC)
         self.wanted = challenge
+
+    def _needs_login(self, challenge: Challenge, status: int) -> Fault:
+        self._want(challenge)
         data = {"status": status, "challenge": msgspec.to_builtins(challenge)}
-        return Fault("LOGIN_REQUIRED", "the server needs a login", hint=self._hint, data=data)
+        return Fault("LOGIN_REQUIRED", NEEDS_LOGIN, hint=self.hint, data=data)
 
 
 def challenge_of(fault: Fault) -> Challenge:

@@ -13,6 +13,7 @@ import msgspec
 
 from interlock.config.model_settings import Model as Settings
 from interlock.host.models.endpoint import Endpoint, cut_off
+from interlock.host.models.media import presentable
 from interlock.host.models.model import (
     MOST_ARGUMENT_BYTES,
     MOST_CALLS,
@@ -44,7 +45,7 @@ class StreamedModel(abc.ABC):
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault`."""
         answer = self._reader()
-        async for event in self._endpoint.events(await self._body(prompt)):
+        async for event in self._endpoint.events(await self._body(presentable(prompt, self.info.capabilities))):
             for chunk in answer.take(event):
                 yield chunk
             if answer.ended:
@@ -109,8 +110,10 @@ class AnswerReader(abc.ABC):
             raise cut_off()
         for index, call in sorted(self._calls.items()):
             yield ToolUse(call.id or f"call_{index}", call.name, call.arguments)
+        # No prompt has 0 tokens: an endpoint that says so does not count.
+        usage = self._usage if self._usage is not None and self._usage.input_tokens else None
         # Some endpoints give another reason after tool calls.
-        yield Finished("tool_use" if self._calls else self._finish, self._usage)
+        yield Finished("tool_use" if self._calls else self._finish, usage)
 
     def _begin_call(self, index: int, call: PartialCall) -> PartialCall:
         """Begin a tool call. Raises TOO_LARGE."""

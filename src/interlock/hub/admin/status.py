@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.client.oauth.login import NEEDS_LOGIN
 from interlock.config.problems import Problem
 from interlock.config.value_types import Mode
 from interlock.hub.admin.configuration import ConfigurationOperations
@@ -25,6 +26,7 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.process.memory import resident_mb
 from interlock.version import VERSION
+from interlock.wire.errors import Fault
 
 MAX_NAMED: Final = 100
 """Items in quarantine and withheld tools of one server, in one answer."""
@@ -67,6 +69,10 @@ class StatusOperations:
         offer = hub_app.catalog.offer(upstream.id)
         about = {} if peer is None else msgspec.json.decode(peer.server_info, type=dict[str, Any])
         problem = upstream.problem or upstream.lists.problem
+        since, last_change = upstream.since, _last_change(upstream)
+        if (login := upstream.wanting) is not None:
+            problem, since = Fault("LOGIN_REQUIRED", NEEDS_LOGIN, hint=login.hint), login.wanted_since
+            last_change = LastChange(upstream.state, "login_required")
         return ServerStatus(
             id=upstream.id,
             state=upstream.state,
@@ -93,10 +99,10 @@ class StatusOperations:
             would_refuse=_by_rule(hub_app.findings.would_refuse, upstream.id),
             flagged=_by_rule(hub_app.findings.flagged, upstream.id),
             quarantined=[] if offer is None else [_quarantined(item) for item in offer.quarantined[:MAX_NAMED]],
-            since=upstream.since.replace(microsecond=0),
+            since=since.replace(microsecond=0),
             health=upstream.condition,
             health_reasons=upstream.health.reasons,
-            last_change=_last_change(upstream),
+            last_change=last_change,
             restarts=upstream.restarts.total,
             pid=upstream.pid,
             source=settings.source,

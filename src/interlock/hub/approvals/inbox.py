@@ -24,6 +24,7 @@ from interlock.hub.approvals.open_part import EXACT, MAX_LOOKED_AT, OpenPart, Wa
 from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, RULES, Rule
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal, with_view
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
+from interlock.hub.approvals.waiting_callers import WaitingCallers
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.hub.locks import acquire
@@ -75,6 +76,7 @@ class Inbox:
         self._listeners: list[Listener] = []
         self.bus = bus or Bus()
         self._watching: set[Subscription] = set()
+        self.callers = WaitingCallers()
         self._ask_lock = asyncio.Lock()
 
     async def start(self, store: Store) -> None:
@@ -327,7 +329,7 @@ class Inbox:
         stop = self.on_change(on_change)
         try:
             if self.get(id).state is DecisionState.OPEN:
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(TimeoutError), self.callers.wait(id):
                     async with asyncio.timeout(within_s):
                         await future
             return self.get(id)
@@ -354,6 +356,8 @@ class Inbox:
 
     def _changed(self, id: str, decision: Decision | None) -> None:
         self._index.follow(id, decision)
+        if decision is None or decision.state is not DecisionState.OPEN:
+            self.callers.forget(id)
         if decision is not None:
             for listener in tuple(self._listeners):
                 listener(decision)

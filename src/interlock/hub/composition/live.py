@@ -139,7 +139,7 @@ class LiveParts:
 
     def state_gate(self) -> StateGate:
         """The gate that gives calls of conversations their state."""
-        return StateGate(self.scope_gate(), self.hosts)
+        return StateGate(self.scope_gate(), self.hosts, lambda: self._foundation.config.servers)
 
     def gate(self, risk_of: Callable[[Tool], Risk]) -> LiveGate:
         """The gate of the configuration in force."""

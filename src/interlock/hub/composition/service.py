@@ -28,6 +28,7 @@ from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.live.inference_hooks import InferenceHooks
+from interlock.hub.live.own_connections import OwnConnections
 from interlock.hub.live.tools import LiveTools
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
@@ -96,7 +97,15 @@ def build_service(
         CallbackHandler(calls.callbacks.open),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
         EventMethods(listings.event_subscriptions, background),
-        HostMethods(live.hosts, hooks, client_hooks, listings.recorded_requests, background, foundation.journal),
+        HostMethods(
+            live.hosts,
+            hooks,
+            client_hooks,
+            listings.recorded_requests,
+            background,
+            OwnConnections(live.connections, upstreams),
+            foundation.journal,
+        ),
         client_hooks,
     )
     sessions = SessionServices(

@@ -22,6 +22,7 @@ from interlock.hub.live.client_hosts import ClientHosts, SelectionKeeper
 from interlock.hub.live.client_inference import ClientInferences
 from interlock.hub.live.client_rollbacks import ROLLBACK, ClientRollbacks
 from interlock.hub.live.inference_hooks import InferenceHooks
+from interlock.hub.live.own_connections import OwnConnections
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcpl.decoding import decode
@@ -52,6 +53,7 @@ class HostMethods:
         client_hooks: ClientHookHandler,
         requests: RecordedRequests,
         background: BackgroundTasks,
+        own_connections: OwnConnections,
         journal: Journal,
     ) -> None:
         self._client_hooks = client_hooks
@@ -66,7 +68,7 @@ class HostMethods:
             "context/beforeInference": inferences.before,
             "context/afterInference": inferences.after,
             "inference/lifecycle": inferences.lifecycle,
-            ROLLBACK: ClientRollbacks(hosts, journal).roll_back,
+            ROLLBACK: ClientRollbacks(hosts, own_connections, journal).roll_back,
             "channels/list": channels.listed,
             "channels/open": channels.open,
             "channels/close": channels.close,

@@ -13,7 +13,7 @@ from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl import channels
 from interlock.protocols.mcpl.authorization import check_outgoing
 from interlock.protocols.mcpl.capabilities import CHANNELS_PUBLISH, CHANNELS_REGISTER
-from interlock.protocols.mcpl.decoding import Value, decode
+from interlock.protocols.mcpl.decoding import Value
 from interlock.protocols.mcpl.errors import channel_not_permitted, unknown_channel
 from interlock.protocols.mcpl.grants import THINKING
 from interlock.protocols.mcpl.states import Connection
@@ -35,9 +35,7 @@ def is_full(live: LiveConnection, channel: str) -> bool:
 async def open_channel(live: LiveConnection, rights: Connection, wanted: channels.Open) -> channels.Channel:
     """Have a server open a channel. Raises CHANNEL_OPEN_FAILED, or another refusal."""
     check_outgoing(rights, OPEN)
-    said = msgspec.json.encode(wanted)
-    answer = await live.connection.request(OPEN, said, timeout=ANSWER_S, idempotent=False)
-    channel = decode(channels.OpenResult, answer, "result").channel
+    channel = (await live.ask(OPEN, wanted, channels.OpenResult, ANSWER_S)).channel
     if not rights.active.grant.allows_channel(CHANNELS_REGISTER, channel.id):
         raise channel_not_permitted(channel.id, CHANNELS_REGISTER)
     if is_full(live, channel.id):
@@ -51,9 +49,7 @@ async def close_channel(live: LiveConnection, rights: Connection, channel: str) 
     if channel not in live.channels:
         raise unknown_channel(channel)
     check_outgoing(rights, CLOSE, channel=channel)
-    said = msgspec.json.encode(channels.Close(channel))
-    answer = await live.connection.request(CLOSE, said, timeout=ANSWER_S, idempotent=False)
-    closed = decode(channels.CloseResult, answer, "result").closed
+    closed = (await live.ask(CLOSE, channels.Close(channel), channels.CloseResult, ANSWER_S)).closed
     if closed:
         live.channels.pop(channel, None)
     return closed
@@ -70,9 +66,7 @@ def check_publish(live: LiveConnection, rights: Connection, channel: str) -> Non
 
 async def publish(live: LiveConnection, said: channels.Publish) -> channels.PublishResult:
     """Deliver content to a channel, after `check_publish`."""
-    params = msgspec.json.encode(said)
-    answered = await live.connection.request(PUBLISH, params, timeout=ANSWER_S, idempotent=False)
-    return decode(channels.PublishResult, answered, "result")
+    return await live.ask(PUBLISH, said, channels.PublishResult, ANSWER_S)
 
 
 def tell(live: LiveConnection, rights: Connection, method: str, channel: str, said: Value, *, own: bool = True) -> None:

@@ -7,15 +7,17 @@ The key is conversation, server and feature set; a conversation belongs to one p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
+from interlock.config.settings import Server
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.local_exchange import LocalExchange
 from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
 from interlock.hub.catalog.target import Target
+from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.feature_set_gate import FeatureSetGate
 from interlock.hub.live.scopes import ScopeGate
@@ -54,9 +56,10 @@ class StateGate(FeatureSetGate):
 
     name = "state"
 
-    def __init__(self, scopes: ScopeGate, hosts: ClientHosts) -> None:
+    def __init__(self, scopes: ScopeGate, hosts: ClientHosts, servers: Callable[[], Mapping[str, Server]]) -> None:
         super().__init__(scopes)
         self._hosts = hosts
+        self._servers = servers
 
     def judge(self, target: Target, feature: str, call: Call) -> Verdict:
         """Add the state to a call."""
@@ -77,8 +80,7 @@ class StateGate(FeatureSetGate):
         except Fault as fault:
             return Refuse(fault, "state: what a host keeps of a tool's state must be readable")
         if said.checkpoint is not None:
-            own = [live for live in self._hosts.offers.connections(host) if live.server == target.server]
-            if not own or own[0].agent is None:
+            if not self._has_own_connection(host, target.server):
                 message = "a checkpoint needs a connection that nobody shares"
                 hint = 'the operator can set share = "principal"'
                 return Refuse(Fault("ACCESS_DENIED", message, hint=hint), "state: " + message)
@@ -86,6 +88,14 @@ class StateGate(FeatureSetGate):
         elif said.state is not None:
             call.state = {"state": said.state}
         return PASS
+
+    def _has_own_connection(self, host: ClientHost, server: str) -> bool:
+        """Whether calls of a client go over a connection that nobody shares, be it open yet or not."""
+        settings = self._servers().get(server)
+        if settings is not None and settings.shared_by == "principal":
+            return True
+        own = (live.agent for live in self._hosts.offers.connections(host) if live.server == server)
+        return next(own, None) is not None
 
 
 class _Stateful(Value, frozen=True):

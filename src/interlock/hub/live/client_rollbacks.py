@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from interlock.hub.journal import Journal
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.own_connections import OwnConnections
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
 from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
 from interlock.protocols.mcpl.decoding import decode
@@ -23,8 +22,9 @@ ROLLBACK_S: Final = 60.0
 class ClientRollbacks:
     """Takes back state that a client left with servers."""
 
-    def __init__(self, hosts: ClientHosts, journal: Journal) -> None:
+    def __init__(self, hosts: ClientHosts, own_connections: OwnConnections, journal: Journal) -> None:
         self._hosts = hosts
+        self._own_connections = own_connections
         self._journal = journal
 
     async def roll_back(self, host: ClientHost, params: bytes) -> RollbackResult:
@@ -40,16 +40,15 @@ class ClientRollbacks:
         rights = self._hosts.offers.rights(host, live)
         check_outgoing(rights, ROLLBACK)
         check_tool_call(rights, feature, scoped=False, rollback=True)
-        if live.agent is None:
+        own = await self._own_connections.open(live.server, host.principal)
+        if own is None:
             reason = 'agents share the connection to this server; the operator can set share = "principal"'
             return RollbackResult(checkpoint, False, reason)
         record, agent = (live.server, feature, checkpoint), host.principal.id
         self._journal.live_rollback(*record, "asked", agent=agent)
         await self._journal.flushed()  # A rollback that was sent is in the log, whatever happens then.
         try:
-            own = msgspec.json.encode(Rollback(feature, checkpoint))
-            answer = await live.connection.request(ROLLBACK, own, timeout=ROLLBACK_S, idempotent=False)
-            result = decode(RollbackResult, answer, "result")
+            result = await own.ask(ROLLBACK, Rollback(feature, checkpoint), RollbackResult, ROLLBACK_S)
         except Fault as fault:
             self._journal.live_rollback(*record, "failed", f"{fault.name}: {fault.message}"[:500], agent=agent)
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -12,13 +12,16 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.live.features import Features
 from interlock.protocols.mcpl import states
 from interlock.protocols.mcpl.channels import Channel
+from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.negotiation import Offer
 from interlock.protocols.mcpl.policy import effective
+from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
 CAUSE: Final = "dev.interlock/cause"
 """Member of a request's `_meta`: the inference on whose account a server asks."""
 MAX_VIEWS: Final = 256
+Result = TypeVar("Result")
 Place = tuple[str, str | None]
 """A server, and the key of a private connection; None for the shared one."""
 
@@ -70,8 +73,20 @@ class LiveConnection:
         if not self.hooks:
             return False
         said = named_in(params)
-        cause, conversation = said.meta.get(CAUSE), said.conversationId
+        if said is None:
+            return True  # Which hook it names cannot be read.
+        cause, conversation = said.cause, said.conversation
         return any(cause == hook.inference or conversation == hook.conversation for hook in self.hooks)
+
+    async def ask(self, method: str, params: msgspec.Struct, result: type[Result], timeout: float) -> Result:
+        """Send a request that changes something, and read its result. Raises UPSTREAM_ERROR for one without sense."""
+        said = msgspec.json.encode(params)
+        answer = await self.connection.request(method, said, timeout=timeout, idempotent=False)
+        try:
+            return decode(result, answer, "result")
+        except Fault as fault:
+            message = f"{self.server} answered {method} with a result that cannot be read: {fault.message}"
+            raise Fault("UPSTREAM_ERROR", message) from None
 
     def for_agent(self, features: Features, agent: str) -> states.Connection:
         """The state of the connection, narrowed to the feature sets that are on for one agent."""
@@ -92,18 +107,25 @@ class LiveConnection:
         return agents if self.agent is None else tuple(name for name in agents if name == self.agent)
 
 
-class Named(msgspec.Struct):
-    """The names in a message of a server."""
+class Named(msgspec.Struct, frozen=True):
+    """The names in a message of a server. A member of a wrong type names nothing."""
 
-    featureSet: str = ""
-    eventId: str = ""
-    conversationId: str | None = None
-    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
+    feature_set: str = ""
+    event: str = ""
+    conversation: str = ""
+    cause: str = ""
 
 
-def named_in(params: bytes) -> Named:
-    """The id that a refused message gives itself, for the audit log; bounded there."""
+def named_in(params: bytes) -> Named | None:
+    """The names in a message that may be refused. None where it is no object."""
     try:
-        return msgspec.json.decode(params, type=Named)
+        said = msgspec.json.decode(params, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Named()
+        return None
+    meta = said.get("_meta")
+    found = (said.get("featureSet"), said.get("eventId"), said.get("conversationId"))
+    return Named(*map(_text, (*found, meta.get(CAUSE) if isinstance(meta, dict) else None)))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.live.connection import LiveConnection, named_in
+from interlock.hub.live.connection import LiveConnection, Named, named_in
 from interlock.hub.live.elevations import Elevations
 from interlock.hub.live.feature_updates import ANSWER_TIMEOUT_S, FeatureUpdates
 from interlock.hub.live.features import Features
@@ -187,8 +187,8 @@ class ServerMessages:
             self._refusals.add(live.server, said.method, "", "", fault)
 
     def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
-        named = named_in(request.params)
-        self._refusals.add(live.server, request.method, named.featureSet, named.eventId, fault)
+        named = named_in(request.params) or Named()
+        self._refusals.add(live.server, request.method, named.feature_set, named.event, fault)
         error = fault.render(ErrorDialect.MCPL)
         if live.connection.modern:
             self._say(live, Answer(request.id, error=AnswerError(error.code, error.message, error.data)))

@@ -67,7 +67,8 @@ class Tracker:
         self._recording = recording
         self._max_ttl_ms = max_ttl_ms
         self._clock = asyncio.get_running_loop().time
-        self._live: dict[str, RunningTask] = {}
+        self.running: dict[str, RunningTask] = {}
+        """By id, the tasks whose state this hub knows."""
         self.reach = reach
         self._tokens: dict[str, Expected] = {}
         """The hub's progress tokens, each with its task."""
@@ -116,7 +117,7 @@ class Tracker:
         )
         live = RunningTask(task.state, self._clock())
         live.route, live.ticket, live.token = route, ticket, token
-        self._live[task.id] = live
+        self.running[task.id] = live
         self.seen(task, call.exchange.session)
         try:
             await self.ledger.add(task)
@@ -152,15 +153,15 @@ class Tracker:
     def leave(self, session: Session) -> None:
         """Detach a closed session from its tasks, which go on."""
         for id_ in session.tasks:
-            live = self._live.get(id_)
+            live = self.running.get(id_)
             if live is not None and live.session is session:
                 live.session = None
 
     def live(self, task: StoredTask) -> RunningTask:
         """The state of a task in this process. A task of an earlier run has no connection yet."""
-        live = self._live.get(task.id)
+        live = self.running.get(task.id)
         if live is None:
-            live = self._live[task.id] = RunningTask(task.state, float("-inf"))
+            live = self.running[task.id] = RunningTask(task.state, float("-inf"))
         return live
 
     # Outcomes
@@ -242,7 +243,7 @@ class Tracker:
             live.route.owner.tasks.pop(task.upstream_id, None)
 
     def _forget(self, id: str) -> None:
-        live = self._live.pop(id, None)
+        live = self.running.pop(id, None)
         if live is None:
             return
         if live.token is not None:
@@ -287,9 +288,9 @@ class Tracker:
         """Send notifications to the owners of changed tasks; after a gap, of all."""
         ids = [event.task for event in batch if isinstance(event, TaskChanged)]
         if any(isinstance(event, Gap) for event in batch):
-            ids = [id_ for id_, live in self._live.items() if live.unsent]
+            ids = [id_ for id_, live in self.running.items() if live.unsent]
         for id_ in dict.fromkeys(ids):
-            task, live = self.ledger.at_id(id_), self._live.get(id_)
+            task, live = self.ledger.at_id(id_), self.running.get(id_)
             if task is not None and live is not None:
                 self._send_unsent(task, live)
 
@@ -307,7 +308,7 @@ class Tracker:
 
     def unfollow(self, task: StoredTask, follower: object) -> None:
         """Stop notifying a follower."""
-        live = self._live.get(task.id)
+        live = self.running.get(task.id)
         if live is not None:
             live.followers.pop(follower, None)
 
@@ -320,7 +321,7 @@ class Tracker:
 
     def followed(self, server: str) -> list[str]:
         """The server's ids of its tasks that clients follow."""
-        ids = [id_ for id_, live in self._live.items() if live.followers and not live.state.over]
+        ids = [id_ for id_, live in self.running.items() if live.followers and not live.state.over]
         tasks = (self.ledger.get(id_) for id_ in ids)
         return [task.upstream_id for task in tasks if task is not None and task.server == server and task.modern]
 
@@ -332,7 +333,7 @@ class Tracker:
         expected = self._tokens.get(str(token))
         if expected is None or expected.server != server:
             return
-        live = self._live.get(expected.id)
+        live = self.running.get(expected.id)
         session = expected.session if live is None else live.session
         progress = how_far(params)
         if session is not None and progress is not None and progress > expected.progress:
@@ -354,7 +355,7 @@ class Tracker:
 
         before = self._clock() - QUERY_EVERY_S
         open_tasks = (
-            (self.ledger.at_id(id_), live) for id_, live in list(self._live.items()) if live.ticket is not None
+            (self.ledger.at_id(id_), live) for id_, live in list(self.running.items()) if live.ticket is not None
         )
         due = [task for task, live in open_tasks if task is not None and (live.checked < before or task in expired)]
         await asyncio.gather(*(query(task) for task in due))
@@ -364,7 +365,7 @@ class Tracker:
             self.let_go(task, live)
             self.queries.leave(task, live)
             self._forget(task.id)
-        for id_ in [id_ for id_ in self._live if self._live[id_].ticket is None and self.ledger.at_id(id_) is None]:
+        for id_ in [id_ for id_ in self.running if self.running[id_].ticket is None and self.ledger.at_id(id_) is None]:
             # Another node deleted it.
             self.queries.forget(id_)
             self._forget(id_)
@@ -375,7 +376,7 @@ class Tracker:
     async def close(self) -> None:
         """Record running tasks as unknown. The store keeps them, so their owners can query them after a restart."""
         await self._notifying.close()
-        for id_, live in list(self._live.items()):
+        for id_, live in list(self.running.items()):
             task = self.ledger.at_id(id_)
             if task is not None and live.ticket is not None:
                 self._end(task, live, UNKNOWN, "the hub ended while the task ran")

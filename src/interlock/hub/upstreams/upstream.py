@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from interlock.client.oauth.login import Login
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
 from interlock.hub.auth.principals import Principal
@@ -66,7 +67,7 @@ class Upstream:
         hub: UpstreamHubInterface,
     ) -> None:
         self.id = id
-        self.share = "principal" if settings.login == "per-user" and settings.logs_in else settings.share
+        self.share = settings.shared_by
         self._dialer = dialer
         self.open_calls = 0
         self.last_use = 0.0
@@ -155,6 +156,12 @@ class Upstream:
         if self.problem is not None and self.problem.name == "LOGIN_REQUIRED":
             return True
         return self._dialer.login is not None and self._dialer.login.wanted is not None
+
+    @property
+    def wanting(self) -> Login | None:
+        """The login that a server needs which is connected all the same, for its lists or for other calls."""
+        login = self._dialer.login
+        return login if login is not None and login.wanted is not None and self.problem is None else None
 
     def on_login(self) -> None:
         """A person has logged in: start the server if it waited for that."""

@@ -149,8 +149,14 @@ def render(items: Iterable[Placed]) -> bytes:
 
 
 def said_in(line: str) -> str:
-    """The content of one rendered item, without its label: its texts, and anything else as JSON."""
-    content = _LINE.decode(line).content
+    """The content of one rendered item, without its label: its texts, and anything else as JSON.
+
+    A note in the place of a medium has no label.
+    """
+    try:
+        content = _LINE.decode(line).content
+    except msgspec.DecodeError:
+        return line
     texts = [block.text if isinstance(block, Text) else msgspec.json.encode(block).decode() for block in content]
     return "\n".join(texts)
 

@@ -1,0 +1,77 @@
+"""Media in prompts: a model gets those that it takes, and a note in the place of each other one. Pure.
+
+An endpoint refuses a whole prompt for one image that it does not take, and so every later turn of the conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from interlock.host.models.model import Message, Part, Prompt, ToolResult
+from interlock.judge.addresses import kind_of, read_address
+from interlock.protocols.mcpl.content import Audio, Image, Text
+
+IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The kinds that models take."""
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_INSIDE: Final = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa")
+"""The last part of names that mean something inside a network alone."""
+
+
+def presentable(prompt: Prompt, capabilities: Sequence[str]) -> Prompt:
+    """The prompt as a model with these capabilities takes it."""
+    messages = tuple(_with(message, capabilities) for message in prompt.messages)
+    return msgspec.structs.replace(prompt, messages=messages)
+
+
+def without_media(message: Message) -> Message:
+    """A message with notes in the place of its media."""
+    return _with(message, ())
+
+
+def is_image(kind: object, data: object) -> bool:
+    """Whether a model can be shown this image."""
+    return isinstance(kind, str) and kind in IMAGES and isinstance(data, str) and _BASE64.fullmatch(data) is not None
+
+
+def _with(message: Message, capabilities: Sequence[str]) -> Message:
+    parts = tuple(_shown(part, capabilities) for part in message.parts)
+    return message if parts == message.parts else msgspec.structs.replace(message, parts=parts)
+
+
+def _shown(part: Part, capabilities: Sequence[str]) -> Part:
+    if isinstance(part, ToolResult):
+        return part if not part.images or "vision" in capabilities else msgspec.structs.replace(part, images=())
+    if not isinstance(part, Image | Audio) or _is_taken(part, capabilities):
+        return part
+    return Text(f"[{part.mime_type or type(part).__name__.lower()}, not shown]")
+
+
+def _is_taken(part: Image | Audio, capabilities: Sequence[str]) -> bool:
+    if ("vision" if isinstance(part, Image) else "audio") not in capabilities:
+        return False
+    if part.uri is not None:
+        return is_public(part.uri)
+    if isinstance(part, Image):
+        return is_image(part.mime_type, part.data)
+    return _BASE64.fullmatch(part.data or "") is not None
+
+
+def is_public(uri: str) -> bool:
+    """Whether an endpoint may fetch this address: of the web, and not of a network that the endpoint stands in."""
+    try:
+        parts = urlsplit(uri)
+        host = (parts.hostname or "").rstrip(".").lower()
+    except ValueError:
+        return False
+    if parts.scheme.lower() not in ("http", "https") or not host or parts.username is not None:
+        return False
+    address = read_address(host)
+    if address is not None:
+        return kind_of(address) is None
+    return "." in host and host.rpartition(".")[2] not in _INSIDE

@@ -1,0 +1,165 @@
+"""The state of one turn while it runs, and the messages of it that are stored. Pure.
+
+Every call is stored with a result: its own, or a note that there is none. No model accepts a call without one.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from interlock.host.conversations import MOST_TURN_BYTES, Stable
+from interlock.host.models.media import without_media
+from interlock.host.models.model import Finish, Message, ToolDefinition, ToolResult, ToolUse
+from interlock.host.prompt import user_message
+from interlock.host.turn import Turn
+from interlock.protocols.mcpl.content import Text
+from interlock.protocols.mcpl.inference import Usage
+from interlock.protocols.mcpl.injections import arrange
+from interlock.wire.errors import Fault
+
+MOST_CHARS: Final = MOST_TURN_BYTES // 4
+NO_RESULT: Final = "Stopped: there is no result. The tool may have done its work."
+NOT_CALLED: Final = "Not called: the turn was stopped before."
+NO_ROOM: Final = "The call was made. Its result is too large for this turn, and was left out."
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_STRANGE: Final = re.compile(r"[^A-Za-z0-9_-]")
+MOST_NAME: Final = 64
+"""Of a tool that the model was not offered. Endpoints refuse a prompt with other names."""
+
+
+class RunningTurn:
+    """The state of one turn."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.conversation = turn.conversation
+        self.version = 0
+        """Of the stored turn; 0 until it is stored."""
+        self.messages: list[Message] = []
+        self.text = ""
+        """Everything that the model said in this turn."""
+        self.usage = Usage(0, 0)
+        self.finish: Finish = "end_turn"
+        self._held = False
+        """Whether a server may still replace everything that the model said."""
+        self._size = 0
+        self._ids: set[str] = set()
+        self._open: list[ToolUse] = []
+        """The calls of the round that is under way."""
+        self._results: list[ToolResult] = []
+        self._begun = 0
+        """How many of these calls were begun."""
+
+    def store_as(self, version: int) -> None:
+        """The turn is stored, with this version."""
+        self.version = version
+
+    def hold(self, *, held: bool) -> None:
+        """Store no words of the model before the end, where a server may replace them."""
+        self._held = held
+
+    def use(self, stable: Stable) -> None:
+        """Take over the stable part of the prompt as this turn has it."""
+        self.conversation = msgspec.structs.replace(self.conversation, stable=stable)
+
+    def keep_from(self, first: int) -> None:
+        """Leave out turns before this one from now on."""
+        stored = msgspec.structs.replace(self.conversation.stored, first=first)
+        self.conversation = msgspec.structs.replace(self.conversation, stored=stored)
+
+    def spend(self, usage: Usage) -> None:
+        """Add the tokens of one inference."""
+        self.usage = Usage(self.usage.input_tokens + usage.input_tokens, self.usage.output_tokens + usage.output_tokens)
+
+    # Tool calls.
+
+    def know_ids(self, earlier: Iterable[Message]) -> None:
+        """Note the ids of calls in the rest of the prompt."""
+        self._ids |= {part.id for message in earlier for part in message.parts if isinstance(part, ToolUse)}
+
+    def named(self, use: ToolUse, offered: Sequence[ToolDefinition]) -> ToolUse:
+        """The call with an id that no other call has, and a name that every endpoint takes in later prompts."""
+        id_, name = use.id, use.name
+        while id_ in self._ids or not _ID.fullmatch(id_):
+            id_ = f"c{secrets.token_hex(4)}"  # Nine letters and digits, as the strictest endpoints want them.
+        self._ids.add(id_)
+        if all(tool.name != name for tool in offered):
+            name = _STRANGE.sub("_", name)[:MOST_NAME] or "unnamed"
+        return use if (id_, name) == (use.id, use.name) else ToolUse(id_, name, use.arguments)
+
+    def answered(self, text: str, calls: list[ToolUse], finish: Finish) -> None:
+        """The model answered: its text, the tools it calls, and why it stopped. A round of calls begins."""
+        said = (Text(text),) if text else ()
+        if said or calls:
+            self.check_room(len(text) + sum(len(use.arguments) for use in calls))
+            self.messages.append(Message("assistant", (*said, *calls)))
+        self.text = f"{self.text}\n\n{text}" if self.text and text else self.text or text
+        self.finish = finish
+        self._open, self._results, self._begun = calls, [], 0
+
+    def begin_call(self) -> None:
+        """The next call of the round is made now."""
+        self._begun += 1
+
+    def end_call(self, result: ToolResult) -> None:
+        """The call has a result. Raises TOO_LARGE for one that has no room, and keeps that there was one."""
+        try:
+            self.check_room(len(result.text) + sum(len(image.data or "") for image in result.images))
+        except Fault:
+            self._results.append(msgspec.structs.replace(result, text=NO_ROOM, images=()))
+            raise
+        self._results.append(result)
+
+    def end_round(self) -> None:
+        """Every call of the round has its result."""
+        self.messages.append(Message("user", tuple(self._results)))
+        self._open, self._results = [], []
+
+    def rewrite(self, text: str) -> None:
+        """Put another text in the place of everything that the model said."""
+        self.text = text
+        self.messages = [*_without_words(self.messages), *([Message("assistant", (Text(text),))] if text else [])]
+
+    def check_room(self, chars: int) -> None:
+        """Count text of the turn. Raises TOO_LARGE for more than one turn may hold."""
+        self._size += chars
+        if self._size > MOST_CHARS:
+            raise Fault("TOO_LARGE", f"a turn holds at most {MOST_CHARS} characters")
+
+    def to_store(self, *, ended: bool = False) -> list[Message]:
+        """The messages so far. Before the answer is whole, without media, which an endpoint may refuse for ever, and
+        without words that a server may replace."""
+        messages = self.messages or self._beginning()
+        if self._open:
+            messages = [*messages, Message("user", (*self._results, *self._missing()))]
+        if ended:
+            return messages
+        return [without_media(message) for message in (_without_words(messages) if self._held else messages)]
+
+    def _beginning(self) -> list[Message]:
+        """The message of the user and of the host, as long as no server was asked."""
+        message = user_message(self.turn.user_message, arrange(self.turn.context))
+        return [message] if message.parts else []
+
+    def _missing(self) -> list[ToolResult]:
+        """Notes in the place of results. A call that was not begun did nothing, as one that was refused."""
+        under_way, later = self._open[len(self._results) : self._begun], self._open[self._begun :]
+        return [
+            *(ToolResult(use.id, NO_RESULT, failed=True) for use in under_way),
+            *(ToolResult(use.id, NOT_CALLED, failed=True, refused=True) for use in later),
+        ]
+
+
+def _without_words(messages: Iterable[Message]) -> list[Message]:
+    """Messages without the words of the model."""
+    kept = []
+    for message in messages:
+        parts = tuple(part for part in message.parts if message.role == "user" or not isinstance(part, Text))
+        if parts:
+            kept.append(msgspec.structs.replace(message, parts=parts))
+    return kept
