@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from interlock.config.model_settings import Model as Settings
-from interlock.host.models.endpoint import arguments_of, body_of, read, reported
+from interlock.host.models.endpoint import EndpointSecrets, arguments_of, body_of, read, reported
 from interlock.host.models.model import (
     Chunk,
     Finish,
