@@ -180,7 +180,7 @@ async def test_a_server_gets_its_inference_by_the_route_of_its_feature_set(tmp_p
             # A refused inference costs nothing; a failed one is reported, recorded and counted.
             server.answer_with(refused(400, "no such thing"))
             for wrong, code, why in (
-                ({**SEED, "featureSet": "lost.one"}, -32603, "no model is routed"),
+                ({**SEED, "featureSet": "lost.one"}, -32600, "no model is routed"),
                 ({**SEED, "featureSet": "news.push"}, -32001, "not enabled"),
                 ({**SEED, "featureSet": "nobody.knows"}, -32003, "Unknown"),
                 ({"messages": SEED["messages"]}, -32602, "featureSet"),

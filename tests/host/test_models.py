@@ -17,6 +17,7 @@ from interlock.host.models.model import (
     Model,
     Prompt,
     TextDelta,
+    ThinkingDelta,
     ToolDefinition,
     ToolResult,
     ToolUse,
@@ -148,6 +149,66 @@ async def test_images_of_results_go_to_models_in_the_shape_of_their_api(server: 
     text, shown = second[1]["content"][0]["content"]
     assert text == {"type": "text", "text": "[image/png]"}
     assert shown["source"] == {"type": "base64", "media_type": "image/png", "data": "aGk="}
+
+
+def pieces(*calls: dict[str, Any]) -> Answer:
+    """Pieces of tool calls, each with its members; `n` is the name and `a` the arguments."""
+    said = []
+    for call in calls:
+        function = {"name": call.pop("n", None), "arguments": call.pop("a", None)}
+        said.append({"choices": [{"delta": {"tool_calls": [{**call, "function": function}]}}]})
+    return events(*said, {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}, "[DONE]")
+
+
+CALLS: dict[str, tuple[Answer, list[tuple[str, str]]]] = {
+    "one index for all": (
+        pieces({"index": 0, "id": "a", "n": "x", "a": "{1"}, {"index": 0, "a": "}"},
+               {"index": 0, "id": "b", "n": "x", "a": "{2"}, {"index": 0, "a": "}"}),
+        [("x", "{1}"), ("x", "{2}")],
+    ),
+    "no index": (
+        pieces({"id": "a", "n": "x", "a": "{1}"}, {"id": "b", "n": "y", "a": "{2}"}), [("x", "{1}"), ("y", "{2}")]
+    ),
+    "neither index nor id": (pieces({"n": "x", "a": "{1"}, {"a": "}"}, {"n": "x"}), [("x", "{1}"), ("x", "")]),
+    "mixed pieces": (
+        pieces({"index": 1, "id": "b", "n": "y"}, {"index": 0, "id": "a", "n": "x"}, {"index": 1, "a": "{2}"},
+               {"index": 0, "a": "{1}"}),
+        [("y", "{2}"), ("x", "{1}")],
+    ),
+    "another id in each piece": (
+        pieces({"index": 0, "id": "a", "n": "x", "a": "{"}, {"index": 0, "id": "b", "a": "1}"}), [("x", "{1}")]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", CALLS)
+async def test_tool_calls_are_told_apart_at_endpoints_with_odd_indices(server: ModelServer, form: str) -> None:
+    given, expected = CALLS[form]
+    server.answer_with(given)
+    model = made("openai", server)
+    *uses, _ = await answer(model)
+    assert [(use.name, use.arguments) for use in uses] == expected
+    await model.close()
+
+
+async def test_details_in_which_endpoints_differ(server: ModelServer) -> None:
+    """Reasoning under another name, counts of 0, arguments that are no object, and a temperature that is too high."""
+    broken = Prompt(
+        (*(Message("assistant", (ToolUse("c1", "x", text),)) for text in ('{"a": ', "[1]", "", '{"a": 1}')),)
+    )
+    thought = events(
+        {"choices": [{"delta": {"reasoning": "Hm."}}]}, {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens": 0, "completion_tokens": 0}}, "[DONE]",
+    )  # fmt: skip
+    server.answer_with(thought, anthropic_text("ok"))
+    model, other = made("openai", server, temperature=1.5), made("anthropic", server, temperature=1.5)
+    assert await answer(model, broken) == [ThinkingDelta("Hm."), Finished("end_turn", None)]
+    sent = [message["tool_calls"][0]["function"]["arguments"] for message in server.asked[0].body["messages"]]
+    assert sent == ["{}", "{}", "{}", '{"a": 1}'], "an endpoint that reads them would refuse the whole prompt"
+    await answer(other)
+    assert [asked.body["temperature"] for asked in server.asked] == [1.5, 1.0], "each as its API takes it"
+    await model.close()
+    await other.close()
 
 
 MEDIA: list[tuple[Image | Audio, bool]] = [

@@ -71,11 +71,13 @@ async def test_a_host_of_0_5_types_acknowledges_and_tells_of_inferences(tmp_path
             await client.select("a.note.*", effectiveCapabilities=paths)
             await client.tell("channels/typing", {"channelId": "a/chat:#general"})
             began = {"inferenceId": "inf_1", "phase": "started", "conversationId": "c1", "turnIndex": 0}
+            began["model"] = {"id": "m"}
             await client.tell("inference/lifecycle", {**began, "userMessage": "My secret."})
             (told,) = await heard_soon(hub, "inference/lifecycle")
             assert (told["phase"], told["inferenceId"][:4], told["turnIndex"]) == ("started", "inf_", 0)
             assert told["inferenceId"] != "inf_1"
             assert "secret" not in json.dumps(told)
+            assert "model" not in told, "the server was not granted `modelInfo`"
             assert len(await heard(hub, "a", "channels/typing")) == 1
 
 
@@ -273,6 +275,7 @@ async def test_a_server_written_by_hand_says_and_hears_the_rest_about_channels(t
         told = await client.notified("channels/changed")
         assert told["added"][0]["id"] == "a/chat:#random"
         assert told["removed"] == ["a/chat:#dev"]
+        assert [(each["id"], each["label"]) for each in told["updated"]] == [("a/chat:#general", "All")]
         shown = {each["id"]: each["label"] for each in (await client.result("channels/list"))["channels"]}
         assert shown == {"a/chat:#general": "All", "a/chat:#random": "General"}
         said = {"conversationId": "c1", "channelId": "a/chat:#general"}

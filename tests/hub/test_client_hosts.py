@@ -149,7 +149,16 @@ async def test_hooks_are_fanned_out_and_merged_into_one_answer(tmp_path: Path, m
         await reply(hub, "a", "context/beforeInference", injects("As the system.", position="system"))
         await reply(hub, "b", "context/beforeInference", injects("hid\u200bden", bad, "x" * 40_000))
         await drive(hub, "c", "reply", method="context/beforeInference", error={"code": -32603, "message": "broken"})
-        await reply(hub, "a", "context/afterInference", {"featureSet": "note.check", "modifiedResponse": "No key."})
+        await reply(
+            hub,
+            "a",
+            "context/afterInference",
+            {
+                "featureSet": "note.check",
+                "modifiedResponse": "No key.",
+                "metadata": {"redactions": 1, "dev.interlock/rewrittenBy": []},
+            },
+        )
         await reply(hub, "b", "context/afterInference", {"featureSet": "note.check", "modifiedResponse": "Mine!"})
         await reply(hub, "c", "context/afterInference", {"featureSet": "note.check", "modifiedResponse": "No."})
         async with HostClient(hub, "mine", modern=modern).running() as client:
@@ -170,7 +179,7 @@ async def test_hooks_are_fanned_out_and_merged_into_one_answer(tmp_path: Path, m
             told = {"assistantMessage": "The key is sk-1.", "usage": {"inputTokens": 5, "outputTokens": 2}, **TURN}
             after = await client.result("context/afterInference", told)
             assert (after["featureSet"], after["modifiedResponse"]) == ("c.note.check", "No.")
-            assert after["metadata"] == {"dev.interlock/rewrittenBy": ["a.note.check", "c.note.check"]}
+            assert after["metadata"] == {"redactions": 1, "dev.interlock/rewrittenBy": ["a.note.check", "c.note.check"]}
             assert [each["assistantMessage"] for each in await heard(hub, "c", "context/afterInference")] == ["No key."]
             assert (await heard(hub, "b", "context/afterInference"))[0]["assistantMessage"] == "No."
         rows = [entry.record for entry in await entries(hub, event="dev.interlock.live_hook")]

@@ -156,9 +156,9 @@ class ServerInference:
         if own is not None:
             return own, ModelSettings(), f"the host of {own.agent}"
         if settings.sampling == "off":
-            # The server passes the message on, and seldom the hint.
+            # Servers show people the message, but rarely the hint. So the message names the setting.
             message = f"no model is routed to {feature_set}: name one in [host.inference], as `default` or a route"
-            raise Fault("QUOTA_EXCEEDED", message)
+            raise Fault("MISSING_CAPABILITY", message)
         client = self._sampling.model(server, agents)
         if client is None:
             message = f"no model is routed to {feature_set}, and no connected client offers its own"

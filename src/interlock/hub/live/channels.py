@@ -5,6 +5,7 @@ A channel's id is unique on its connection. At the hub it is `server/channel`.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Final
 
 import msgspec
@@ -45,19 +46,27 @@ class RegisteredChannels:
         said = arrival.params
         if isinstance(said, channels.Register):
             answer = self._put(live, said.channels, arrival)
-            self._announce(live, answer, ())
+            self._announce(live, answer)
             return answer
         if isinstance(said, channels.Changed):
             answer = self._put(live, (*said.added, *said.updated), arrival)
             for id_ in said.removed:
                 live.channels.pop(id_, None)
-            self._announce(live, answer, said.removed)
+            self._announce(live, answer, said.removed, {each.id for each in said.updated})
             return answer
         return channels.ListResult(tuple(live.channels.values()))
 
-    def _announce(self, live: LiveConnection, answer: channels.RegisterResult, removed: tuple[str, ...]) -> None:
-        added = tuple(live.channels[each.id] for each in answer.results if each.accepted and each.id in live.channels)
-        self._announcements.changed(live, added, removed)
+    def _announce(
+        self,
+        live: LiveConnection,
+        answer: channels.RegisterResult,
+        removed: tuple[str, ...] = (),
+        updated: Set[str] = frozenset(),
+    ) -> None:
+        accepted = [live.channels[each.id] for each in answer.results if each.accepted and each.id in live.channels]
+        added = tuple(each for each in accepted if each.id not in updated)
+        changed = tuple(each for each in accepted if each.id in updated)
+        self._announcements.changed(live, channels.Changed(added, removed, changed))
 
     def _put(
         self, live: LiveConnection, found: tuple[channels.Channel, ...], arrival: Arrival

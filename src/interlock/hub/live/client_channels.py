@@ -173,8 +173,8 @@ class ChannelAnnouncements:
     def __init__(self, hosts: ClientHosts) -> None:
         self._hosts = hosts
 
-    def changed(self, live: LiveConnection, added: tuple[channels.Channel, ...], removed: tuple[str, ...]) -> None:
-        """A server registered or removed channels."""
+    def changed(self, live: LiveConnection, change: channels.Changed) -> None:
+        """A server registered, removed or changed channels."""
         hosts = self._hosts
         for host in hosts.of_connection(live):
             if not host.can(CHANNELS_REGISTER) or live not in hosts.offers.connections(host):
@@ -182,9 +182,15 @@ class ChannelAnnouncements:
             grant = hosts.offers.rights(host, live).active.grant
             if not grant.allows(CHANNELS_REGISTER):
                 continue
-            mine = [each for each in added if grant.allows_channel(CHANNELS_REGISTER, each.id)]
-            shown = [msgspec.structs.replace(each, id=shown_id(host, live.server, each.id)) for each in mine]
-            gone = [shown_id(host, live.server, id_) for id_ in removed]
-            if shown or gone:
-                change = channels.Changed(tuple(shown), tuple(gone))
-                hosts.requests.tell(host.key, "channels/changed", msgspec.json.encode(change))
+            added, updated = (
+                tuple(
+                    msgspec.structs.replace(each, id=shown_id(host, live.server, each.id))
+                    for each in found
+                    if grant.allows_channel(CHANNELS_REGISTER, each.id)
+                )
+                for found in (change.added, change.updated)
+            )
+            gone = tuple(shown_id(host, live.server, id_) for id_ in change.removed)
+            if added or updated or gone:
+                told = channels.Changed(added, gone, updated)
+                hosts.requests.tell(host.key, "channels/changed", msgspec.json.encode(told))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from interlock.hub.live.client_host import ClientHost
@@ -9,6 +11,7 @@ from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.hooked_inference import Answer
 from interlock.hub.live.inference_hooks import InferenceHooks
+from interlock.protocols.mcp.reserved_names import PREFIX
 from interlock.protocols.mcpl.between import FEATURE_SET, channels_for, private_id
 from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, OBSERVE, Dialect
 from interlock.protocols.mcpl.decoding import decode
@@ -91,7 +94,7 @@ class ClientInferences:
         names = [host.name(server, feature or "") for server, feature in answer.rewritten_by]
         if not names:
             return AfterInferenceResult(self._any(host, AFTER_OBSERVE))
-        return AfterInferenceResult(names[-1], answer.text, {REWRITTEN_BY: names})
+        return AfterInferenceResult(names[-1], answer.text, {**_servers_own(answer.metadata), REWRITTEN_BY: names})
 
     async def lifecycle(self, host: ClientHost, params: bytes) -> None:
         """Pass on that an inference of a client began or ended (0.5)."""
@@ -112,8 +115,13 @@ class ClientInferences:
 def _labelled(host: ClientHost, sourced: Sourced) -> Injection:
     """An injection with its source, under the client's name for it."""
     injection = sourced.injection
-    metadata = {**injection.metadata, "dev.interlock/server": sourced.server}
+    metadata = {**_servers_own(injection.metadata), "dev.interlock/server": sourced.server}
     if sourced.feature_set:
         metadata[FEATURE_SET] = host.name(sourced.server, sourced.feature_set)
     namespace = injection.namespace if host.bare else f"{sourced.server}/{injection.namespace}"[:256]
     return msgspec.structs.replace(injection, namespace=namespace, metadata=metadata)
+
+
+def _servers_own(metadata: Mapping[str, object]) -> dict[str, object]:
+    """The members of a server's metadata, without names of the hub."""
+    return {name: value for name, value in metadata.items() if not name.lower().startswith(PREFIX)}

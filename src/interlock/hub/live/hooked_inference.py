@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -38,6 +39,8 @@ class Answer(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     rewritten_by: tuple[tuple[str, str | None], ...] = ()
     """The servers that replaced it, each with the feature set that it named."""
+    metadata: Mapping[str, object] = {}
+    """What these servers say of their changes."""
 
 
 def after_params(inference: HookedInference, answer: Answer) -> AfterInference:

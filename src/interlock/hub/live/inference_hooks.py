@@ -36,6 +36,7 @@ from interlock.protocols.mcpl.authorization import (
     wants_before_inference,
     wants_lifecycle,
 )
+from interlock.protocols.mcpl.capabilities import MODEL_INFO
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInference, BeforeInferenceResult, Lifecycle
 from interlock.protocols.mcpl.inference import Usage
@@ -147,9 +148,9 @@ class InferenceHooks:
         said = Lifecycle(
             around.inference_id, phase, around.conversation_id, around.turn_index, around.model, usage
         )  # fmt: skip
-        params = msgspec.json.encode(said)
+        whole, without_model = map(msgspec.json.encode, (said, msgspec.structs.replace(said, model=None)))
         for party in hearing:
-            party.notify(LIFECYCLE, params)
+            party.notify(LIFECYCLE, whole if party.state.active.grant.allows(MODEL_INFO) else without_model)
 
     # Before an inference.
 
@@ -219,7 +220,7 @@ class InferenceHooks:
         if text is None:
             return answer
         by = (*answer.rewritten_by, (party.live.server, said.feature_set))
-        return Answer(show_hidden(text), answer.usage, by)
+        return Answer(show_hidden(text), answer.usage, by, {**answer.metadata, **said.metadata})
 
     async def _ask_after(self, party: Party, inference: HookedInference, params: bytes) -> AfterInferenceResult:
         return decode(AfterInferenceResult, await self._parties.ask(party, inference, AFTER, params, AFTER_S), "result")

@@ -28,7 +28,7 @@ MAX_SESSIONS_PER_PERSON: Final = 16
 """A further login ends the person's own session that was idle for longest."""
 FAILURES_PER_MINUTE: Final = 10
 MAX_ADDRESSES: Final = 1000
-"""Addresses whose failures are counted. Beyond that, those without recent failures are forgotten."""
+"""Addresses whose failures are counted. Beyond that, the address that failed longest ago is forgotten."""
 
 
 class ConsoleSession:

@@ -25,6 +25,7 @@ MAX_EXPORT_PAGES: Final = 1000
 """Searches of one export. Where few entries match, each looks at a bounded part of the log."""
 MAX_RELATED: Final = 200
 """Entries of one trace on a page."""
+EXPORTED: Final = "application/x-ndjson"
 OUTCOMES: Final = ("SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN", "PENDING", "RECORDED")
 FILTERS: Final = ("agent", "server", "tool", "result", "trace", "event")
 ADDRESS: Final = "/console/timeline"
@@ -42,9 +43,11 @@ async def show_rows(visit: Visit) -> Response:
 
 async def export(visit: Visit) -> Response:
     """The entries that match, newest first, as JSON lines."""
+    if visit.request.method == "HEAD":
+        return Response(media_type=EXPORTED)
     first = await _search(visit, EXPORT_PAGE)
     headers = {"content-disposition": 'attachment; filename="interlock-timeline.jsonl"'}
-    return StreamingResponse(_lines(visit, first), media_type="application/x-ndjson", headers=headers)
+    return StreamingResponse(_lines(visit, first), media_type=EXPORTED, headers=headers)
 
 
 async def _lines(visit: Visit, found: Entries) -> AsyncIterator[bytes]:
