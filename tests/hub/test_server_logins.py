@@ -150,6 +150,16 @@ async def test_tools_stay_listed_when_a_login_ends_and_say_how_to_log_in(
         assert dict(parse_qsl(urlsplit(page["url"]).query))["scope"] == "read write"
         assert (await go(await visit(page["url"])))[0] == 200
         assert text_of(await call(hub)) == "you are client-2"
+        # A server may name the scopes in its metadata alone.
+        protected.names_scopes, protected.needed["tools/call"] = False, "admin"
+        assert "interlock login docs" in text_of(await call(hub))
+        with pytest.raises(Fault, match="scopes that it does not name"):
+            await hub.operate("logins.begin", server="docs")
+        protected.scope = "read admin"
+        page = await hub.operate("logins.begin", server="docs")
+        assert dict(parse_qsl(urlsplit(page["url"]).query))["scope"] == "read write admin"
+        assert (await go(await visit(page["url"])))[0] == 200
+        assert text_of(await call(hub)) == "you are client-3"
 
 
 async def test_a_token_that_is_refused_although_it_was_just_renewed_needs_a_login_and_is_not_renewed_for_ever(
