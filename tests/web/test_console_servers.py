@@ -67,6 +67,8 @@ async def test_a_server_is_added_logged_in_to_and_its_tools_are_switched(place: 
         assert status == 200
         assert "You are logged in to docs" in (await place.visitor.get(state)).text
         await place.hub.state("docs", ServerState.CONNECTED)
+        other = (await place.visitor.get("/console/servers/docs/login?state=unknown")).text
+        assert "This login is no longer under way" in other, "the login of another says nothing about this one"
 
         assert "whoami" in (await place.visitor.get("/console/servers/docs")).text
         assert (await place.visitor.press("/console/servers/docs", "disable")).status == 303

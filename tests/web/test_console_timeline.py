@@ -136,8 +136,27 @@ async def test_an_entry_shows_its_arguments_its_trace_and_whether_it_would_be_al
     assert judged.count('SUCCESS">passed</span>') >= 3, "the gates behind that one are shown, too"
 
 
+async def test_calls_of_people_and_of_agents_that_are_gone_are_judged_too(hub: RunningHub, visitor: Visitor) -> None:
+    await visitor.press("/console/tools/busy__echo", "call", **{"argument.text": "hello"})
+    owner = hub.operations.owner.id
+    (entry,) = links((await visitor.get(f"/console/timeline?event=TOOL_EXECUTED&agent={quote(owner)}")).text)
+    assert 'SUCCESS">allowed</span>' in (await visitor.get(f"{entry}?judge=yes")).text
+    ada = await Visitor(hub).log_in_with(await hub.new_key("ada", "person"))
+    assert 'SUCCESS">allowed</span>' in (await ada.get(f"{entry}?judge=yes")).text, "also for others"
+    key = await hub.new_key("gone", "service")
+    await RawClient(hub.url + "/mcp", key).modern("tools/call", {"name": "busy__echo", "arguments": {"text": "hi"}})
+    await hub.operate("keys.revoke", agent="gone")
+    (entry,) = links((await visitor.get("/console/timeline?event=TOOL_EXECUTED&agent=gone")).text)
+    judged = await visitor.get(f"{entry}?judge=yes")
+    assert (judged.status, "no key or settings of gone any more" in judged.text) == (200, True)
+
+
 async def test_unknown_entries_are_not_found(visitor: Visitor) -> None:
-    for path in ("/console/timeline/hub/999999", "/console/timeline/%3Cimg%20src=x%3E/1"):
+    for path in (
+        "/console/timeline?before=999999",
+        "/console/timeline/hub/999999",
+        "/console/timeline/%3Cimg%20src=x%3E/1",
+    ):
         answer = await visitor.get(path)
         assert answer.status == 404
         assert "<img" not in answer.text

@@ -94,6 +94,11 @@ async def show_one(visit: Visit) -> Response:
     )
 
 
+async def show_state(visit: Visit) -> Response:
+    """The state alone, for a page that is open."""
+    return await visit.page("server_state.html", server=await _server(visit))
+
+
 async def show_log(visit: Visit) -> Response:
     """The log alone, for a page that is open."""
     return await visit.page("server_log.html", server=await _server(visit), lines=await _lines(visit))
