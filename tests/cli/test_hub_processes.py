@@ -19,7 +19,7 @@ import pytest
 
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.control.starting import is_running
-from interlock.config import Confirmations
+from interlock.config.confirmations import Confirmations
 
 from .conftest import User
 from .fake_hub import FakeHub

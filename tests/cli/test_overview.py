@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import click
 import pytest
@@ -52,17 +53,35 @@ def test_every_command_that_answers_can_answer_in_json(name: str) -> None:
 
 @each_case("arguments", [["--help"], ["status", "--help"], ["up", "--help"], ["connect", "--help"], ["call", "--help"]])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    printed, loaded = run_and_list_modules(arguments, HEAVY)
+    assert printed
+    assert loaded == ""
+
+
+def test_the_hook_of_a_client_loads_no_reader_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path))
+    said = b'{"hook_event_name": "UserPromptSubmit", "prompt": "hello"}'
+    _, loaded = run_and_list_modules(
+        ["hook", "claude-code"], ("interlock.config.load", "interlock.config.tables", "uvicorn"), said
+    )
+    assert loaded == ""
+
+
+def run_and_list_modules(arguments: list[str], names: tuple[str, ...], said: bytes = b"") -> tuple[bytes, str]:
+    """Run a command in a process of its own: its output, and which of these modules it loaded."""
     program = (
         "import sys\n"
         f"sys.path.insert(0, {str(SOURCE)!r})\n"
         f"sys.argv = ['interlock', *{arguments!r}]\n"
         "from interlock.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"sys.exit(','.join(name for name in {HEAVY!r} if name in sys.modules))\n"
+        f"sys.exit(','.join(name for name in {names!r} if name in sys.modules))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
-    assert done.stderr.decode().strip() == ""
-    assert done.stdout
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input=said, capture_output=True, timeout=120, check=False)
+    return done.stdout, done.stderr.decode().strip()
 
 
 def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(user: User) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from interlock.config import load
+from interlock.config.load import load
 
 from .conftest import User
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config import load
+from interlock.config.load import load
 from interlock.containment.backends import reports
 from interlock.hub.upstreams.contained_servers import option_for
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config import Confirmations, load
+from interlock.config.confirmations import Confirmations
+from interlock.config.load import load
 
 from .conftest import User
 from .fake_hub import FakeHub

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config import Loaded, load
+from interlock.config.load import Loaded, load
 
 
 class UserFiles:

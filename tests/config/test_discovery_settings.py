@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.config import Loaded
+from interlock.config.load import Loaded
 
 Own = Callable[..., Loaded]
 WHOLE = "max_tokens = 8000\npinned_reserve = 2000\ndiscovery_reserve = 3000\ncache_limit = 3000\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config import Restart, Server, load
 from interlock.config.edit import EditError, add_servers, remove_server
-from interlock.config.settings import Permissions
+from interlock.config.load import load
+from interlock.config.settings import Permissions, Restart, Server
 
 TEXT = """\
 # my hub

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from cases import each_case
-from interlock.config import Confirmations, Loaded, Server, load
+from interlock.config.confirmations import Confirmations
 from interlock.config.launch import changes_loading, why_unsafe
+from interlock.config.load import Loaded, load
 from interlock.config.names import adopt_id, why_bad_id
+from interlock.config.settings import Server
 
 from .conftest import UserFiles
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cases import each_case
-from interlock.config import Hub, Loaded, Restart, Server, load, load_again
-from interlock.config.load import listening
+from interlock.config.load import Loaded, listening, load, load_again
+from interlock.config.settings import Hub, Restart, Server
 
 from .conftest import UserFiles
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config import load
-from interlock.config.load import Loaded
+from interlock.config.load import Loaded, load
 
 
 def loaded(folder: Path, text: str, **environ: str) -> Loaded:

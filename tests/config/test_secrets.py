@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config import Confirmations, Loaded
+from interlock.config.confirmations import Confirmations
 from interlock.config.hub_secret import BadHubSecret
+from interlock.config.load import Loaded
 from interlock.config.secret_store import SecretStore
 
 from .conftest import UserFiles

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.config import Loaded
+from interlock.config.load import Loaded
 
 Own = Callable[..., Loaded]
 SERVER = '[servers.x]\ncommand = ["a"]\n'

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cases import each_case
-from interlock.config import load
+from interlock.config.load import load
 
 from .reference import DOCS, GENERATED, between
 

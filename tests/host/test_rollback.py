@@ -12,6 +12,7 @@ import pytest
 from hub.running_hub import RunningHub
 from hub.test_journal import entries
 from interlock.hub.auth.principals import Principal
+from interlock.protocols.mcpl.checkpoints import RollbackResult
 from interlock.server import Context, Operation, Server, StateReport, ToolResult
 from interlock.wire.errors import Fault
 
@@ -23,6 +24,7 @@ SCRIPT = [
     {"when": "note:", "tool": "s__add_note", "arguments": {"text": "{user}"}},
     {"when": "tick:", "tool": "s__tick"},
     {"when": "ring:", "tool": "s__ring"},
+    {"when": "mark:", "tool": "s__mark"},
     {"text": "Done: {result}"},
 ]
 
@@ -32,6 +34,7 @@ def notes(kept: list[str], failing: list[str] | None = None) -> Server:
     server = Server("s")
     server.feature("on.edit", "Notes", uses=["tools"], rollback=True)
     server.feature("on.count", "Counter", uses=["tools"], rollback=True)
+    server.feature("on.mark", "Marks", uses=["tools"], rollback=True)
 
     @server.tool(meta=FEATURE)
     def add_note(text: str, ctx: Context) -> ToolResult:
@@ -49,6 +52,11 @@ def notes(kept: list[str], failing: list[str] | None = None) -> Server:
         count = int((ctx.checkpoint or "at_0").removeprefix("at_")) + 1
         return ToolResult(content=str(count), state=StateReport(f"at_{count}", ctx.checkpoint or "at_0"))
 
+    @server.tool(meta={"dev.interlock/featureSet": "on.mark"})
+    def mark(ctx: Context) -> ToolResult:
+        count = (ctx.state or 0) + 1
+        return ToolResult(content=str(count), state=StateReport(f"m_{count}", f"m_{count - 1}", count))
+
     @server.tool
     def ring() -> str:
         return "rang"
@@ -64,6 +72,7 @@ def notes(kept: list[str], failing: list[str] | None = None) -> Server:
         return None
 
     @server.rollback("on.count")
+    @server.rollback("on.mark")
     def reset(checkpoint: str) -> None: ...
 
     return server
@@ -114,6 +123,22 @@ async def test_state_goes_with_calls_branches_and_is_taken_back(
         assert await hub.host.states.trees(conversation.id) == {}
 
 
+async def test_a_rollback_never_stops_half_way_where_old_checkpoints_were_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(test_hooks, "SCRIPT", SCRIPT)
+    monkeypatch.setattr("interlock.protocols.mcpl.checkpoints.MOST_CHECKPOINTS", 2)
+    async with hooked_hub(tmp_path, {"s": notes([])}) as hub:
+        conversation = await hub.host.create()
+        for index in range(4):
+            await say(hub, f"mark: {index}", conversation.id)
+        steps = [(await plan(hub, conversation.id, turn=turn))["steps"][0] for turn in (1, 2, 3)]
+        assert [step["to"] for step in steps] == ["", "m_2", "m_3"]
+        assert steps[0]["reason"] == "the checkpoint before these turns is no longer kept"
+        assert "only the server knows m_2" in steps[1]["reason"]
+        assert steps[2]["possible"]
+
+
 async def test_states_that_cannot_be_kept_are_refused_and_the_conversation_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +160,7 @@ async def test_a_plan_says_what_cannot_be_taken_back(tmp_path: Path, monkeypatch
     failing: list[str] = []
     async with hooked_hub(tmp_path, {"s": notes([], failing)}) as hub:
         conversation = await hub.host.create()
-        for text in ("note: a", "ring: 1", "note: b", "tick: 1"):
+        for text in ("note: a", "mark: 1", "ring: 1", "mark: 2", "note: b", "tick: 1"):
             await say(hub, text, conversation.id)
         shown = await plan(hub, conversation.id)
         (opaque,) = shown["steps"]
@@ -144,15 +169,23 @@ async def test_a_plan_says_what_cannot_be_taken_back(tmp_path: Path, monkeypatch
         assert shown["lasting"] == [], "the step speaks of this call already"
 
         failing.append("It was printed already")
-        shown = await plan(hub, conversation.id, turn=1)
-        assert [step["feature_set"] for step in shown["steps"]] == ["on.count", "on.edit"], "the newest first"
+        shown = await plan(hub, conversation.id, turn=2)
+        sets = [step["feature_set"] for step in shown["steps"]]
+        assert sets == ["on.count", "on.edit", "on.mark"], "the newest first"
         stays = [call["tool"] for call in shown["lasting"]]
         assert stays == ["s__ring"], "a call of the same server, but of no feature set that goes back"
-        run = {"id": conversation.id, "turn": 1, "plan": shown["digest"]}
+        run = {"id": conversation.id, "turn": 2, "plan": shown["digest"]}
         done = await operate(hub, "rollback.run", **run)
-        assert done["steps"][1]["reason"] == "not tried: an earlier step failed"
+        reasons = [step["reason"] for step in done["steps"]]
+        assert reasons[0] == opaque["reason"], "known before, so no failure: the rest is done as it was shown"
+        assert reasons[1:] == ["It was printed already", "not tried: an earlier step failed"]
+        with monkeypatch.context() as patch:
+            patch.setattr("interlock.host.rollback.decode", lambda *_: RollbackResult("m_7", True))
+            done = await operate(hub, "rollback.run", **run, go_on=True)
+        elsewhere = "the server says that it went back to m_7"
+        assert (done["complete"], done["steps"][2]["reason"]) == (False, elsewhere)
         done = await operate(hub, "rollback.run", **run, go_on=True)
-        assert (done["complete"], done["steps"][1]["reason"]) == (False, "It was printed already")
+        assert (done["complete"], done["steps"][2]["reason"]) == (False, "")
         await hub.operate("features.disable", server="s", features=["on.edit"], agent="local")
-        off = (await plan(hub, conversation.id, turn=1))["steps"][1]
+        off = (await plan(hub, conversation.id, turn=2))["steps"][1]
         assert (off["possible"], off["reason"]) == (False, "Feature set not enabled")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config import load
+from interlock.config.load import load
 from interlock.config.settings import Agent, Hub, Rate, Timeouts, Tools
 from interlock.protocols.mgp.access import Entry, decide
 

@@ -214,7 +214,7 @@ async def test_servers_come_and_go_in_the_record(tmp_path: Path) -> None:
 
 
 async def test_a_reload_is_recorded_with_what_it_changed_and_who_asked(tmp_path: Path) -> None:
-    from interlock.config import load
+    from interlock.config.load import load
 
     file = tmp_path / "interlock.toml"
     file.write_text("[hub]\nmode = 'guard'\n")
@@ -231,7 +231,7 @@ async def test_a_reload_is_recorded_with_what_it_changed_and_who_asked(tmp_path:
 async def test_a_reload_that_fails_unexpectedly_is_reported_and_the_next_one_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.config import load
+    from interlock.config.load import load
     from interlock.hub.app import HubApp
 
     file = tmp_path / "interlock.toml"

@@ -17,7 +17,7 @@ from hub.committed import CommittedRecords
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
-from interlock.config import load
+from interlock.config.load import load
 from interlock.config.settings import Config, Hub, Server, Validation
 from interlock.hub.upstreams.states import ServerState
 

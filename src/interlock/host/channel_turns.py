@@ -26,8 +26,11 @@ def said_in(events: Sequence[Pending]) -> str | None:
     for event in events:
         texts = [str(block.get("text", "")) for block in event.content if block.get("type") == "text"]
         if event.channel is not None and any(texts):
-            author = show_hidden(" ".join(str(event.origin.get("author", "")).split()))[:100]
-            lines.append(f"{author}: {show_hidden(' '.join(texts))}")
+            name = str(event.origin.get("author", "")).replace(":", " ")
+            author = show_hidden(" ".join(name.split()))[:100]
+            # Only a message begins a line at its start: a text cannot pose as a message of somebody else.
+            said = show_hidden(" ".join(texts)).splitlines()
+            lines.append(f"{author}: " + "\n    ".join(said))
     return "\n".join(lines) or None
 
 

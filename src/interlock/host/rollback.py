@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from itertools import zip_longest
 from typing import Final
 
 import msgspec
@@ -29,6 +30,7 @@ from interlock.wire.errors import Fault
 
 METHOD: Final = "state/rollback"
 ANSWER_S: Final = 60.0
+NO_CHECKPOINT: Final = "there is no checkpoint before these turns"
 MOST_CALLS: Final = 200
 """Calls that a plan lists."""
 
@@ -67,7 +69,10 @@ class Rollbacks:
         return RollbackPlan(conversation.id, first, shown, lasting, digest)
 
     async def run(self, conversation: Conversation, before: int | None, plan: str, *, go_on: bool) -> RollbackDone:
-        """Do what was shown. Raises CONFLICT if that has changed meanwhile."""
+        """Do what was shown. Raises INVALID_PARAMS if that has changed meanwhile.
+
+        A step that was shown as impossible is no failure: the others are done as they were shown.
+        """
         shown = await self.plan(conversation, before)
         if shown.digest != plan:
             raise Fault(
@@ -76,12 +81,12 @@ class Rollbacks:
         done: list[RollbackStep] = []
         stopped = False
         for step, row in zip(await self._steps(conversation, shown.first), shown.steps, strict=True):
-            if stopped:
+            if stopped and not step.why_not:
                 done.append(msgspec.structs.replace(row, possible=False, reason="not tried: an earlier step failed"))
                 continue
             reason = step.why_not or await self._take_back(conversation, step)
             done.append(msgspec.structs.replace(row, possible=not reason, reason=reason))
-            stopped = bool(reason) and not go_on
+            stopped = stopped or (bool(reason) and not step.why_not and not go_on)
         return RollbackDone(conversation.id, done, complete=all(each.possible for each in done))
 
     async def _take_back(self, conversation: Conversation, step: _Step) -> str:
@@ -97,6 +102,8 @@ class Rollbacks:
             answer = await live.connection.request(METHOD, params, timeout=ANSWER_S, idempotent=False)
             said = decode(RollbackResult, answer, "result")
             reason = "" if said.success else said.reason or "the server did not say why"
+            if said.success and said.checkpoint != target:
+                reason = f"the server says that it went back to {said.checkpoint}"
             if not reason:
                 tree = step.kept.tree
                 moved = roll_back(tree, target) if target in tree.checkpoints else _before(tree, target)
@@ -120,7 +127,9 @@ class Rollbacks:
         server, feature_set = place
         target, tree = _target(kept, first), kept.tree
         if target is None:
-            return _Step(place, kept, None, "there is no checkpoint before these turns")
+            dropped = any(id_ not in tree.checkpoints for id_ in kept.turns)
+            why = "the checkpoint before these turns is no longer kept" if dropped else NO_CHECKPOINT
+            return _Step(place, kept, None, why)
         try:
             live = self._connection(conversation, server)
             state = live.for_agent(self._hub_app.live.features, conversation.principal.id)
@@ -145,11 +154,13 @@ class Rollbacks:
         """The tool calls of these turns that no step speaks of, and that may have done something."""
         shown = {step.place for step in steps}
         turns = await self._conversations.turns(conversation.stored, first=first)
-        parts = [(turn.stored.index, part) for turn in turns for message in turn.messages for part in message.parts]
-        # Models may use an id again in another turn.
-        refused = {(index, part.id) for index, part in parts if isinstance(part, ToolResult) and part.refused}
-        uses = [(index, part) for index, part in parts if isinstance(part, ToolUse)]
-        calls = [LastingCall(index, use.name) for index, use in uses if (index, use.id) not in refused]
+        calls: list[LastingCall] = []
+        for turn in turns:
+            for message, answer in zip_longest(turn.messages, turn.messages[1:]):
+                results = () if answer is None else answer.parts
+                refused = {part.id for part in results if isinstance(part, ToolResult) and part.refused}
+                uses = [part for part in message.parts if isinstance(part, ToolUse) and part.id not in refused]
+                calls += [LastingCall(turn.stored.index, use.name) for use in uses]
         return [call for call in calls if self._place(call.tool) not in shown][:MOST_CALLS]
 
     def _place(self, name: str) -> Place | None:
@@ -181,7 +192,8 @@ def _target(kept: KeptTree, first: int) -> str | None:
         if kept.turns.get(id_, -1) < first:
             return id_
         last = kept.tree.checkpoints[id_].parent
-    return last
+    # The oldest that is kept may stand on one of these turns that was dropped. Going there would stop half-way.
+    return None if last is None or kept.turns.get(last, -1) >= first else last
 
 
 def _path(tree: CheckpointTree) -> list[str]:

@@ -27,7 +27,7 @@ class KeptTree(msgspec.Struct, frozen=True):
 
     tree: CheckpointTree = CheckpointTree()
     turns: Mapping[str, int] = {}
-    """The turn of each checkpoint."""
+    """The turn of each checkpoint, and of the newest that was dropped from the path."""
 
 
 class States:
@@ -61,7 +61,9 @@ class States:
                 return
             kept = (await self.trees(conversation.id)).get(states.used, KeptTree())
             grown = await asyncio.to_thread(record, kept.tree, report)
-            turns = {id_: at for id_, at in kept.turns.items() if id_ in grown.checkpoints}
+            # Also of a parent that was dropped: a rollback must know whether it is older than a turn.
+            known = grown.checkpoints.keys() | {each.parent for each in grown.checkpoints.values()}
+            turns = {id_: at for id_, at in kept.turns.items() if id_ in known}
             made = KeptTree(grown, {**turns, report.checkpoint: turn.index})
             await self.put(conversation.id, conversation.principal.id, states.used, made)
         except Fault as fault:

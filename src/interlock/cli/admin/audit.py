@@ -149,7 +149,8 @@ def _verified_store() -> Json:
 
     import msgspec
 
-    from interlock.config import home_folder, load
+    from interlock.config.home import home_folder
+    from interlock.config.load import load
     from interlock.hub.audit.home_check import verify_store
     from interlock.hub.foundation import store_of
     from interlock.store import StoreError

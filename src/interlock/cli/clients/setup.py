@@ -22,8 +22,8 @@ from interlock.cli.terminal.show import bold, counted, is_attended, json_option,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from interlock.config import Server
     from interlock.config.problems import KeyPath
+    from interlock.config.settings import Server
 
 
 class Found(NamedTuple):

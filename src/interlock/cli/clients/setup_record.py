@@ -13,7 +13,7 @@ from interlock.config.files import read_regular, write_atomically
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from interlock.config import Server
+    from interlock.config.settings import Server
 
 
 class Step(msgspec.Struct, frozen=True):

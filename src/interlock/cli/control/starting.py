@@ -18,7 +18,7 @@ from interlock.cli.terminal.failures import Failure, NoHub, Refused, WrongConfig
 from interlock.config.files import try_lock
 
 if TYPE_CHECKING:
-    from interlock.config import Config
+    from interlock.config.settings import Config
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
@@ -94,7 +94,7 @@ def no_hub(home: Path) -> Iterator[None]:
 
 def own_configuration(config: Path | None, home: Path) -> Config:
     """The configuration that a hub would start with. Raises WrongConfiguration."""
-    from interlock.config import load
+    from interlock.config.load import load
 
     loaded = load(config, home=home, folder=Path.cwd())
     if not loaded.usable:

@@ -42,7 +42,9 @@ def rollback(conversation: str, turn: int | None, go_on: bool, yes: bool, as_jso
             none = "" if plan["steps"] else "a tool can be taken back if it left a checkpoint with the conversation"
             raise Failure("nothing can be taken back", none)
         if not yes:
-            if not is_attended():
+            if as_json:
+                show_json(plan)
+            if as_json or not is_attended():
                 raise Failure("this needs an answer", "run it with --yes")
             click.confirm("Take this back?", abort=True, err=True)
         done = ask_as_person(link, "rollback.run", {**wanted, "plan": plan["digest"], "go_on": go_on}, RUN_S)

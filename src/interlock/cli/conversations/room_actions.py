@@ -211,7 +211,7 @@ def _me() -> str:
 
 def _check_servers(path: Path, servers: tuple[str, ...]) -> None:
     """Refuse a server that is not configured: it could never take part."""
-    from interlock.config import load
+    from interlock.config.load import load
 
     known = load(path).config.servers if servers and path.exists() else {}
     for name in servers:

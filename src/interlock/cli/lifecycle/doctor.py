@@ -17,7 +17,8 @@ from interlock.cli.terminal.failures import Failure, NoHub
 from interlock.cli.terminal.show import coloured, counted, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config import Loaded, Server
+    from interlock.config.load import Loaded
+    from interlock.config.settings import Server
     from interlock.transports.http.origin import Origin
     from interlock.transports.http.outside import Proxy
 
@@ -53,7 +54,8 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
     Example:
       interlock doctor
     """
-    from interlock.config import home_folder, load
+    from interlock.config.home import home_folder
+    from interlock.config.load import load
 
     home = home_folder()
     running = None if config is not None else _running_configuration(home)

@@ -17,7 +17,10 @@ from interlock.cli.terminal.failures import Failure, WrongConfiguration, WrongUs
 from interlock.cli.terminal.show import coloured, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config import Config, Loaded, Problem, Unconfirmed
+    from interlock.config.confirmations import Unconfirmed
+    from interlock.config.load import Loaded
+    from interlock.config.problems import Problem
+    from interlock.config.settings import Config
     from interlock.web.run import Ready
 
 FOLLOW_SERVERS_S = 120.0
@@ -52,7 +55,9 @@ def up(
       interlock up -d
     """
     from interlock.cli.control.starting import is_running, start_hub
-    from interlock.config import Confirmations, home_folder, load
+    from interlock.config.confirmations import Confirmations
+    from interlock.config.home import home_folder
+    from interlock.config.load import load
 
     home, folder = home_folder(), Path.cwd()
     loaded = load(config, home=home, folder=folder)

@@ -13,8 +13,7 @@ from interlock.cli.terminal.failures import Failure, NoHub, WrongConfiguration, 
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config import Server
-    from interlock.config.settings import Sandbox
+    from interlock.config.settings import Sandbox, Server
     from interlock.containment.installs import Install
 
 ANSWER_S = 900.0
@@ -36,7 +35,8 @@ def install(name: str, config: Path | None, as_json: bool) -> None:
     Example:
       interlock install files
     """
-    from interlock.config import home_folder, load
+    from interlock.config.home import home_folder
+    from interlock.config.load import load
 
     loaded = load(config, home=home_folder(), folder=Path.cwd())
     server = loaded.config.servers.get(name)
@@ -75,7 +75,7 @@ def _install_registered(name: str, configured: list[str]) -> dict[str, str]:
 
 def install_packages(name: str, server: Server) -> Install | None:
     """Run the install step of a server; None if it has none. Raises Failure."""
-    from interlock.config import home_folder
+    from interlock.config.home import home_folder
     from interlock.containment import installs
     from interlock.containment.policy import ContainmentRefused
     from interlock.hub.upstreams.contained_servers import containment_of
@@ -93,7 +93,7 @@ def install_packages(name: str, server: Server) -> Install | None:
 
 def check_folders(name: str, server: Server) -> None:
     """Refuse folders that a contained server could never be given. Raises WrongUsage."""
-    from interlock.config import home_folder
+    from interlock.config.home import home_folder
     from interlock.containment.plan import named_folders
     from interlock.containment.policy import ContainmentRefused
     from interlock.hub.upstreams.contained_servers import containment_of
@@ -109,7 +109,7 @@ def check_folders(name: str, server: Server) -> None:
 def start_contained_once(name: str, server: Server) -> list[str]:
     """Start a contained server once, and return its tools. Raises Failure with the option that would help."""
     from interlock.cli.writing.authoring import START_TIMEOUT_S, list_tools_once
-    from interlock.config import home_folder
+    from interlock.config.home import home_folder
     from interlock.hub.upstreams.contained_servers import containment_of, option_for
     from interlock.wire.errors import Fault
 
@@ -135,7 +135,7 @@ def variables_of(server: Server) -> dict[str, str]:
 def folders_named_in(arguments: tuple[str, ...], given: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The folders among the arguments that a contained server is to read, and those that nobody gets just because a
     command names them: homes, their hidden folders, and the hub's own. Without those that are given already."""
-    from interlock.config import home_folder
+    from interlock.config.home import home_folder
 
     home, hub = Path.home().resolve(), home_folder().resolve()
     known = [Path(_absolute(path)).resolve() for path in given]

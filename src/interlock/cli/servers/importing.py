@@ -20,7 +20,8 @@ from interlock.cli.terminal.show import bold, counted, is_attended, json_option,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from interlock.config import Planned, Server
+    from interlock.config.confirmations import Planned
+    from interlock.config.settings import Server
 
 
 @click.command("import")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from interlock.config import Server
+    from interlock.config.settings import Server
 
 move_option = click.option(
     "--move-secrets/--keep-secrets",

@@ -12,7 +12,7 @@ from interlock.cli.terminal.failures import Failure, Refused, WrongUsage
 from interlock.cli.terminal.show import counted, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config import Config
+    from interlock.config.settings import Config
     from interlock.hub.admin.rekeying import Rekeyed
 
 

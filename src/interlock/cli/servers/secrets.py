@@ -120,9 +120,9 @@ def key(place: str | None, as_json: bool) -> None:
     """
     from pathlib import Path
 
-    from interlock.config import load
     from interlock.config.home import home_folder
     from interlock.config.hub_secret import FILE, BadHubSecret, hub_secret, keyring_entry, move_to_file, move_to_keyring
+    from interlock.config.load import load
 
     home = home_folder()
     try:

@@ -16,7 +16,7 @@ from interlock.cli.terminal.failures import Failure, NoHub, WrongConfiguration, 
 from interlock.cli.terminal.show import as_dict, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config import Server
+    from interlock.config.settings import Server
 
 config_option = click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to change.")
 
@@ -99,7 +99,7 @@ def add(
         sandbox_settings,
         start_contained_once,
     )
-    from interlock.config import Server
+    from interlock.config.settings import Server
 
     name, target, file = _parse_target(name, target)
     is_url = len(target) == 1 and "://" in target[0]
@@ -202,7 +202,7 @@ def _start_once(name: str, server: Server) -> list[str]:
     """Start a server as the hub would, and return its tools."""
     from interlock.cli.servers.contained import variables_of
     from interlock.cli.writing.authoring import tools_when_started
-    from interlock.config import home_folder
+    from interlock.config.home import home_folder
     from interlock.hub.upstreams.contained_servers import containment_of
 
     containment = containment_of(name, server, home_folder())
@@ -257,7 +257,7 @@ def write_servers(config: Path | None, servers: dict[str, Server]) -> dict[str, 
 
 def config_file(config: Path | None) -> Path:
     """The file to change: never a project's file, unless it is named."""
-    from interlock.config import user_config
+    from interlock.config.home import user_config
 
     named = os.environ.get("INTERLOCK_CONFIG")
     return (config or (Path(named) if named else user_config())).expanduser().absolute()

@@ -12,7 +12,7 @@ from urllib.parse import unquote_plus
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from interlock.config import Server
+    from interlock.config.settings import Server
 
     Take = Callable[[str, str], str]
     """Gets the name of a place and the plain token there. Returns the text that is written instead."""

@@ -14,7 +14,8 @@ from interlock.cli.terminal.failures import WrongConfiguration, WrongUsage
 from interlock.cli.terminal.show import bold, coloured, counted, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config import Config, Loaded
+    from interlock.config.load import Loaded
+    from interlock.config.settings import Config
     from interlock.judge.findings import Finding
 
 KINDS = ("shell", "url", "code", "path", "sql", "tool")
@@ -206,7 +207,8 @@ def _as_json(finding: Finding) -> dict[str, object]:
 
 
 def _check_config(path: Path | None, as_json: bool) -> None:
-    from interlock.config import home_folder, load
+    from interlock.config.home import home_folder
+    from interlock.config.load import load
 
     loaded: Loaded = load(path, home=home_folder(), folder=Path.cwd())
     problems = [str(problem) for problem in loaded.problems]

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from interlock.config.model_settings import Model as Settings
-from interlock.host.models.endpoint import body_of, read, reported
+from interlock.host.models.endpoint import EndpointSecrets, arguments_of, body_of, read, reported
 from interlock.host.models.model import (
     Chunk,
     Finish,
@@ -52,7 +52,7 @@ class OpenAiModel(StreamedModel):
         self._bound = "max_completion_tokens" if urlsplit(url).hostname == "api.openai.com" else "max_tokens"
 
     def _reader(self) -> _Answer:
-        return _Answer()
+        return _Answer(self._endpoint.secrets)
 
     async def _body(self, prompt: Prompt) -> bytes:
         body: dict[str, Any] = {
@@ -77,7 +77,12 @@ class OpenAiModel(StreamedModel):
 
 
 class _Answer(AnswerReader):
-    """The pieces of a tool call name its index."""
+    """The pieces of a tool call name its index; some endpoints name the same for all calls, or none."""
+
+    def __init__(self, secrets: EndpointSecrets) -> None:
+        super().__init__(secrets)
+        self._at: dict[int | None, PartialCall] = {}
+        """The newest call of each index."""
 
     def take(self, event: SseEvent) -> Iterator[Chunk]:
         if event.data.strip() == b"[DONE]":
@@ -85,13 +90,14 @@ class _Answer(AnswerReader):
             return
         said = read(event, _Event)
         if said.error is not None:
-            raise reported(said.error.message)
+            raise reported(said.error.message, self._secrets)
         if said.usage is not None:
             self._usage = Usage(said.usage.prompt_tokens, said.usage.completion_tokens)
         for choice in said.choices[:1]:
             delta = choice.delta
-            if delta.reasoning_content:
-                yield ThinkingDelta(delta.reasoning_content)
+            thought = delta.reasoning_content or delta.reasoning
+            if isinstance(thought, str) and thought:
+                yield ThinkingDelta(thought)
             if delta.content or delta.refusal:
                 yield TextDelta((delta.content or "") + (delta.refusal or ""))
             for call in delta.tool_calls or ():
@@ -100,10 +106,17 @@ class _Answer(AnswerReader):
                 self._finish = FINISH.get(choice.finish_reason, "end_turn")
 
     def _add(self, call: _Call) -> None:
-        known = self._calls.get(call.index) or self._begin_call(call.index, PartialCall())
-        known.id = call.id or known.id
-        if call.function is not None:
-            known.extend(call.function.arguments or "", call.function.name or "")
+        function = call.function or _Function()
+        known = self._at.get(call.index)
+        if known is None or (function.name and known.name and _is_another(call, known)):
+            known = self._at[call.index] = self._begin_call(len(self._calls), PartialCall())
+        known.id = known.id or call.id or ""
+        known.extend(function.arguments or "", function.name or "")
+
+
+def _is_another(call: _Call, known: PartialCall) -> bool:
+    """Whether a piece with a name begins a call of its own. Pieces without one may have any id at some endpoints."""
+    return call.id != known.id if call.id else call.index is None
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
@@ -132,10 +145,15 @@ def _messages(message: Message) -> Iterator[dict[str, Any]]:
     if calls:
         said["content"] = said["content"] or None
         said["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
             for call in calls
         ]
     yield said
+
+
+def _arguments(call: ToolUse) -> str:
+    """The arguments as the model wrote them. Endpoints that read them refuse a prompt with others than an object."""
+    return call.arguments if call.arguments and arguments_of(call.arguments) is not None else "{}"
 
 
 def _part(part: Part) -> dict[str, Any]:
@@ -156,7 +174,7 @@ class _Function(msgspec.Struct):
 
 
 class _Call(msgspec.Struct):
-    index: int = 0
+    index: int | None = None
     id: str | None = None
     function: _Function | None = None
 
@@ -165,6 +183,7 @@ class _Delta(msgspec.Struct):
     content: str | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
+    reasoning: object = None
     tool_calls: list[_Call] | None = None
 
 

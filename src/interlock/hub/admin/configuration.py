@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.config import Confirmations, Loaded, load_again
 from interlock.config.client_files import client_files
+from interlock.config.confirmations import Confirmations
 from interlock.config.imports import project_folder
+from interlock.config.load import Loaded, load_again
 from interlock.config.problems import Problem
 from interlock.events.types import ConfigurationReloaded, now_us
 from interlock.hub.admin.operation import Nothing
