@@ -48,6 +48,8 @@ class ProtectedServer:
         """Scopes that a method needs, besides any token."""
         self.says_short_of_scope = 403
         """The status of the answer to a token that lacks scopes; some servers say 401 `invalid_token`."""
+        self.names_scopes = True
+        """Whether it names the scopes that a token lacks; servers of the official Python SDK do not."""
         self.clients: set[str] | None = None
         """The clients that it knows; None for all that it registered."""
         self.metadata: dict[str, Any] = {}
@@ -159,7 +161,7 @@ class ProtectedServer:
         match path:
             case "/.well-known/oauth-protected-resource/mcp":
                 document = {"resource": self.resource or self.url, "authorization_servers": [self.base]}
-                return 200, {}, {**document, "scopes_supported": [self.scope]}
+                return 200, {}, {**document, "scopes_supported": self.scope.split()}
             case "/.well-known/oauth-authorization-server":
                 return 200, {}, self._metadata()
             case "/register":
@@ -296,7 +298,8 @@ class ProtectedServer:
         needed = self.needed.get(message["method"], "")
         if not set(needed.split()) <= set(scope.split()):
             error = "insufficient_scope" if self.says_short_of_scope == 403 else "invalid_token"
-            challenge = f'Bearer error="{error}", scope="{needed}", {where}'
+            named = f'scope="{needed}", ' if self.names_scopes else ""
+            challenge = f'Bearer error="{error}", {named}{where}'
             return self.says_short_of_scope, {"www-authenticate": challenge}, None
         match message["method"]:
             case "server/discover":

@@ -37,7 +37,7 @@ from interlock.server import Image, Server, Text
 from interlock.web.control import ControlSocket
 from interlock.wire.errors import Fault
 
-from .model_server import Asked, anthropic_text, model_server, openai_call, openai_text, refused, stalls
+from .model_server import Asked, anthropic_text, head, model_server, openai_call, openai_text, raw, refused, stalls
 
 ADA = Principal("person:ada", "person")
 SCRIPT = [
@@ -280,6 +280,20 @@ async def test_a_model_that_fails_or_stalls_leaves_a_conversation_that_goes_on(t
             roles = [message["role"] for message in server.asked[-1].body["messages"]][:7]
             # The call of the third turn had its result, so the model is told of it.
             assert roles == ["system", "user", "user", "user", "assistant", "tool", "user"]
+            # Tokens count also where the answer had no end: cut off by the endpoint, stopped by a person.
+            going_on.clear()
+            half = {"choices": [{"delta": {"content": "word" * 50}}]}
+            server.answer_with(raw(head(), f"data: {json.dumps(half)}\n\n".encode()), slowly)
+            with pytest.raises(Fault, match="complete"):
+                await (await hub.host.send(conversation, "Cut off.")).answer()
+            turn = await hub.host.send(conversation, "Stop.")
+            await until(lambda: any(piece.kind == "text" for piece in turn.pieces))
+            await perform(hub, "chat.stop", id=conversation.id)
+            with pytest.raises(Fault, match="stopped"):
+                await turn.answer()
+            cut, stopped = (await hub.host.show(conversation.id)).turns[-2:]
+            assert (cut.input_tokens > 0, cut.output_tokens >= 50) == (True, True)
+            assert (stopped.input_tokens > 0, stopped.output_tokens > 0) == (True, True)
 
 
 async def test_a_model_that_sees_is_shown_the_images_of_results_and_another_reads_of_them(tmp_path: Path) -> None:

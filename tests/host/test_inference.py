@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,17 @@ from hub.test_journal import entries
 from interlock.client import Client, Handlers
 from interlock.config.model_settings import Host, Inference, Model
 from interlock.config.settings import Server as Settings
-from interlock.host.budgets import Budgets, believable
+from interlock.host.budgets import Budgets
+from interlock.host.models.model import believable
 from interlock.host.routing import route
 from interlock.hub.auth.principals import Principal
+from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.inference import InferenceResult, ModelInfo, Usage
 from interlock.server import Server
 from interlock.wire.errors import Fault
 
-from .model_server import anthropic_text, model_server, openai_text, refused
+from .model_server import anthropic_text, head, model_server, openai_text, refused
 
 DECLARED = {
     "memory.consolidation": {"description": "Thinks", "uses": ["inferenceRequest"]},
@@ -191,13 +194,18 @@ async def test_a_server_gets_its_inference_by_the_route_of_its_feature_set(tmp_p
                 error = (await ask(hub, "inference/request", wrong))["error"]
                 assert (error["code"], why in error["message"]) == (code, True), error
             assert len(server.asked) == 1, "only the last one reached the model"
-            rows = {row["feature_set"]: row for row in (await hub.operate("usage"))["usage"]}
+            rows = await used(hub)
             mine = rows["memory.consolidation"]
             assert (mine["agent"], mine["inferences"], mine["failed"]) == ("coder", 2, 1)
             assert (mine["input_tokens"] >= 10, mine["cost"] >= 0.016) == (True, True)
             (told, *_) = await entries(hub, event="dev.interlock.live_inference")
             assert told.record.details["model"] == "claude-haiku"
             assert told.record.rule == "route memory.consolidation"
+
+
+async def used(hub: RunningHub) -> dict[str, Any]:
+    """The rows of `usage` by feature set."""
+    return {row["feature_set"]: row for row in (await hub.operate("usage"))["usage"]}
 
 
 async def test_t142_budgets_hold_over_a_restart_and_a_conversation_counts_for_its_agent_alone(tmp_path: Path) -> None:
@@ -270,11 +278,25 @@ async def test_a_server_of_the_library_has_the_hubs_model_write_in_both_eras(tmp
     script.write_text('[{"text": "One two three."}]')
     toy = Model(kind="scripted", script=str(script), model="toy-1", context_window=1000)
     server = Server("thinker")
-    server.feature("memory.think", "Thinks", uses=["inferenceRequest"])
-    host = Host(inference=Inference(default="toy"))
+    for name in ("memory.think", "memory.long"):
+        server.feature(name, "Thinks", uses=["inferenceRequest"])
+    routed = Inference(default="toy", routes={"memory.long": "slow"}, max_tokens=300, tokens_per_hour=1000)
+    host = Host(inference=routed)
+
+    async def half(asked: object) -> AsyncGenerator[bytes, None]:
+        yield head()
+        yield b'data: {"choices": [{"delta": {"content": "%b"}}]}\n\n' % (b"word" * 800)
+        await asyncio.Event().wait()
+
     async with (
         server.http() as address,
-        running_hub(tmp_path, {"s": Settings(url=address.url, era=era)}, models={"toy": toy}, host=host) as hub,
+        model_server() as endpoint,
+        running_hub(
+            tmp_path,
+            {"s": Settings(url=address.url, era=era)},
+            models={"toy": toy, "slow": Model(url=endpoint.url, model="slow")},
+            host=host,
+        ) as hub,
     ):
         await enable(hub, "memory.*")
         heard: list[str] = []
@@ -286,3 +308,20 @@ async def test_a_server_of_the_library_has_the_hubs_model_write_in_both_eras(tmp
         assert (await server.model_info()).id == "toy-1"
         with pytest.raises(Fault, match="more than the model takes"):
             await server.infer("memory.think", "x" * 8_000)
+        # A server that hangs up before the end pays, and is recorded.
+        endpoint.answer_with(half)
+        asking = asyncio.ensure_future(server.infer("memory.long", "Count.", on_chunk=heard.append))
+        await until(lambda: len(heard) == 4)
+        await hub.operate("servers.restart", server="s", now=True)
+        async with asyncio.timeout(120):
+            while "memory.long" not in (rows := await used(hub)):
+                await asyncio.sleep(0.01)
+        mine = rows["memory.long"]
+        assert (mine["inferences"], mine["failed"], mine["output_tokens"] >= 800) == (1, 1, True)
+        (*_, told) = await entries(hub, event="dev.interlock.live_inference")
+        assert "CANCELLED" in (told.record.reason or "")
+        asking.cancel()
+        await hub.state("s", ServerState.CONNECTED)
+        await hub.hub_app.live.connections.settled("s", 60)
+        with pytest.raises(Fault, match="budget"):
+            await server.infer("memory.long", "Count.")

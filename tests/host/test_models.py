@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -62,13 +63,8 @@ async def server() -> AsyncIterator[ModelServer]:
 
 
 def made(kind: str, server: ModelServer, **more: Any) -> Model:
-    settings = Settings(
-        kind=kind,
-        url=server.url,
-        model="m-1",
-        key="sk-test",
-        **{"idle_s": 30.0, "capabilities": ("tools", "vision"), **more},
-    )  # type: ignore[arg-type]
+    given = {"url": server.url, "key": "sk-test", "idle_s": 30.0, "capabilities": ("tools", "vision"), **more}
+    settings = Settings(kind=kind, model="m-1", **given)  # type: ignore[arg-type]
     return (OpenAiModel if kind == "openai" else AnthropicModel)(settings, Resolver())
 
 
@@ -247,7 +243,10 @@ async def test_t13_a_model_gets_only_media_that_it_takes_and_addresses_of_the_we
     await blind.close()
 
 
-async def test_a_busy_endpoint_is_asked_again_as_it_says_and_not_beyond_the_limit(server: ModelServer) -> None:
+async def test_a_busy_endpoint_is_asked_again_as_it_says_and_not_beyond_the_limit(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.host.models.endpoint.FIRST_PAUSE_S", 0.05)
     server.answer_with(refused(429, retry_after="0"), refused(529, retry_after="0"), openai_text("ok"))
     model = made("openai", server)
     assert TextDelta("ok") in await answer(model)
@@ -259,6 +258,12 @@ async def test_a_busy_endpoint_is_asked_again_as_it_says_and_not_beyond_the_limi
     server.answer_with(refused(400, "bad"), openai_text("never"))
     assert (await fault_of(model)).name == "UPSTREAM_ERROR"
     assert len(server.asked) == 1, "a request that is wrong stays wrong"
+    await model.close()
+    model = made("openai", server, wait_s=0.4)
+    for at_once in ("0", "-5", "Mon, 01 Jan 0001 00:00:00 GMT", "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"):
+        server.answer_with(*[refused(429, retry_after=at_once)] * 1_000)
+        assert (await fault_of(model)).name == "RATE_LIMITED"
+        assert len(server.asked) <= 4, "each pause is twice as long as the last, so an endpoint cannot ask for a storm"
     await model.close()
 
 
@@ -300,10 +305,70 @@ async def test_t140_an_endpoint_that_lies_gets_a_clear_error(
     await model.close()
 
 
-async def test_an_endpoint_that_stalls_is_given_up(server: ModelServer) -> None:
+ECHOED = "plain-hunter/two+key=zebra"
+PADDING = "x" * 490
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("openai", refused(400, f"Incorrect API key provided: {ECHOED}")),
+        ("openai", refused(400, f"{PADDING}{ECHOED}")),
+        ("openai", refused(429, f"password=&{ECHOED}", retry_after="9999")),
+        ("openai", refused(503, f"GET /?key={quote(ECHOED, safe='')}", retry_after="9999")),
+        ("openai", raw(head(500, "application/json", retry_after="9999"), json.dumps({"error": ECHOED}).encode())),
+        ("openai", events({"error": {"message": f"bad {ECHOED}"}})),
+        ("anthropic", named({"type": "error", "error": {"message": f"{PADDING}{ECHOED}"}})),
+    ],
+)
+@pytest.mark.parametrize("where", ["key", "address"])
+async def test_an_error_of_an_endpoint_never_repeats_the_secrets_that_it_was_sent(
+    server: ModelServer, kind: str, given: Answer, where: str
+) -> None:
+    server.answer_with(given)
+    address = f"{server.url}/v1?key={quote(ECHOED, safe='')}"
+    model = made(kind, server, **({"key": ECHOED} if where == "key" else {"key": None, "url": address}))
+    fault = await fault_of(model)
+    for part in (ECHOED[:7], quote(ECHOED[-8:], safe="")):
+        assert part not in fault.message + fault.hint + json.dumps(dict(fault.data))
+    assert "[secret" in fault.message
+    await model.close()
+
+
+async def test_an_endpoint_that_stalls_is_given_up(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.answer_with(stalls)
     model = made("anthropic", server, idle_s=0.05)
     assert (await fault_of(model)).name == "UPSTREAM_TIMEOUT"
+    await model.close()
+
+    def endless(first: bytes, piece: bytes) -> Answer:
+        async def answer(asked: object) -> AsyncGenerator[bytes, None]:
+            yield first
+            while True:
+                yield piece
+
+        return answer
+
+    late = made("anthropic", server, answer_s=1e-9)
+    for first in (head(), head(400, "application/json")):
+        server.answer_with(endless(first, b'data: {"type": "content_block_delta"}\n\n'))
+        assert "did not end its answer" in (await fault_of(late)).message
+    await late.close()
+    monkeypatch.setattr("interlock.host.models.endpoint.KEPT_ALIVE", 0)
+    model = made("anthropic", server)
+    for alive in (b": waiting\n\n", b'event: ping\ndata: {"type": "ping"}\n\n'):
+        server.answer_with(endless(head(), alive))
+        assert "signs of life" in (await fault_of(model)).message
+    await model.close()
+
+
+async def test_an_endpoint_is_believed_its_tokens_only_within_bounds(server: ModelServer) -> None:
+    most = 2**40
+    server.answer_with(openai_text("Hello", usage={"prompt_tokens": most, "completion_tokens": most}))
+    model = made("openai", server, max_tokens=1_000)
+    *_, end = await answer(model)
+    assert end.usage.output_tokens == 1_000, "no more than was asked for"
+    assert 4_096 < end.usage.input_tokens < 5_000
     await model.close()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import ipaddress
+import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
@@ -199,16 +200,29 @@ def test_a_tunnel_opens_on_the_hubs_own_event_loop(tmp_path: Path, monkeypatch: 
     uvloop.run(ask())
 
 
-async def test_a_certificate_of_an_unknown_authority_is_refused_and_the_files_are_named(tmp_path: Path) -> None:
+async def test_a_certificate_of_an_unknown_authority_is_refused_and_the_files_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     authority = Authority(tmp_path)
     async with ProtectedServer(host=OUTSIDE, tls=authority.server_context()) as protected:
         async with running_hub(tmp_path, {"docs": Server(url=protected.url)}, wait=False) as hub:
             await hub.state("docs", ServerState.ERROR)
-            assert "certificate" in str((await hub.operate("status"))["servers"][0]["problem"])
+            problem = str((await hub.operate("status"))["servers"][0]["problem"])
+            assert "its certificate is not trusted" in problem
+            assert "`ca_bundle` or SSL_CERT_FILE" in problem
         missing = Server(url=protected.url, ca_bundle=str(tmp_path / "none.pem"))
         async with running_hub(tmp_path, {"docs": missing}, wait=False) as hub:
             await hub.state("docs", ServerState.ERROR)
             assert "ca_bundle" in (await hub.operate("status"))["servers"][0]["hint"]
+        # A proxy that is away is named, and not the server behind it.
+        with contextlib.closing(socket.socket()) as unheard:
+            unheard.bind(("127.0.0.1", 0))
+            proxy = f"127.0.0.1:{unheard.getsockname()[1]}"
+            monkeypatch.setenv("HTTPS_PROXY", f"http://me:s3cret@{proxy}")
+            with pytest.raises(Fault) as caught:
+                await fetch(protected.url, guard=None, most_bytes=99)
+        assert f"the proxy {proxy} cannot be reached" in str(caught.value)
+        assert "s3cret" not in str(caught.value)
     assert protected.asked == []
 
 

@@ -247,9 +247,10 @@ async def test_a_clients_streams_and_lies_meet_a_bound(tmp_path: Path, monkeypat
         async def infer(message: dict[str, Any]) -> dict[str, Any]:
             await client.tell("inference/chunk", {"requestId": message["id"], "index": 0, "delta": "Tea"})
             usage = {"inputTokens": 10**12, "outputTokens": 10**12}
-            return {"content": texts.pop(), "model": "m", "finishReason": "end_turn", "usage": usage}
+            return {"content": texts.pop(), "model": "m", "finishReason": reasons.pop(), "usage": usage}
 
-        texts, limit = ["Tea.", "Coffee."], hub.hub_app.config.host.inference.max_tokens
+        texts, reasons = ["Tea.", "Tea.", "Coffee."], ["because", "end_turn", "end_turn"]
+        limit = hub.hub_app.config.host.inference.max_tokens
         client.answers["inference/request"] = infer
         await client.select("a.note.think", "a.note.recall")
         await client.result("context/beforeInference", TURN)
@@ -258,6 +259,8 @@ async def test_a_clients_streams_and_lies_meet_a_bound(tmp_path: Path, monkeypat
         assert "chunks are not its answer" in lied["error"]["message"]
         told = await drive(hub, "a", "send", method="inference/request", params=params)
         assert told["result"]["usage"]["outputTokens"] <= limit, "one number does not use up the server's budget"
+        nonsense = (await drive(hub, "a", "send", method="inference/request", params=params))["error"]
+        assert (nonsense["data"]["name"], "the client" in nonsense["message"]) == ("UPSTREAM_ERROR", True)
 
 
 async def test_a_server_written_by_hand_says_and_hears_the_rest_about_channels(tmp_path: Path) -> None:

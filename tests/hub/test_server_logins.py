@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 from joserfc.jwk import ECKey
+from starlette.routing import Router
 
 from hub.running_hub import PREFIX, RawClient, RunningHub, running_hub, text_of, until
 from hub.test_spans import Collector
@@ -31,6 +32,7 @@ from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import RegisteredClient
 from interlock.store import Document, Store, StoreUnavailable, Transaction
 from interlock.transports.http.authorized_calls import Refused
+from interlock.web.login_pages import login_routes
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
 from protected_server import ProtectedServer, visit
@@ -148,6 +150,16 @@ async def test_tools_stay_listed_when_a_login_ends_and_say_how_to_log_in(
         assert dict(parse_qsl(urlsplit(page["url"]).query))["scope"] == "read write"
         assert (await go(await visit(page["url"])))[0] == 200
         assert text_of(await call(hub)) == "you are client-2"
+        # A server may name the scopes in its metadata alone.
+        protected.names_scopes, protected.needed["tools/call"] = False, "admin"
+        assert "interlock login docs" in text_of(await call(hub))
+        with pytest.raises(Fault, match="scopes that it does not name"):
+            await hub.operate("logins.begin", server="docs")
+        protected.scope = "read admin"
+        page = await hub.operate("logins.begin", server="docs")
+        assert dict(parse_qsl(urlsplit(page["url"]).query))["scope"] == "read write admin"
+        assert (await go(await visit(page["url"])))[0] == 200
+        assert text_of(await call(hub)) == "you are client-3"
 
 
 async def test_a_token_that_is_refused_although_it_was_just_renewed_needs_a_login_and_is_not_renewed_for_ever(
@@ -192,12 +204,16 @@ async def test_a_registration_that_the_authorization_server_forgot_is_made_anew_
         assert "interlock login docs" in text_of(await call(hub))
         await log_in(hub)
         assert text_of(await call(hub)) == "you are client-2"
+        # Forgotten while nobody uses it: the person gets the page of a client that is known.
+        protected.clients.clear()
+        page = await hub.operate("logins.begin", server="docs")
+        assert dict(parse_qsl(urlsplit(page["url"]).query))["client_id"] == "client-3"
         # Forgotten between the two halves of a login.
         page = await hub.operate("logins.begin", server="docs")
         protected.clients.clear()
         assert (await go(await visit(page["url"])))[0] == 400
         await log_in(hub)
-        assert text_of(await call(hub)) == "you are client-3"
+        assert text_of(await call(hub)) == "you are client-5"
 
 
 async def test_t104_each_principal_has_a_login_of_its_own_where_the_server_is_per_user(
@@ -253,6 +269,21 @@ async def test_a_login_that_is_begun_again_registers_no_second_client_and_counts
         assert text_of(await call(hub)) == "you are client-1"
 
 
+async def status_from(hub: RunningHub, path: str, address: str) -> int:
+    """The status of a page of logins for a browser at an address."""
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [], "client": (address, 9)}
+    await Router(login_routes(hub.hub_app))(scope, receive, send)
+    return int(sent[0]["status"])
+
+
 async def test_t106_a_client_that_opens_pages_is_given_one_that_starts_the_login_once_on_this_machine(
     tmp_path: Path, protected: ProtectedServer
 ) -> None:
@@ -267,6 +298,8 @@ async def test_t106_a_client_that_opens_pages_is_given_one_that_starts_the_login
         status, _, page = await RawClient(asked["url"]).send("GET")
         assert status == 200
         assert b"alice called a tool of docs" in page
+        path = urlsplit(asked["url"]).path
+        assert [await status_from(hub, path, address) for address in ("127.0.0.1", "192.0.2.7")] == [200, 403]
         status, head, _ = await RawClient(asked["url"]).send("POST")
         assert status == 303
         assert (await go(await visit(head["location"])))[0] == 200

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.packages import PLACE, install
+from interlock.web.console import events
 
 from .browser import BROWSER, Page, browser
 from .console_hub import HubInThread, call
@@ -155,6 +156,18 @@ def test_pages_share_one_stream_and_the_next_takes_it_over(page: Page, hub: HubI
         hub.ask("taken over")
         other.until("document.querySelectorAll('article.card').length === 2")
         assert [url for url in other.requested() if url.endswith("/events")]
+
+
+def test_a_page_whose_stream_was_refused_goes_on_when_it_is_let_in(
+    page: Page, hub: HubInThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(events, "MAX_STREAMS_PER_SESSION", 0)
+        page.open(f"{hub.address}/approvals")
+        page.until("document.getElementById('state').textContent.includes('Trying again')")
+    hub.ask("after a refused stream")
+    page.until("document.querySelectorAll('article.card').length === 1")
+    page.until("document.documentElement.dataset.live === 'yes'")
 
 
 def test_everything_is_answered_without_a_script(page: Page, hub: HubInThread) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from hub.running_hub import RunningHub, running_hub
 from hub.test_journal import entries
-from interlock.config.settings import Hub, OAuth
+from interlock.config.settings import Hub, Issuer, OAuth
 from interlock.transports.http.documents import exchange
 from interlock.web.console import issuer_login
 from real_authorization_server import agree, authorization_server
@@ -189,20 +189,44 @@ async def test_t52_failed_logins_at_an_issuer_are_limited(hub: RunningHub, issue
     assert statuses == [403] * 11, "a page of any site can send a browser here: it locks nobody out"
     assert "/token" not in issuer.asked
     assert not await entries(hub, event="PERMISSION_DENIED"), "nor does it fill the audit log"
-    statuses = []
+    statuses, logins = [], []
     for _ in range(11):
         began = await begin(browser, issuer.base)
-        cookies = dict(browser.cookies)
         said = {"code": "x", "state": parse_qs(urlsplit(began).query)["state"][0], "iss": issuer.base}
-        wrong = f"/console/login/callback?{urlencode(said)}"
+        logins.append((dict(browser.cookies), f"/console/login/callback?{urlencode(said)}"))
+    for cookies, wrong in logins:
+        browser.cookies = dict(cookies)
         statuses.append(await come_back(browser, wrong))
-        browser.cookies = cookies
+        browser.cookies = dict(cookies)
         await come_back(browser, wrong)  # a login asks its issuer once
     assert statuses == [403] * 5 + [429] * 6, "both tries of a login are failures"
-    assert issuer.asked.count("/token") == 11
+    assert issuer.asked.count("/token") == 5, "the limit holds before the issuer is asked"
+    assert (await browser.post("/console/login/issuer", {"issuer": issuer.base})).status == 429
     # The issuer may be down: the other ways in stay open.
     answer = await browser.post("/console/login", {"key": await hub.new_key("ada", "person")})
     assert answer.status == 303
+
+
+async def test_t52_an_issuers_token_of_another_issuer_opens_nothing_and_logins_of_all_are_limited(
+    tmp_path: Path, issuer: ConsoleIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issuer_login, "REDEEMED_PER_MINUTE", 2)
+    async with ConsoleIssuer() as other:
+        settings = issuer.hub()
+        own = msgspec.structs.asdict(settings.oauth) | {"issuer": other.base}
+        further = Issuer(**{name: own[name] for name in Issuer.__struct_fields__})
+        oauth = msgspec.structs.replace(settings.oauth, issuers={"other": further})
+        async with running_hub(tmp_path, {}, hub=msgspec.structs.replace(settings, oauth=oauth)) as hub:
+            assert await log_in(Browser(hub, PUBLIC), other) == 200
+            # The hub trusts both issuers, and one hands out a token of the other.
+            monkeypatch.setattr(issuer, "token", lambda **claims: other.token(**{**claims, "iss": other.base}))
+            browser = Browser(hub, PUBLIC)
+            assert await log_in(browser, issuer) == 403
+            assert not await is_in(browser)
+            browser, asked = Browser(hub, PUBLIC), other.asked.count("/token")
+            back = other.authorize(await begin(browser, other.base))
+            assert (await come_back(browser, back), other.asked.count("/token")) == (429, asked)
+            assert len(browser.cookies) == 1, "the login can come back later"
 
 
 async def test_t51_a_session_ends_with_its_token_and_without_the_issuer_there_is_no_button(

@@ -178,6 +178,21 @@ async def test_t50_one_person_ends_nobody_elses_sessions_and_takes_no_more_than_
         assert (refused.status, "too many pages" in refused.text) == (503, True)
         monkeypatch.setattr(events, "MAX_STREAMS", 3)
         await stack.enter_async_context(Stream(visitor))
+        third = await Visitor(hub).log_in_with(await hub.new_key("third", "person", permissions=("admin_read",)))
+        refused = await third.get("/console/events")
+        assert (refused.status, "too many pages" in refused.text) == (503, True), "the bound on all but the owner"
+
+
+async def test_t51_a_hub_that_cannot_know_which_keys_hold_shows_and_changes_nothing(
+    hub: RunningHub, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await visitor.log_in()
+    form = forms_of((await visitor.get("/console")).text)[0]
+    freshness = hub.hub_app.access.freshness
+    monkeypatch.setattr(freshness, "known_until", 0.0)
+    monkeypatch.setattr(hub.hub_app.store, "behind_s", lambda: 1e9)
+    assert [(await visitor.get(page)).status for page in ("/console", "/console/login")] == [503] * 2
+    assert (await visitor.post("/console/logout", form.fields)).status == 503
 
 
 async def test_the_bound_on_all_sessions_ends_one_of_the_person_with_the_most(hub: RunningHub) -> None:
@@ -296,6 +311,10 @@ async def test_forms_are_bounded_and_read_strictly(visitor: Visitor) -> None:
     ):
         answer = await visitor.send("POST", "/console/login", body, {"content-type": kind})
         assert answer.status == status, body[:20]
+    await visitor.log_in()
+    form = forms_of((await visitor.get("/console")).text)[0]
+    answer = await visitor.post("/console/rooms/none", {**form.fields, "command": "say", "text": "好" * 10_000})
+    assert answer.status == 404, "read, though each character has nine bytes"
 
 
 async def test_a_console_for_other_machines_needs_https(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from html import unescape
 from urllib.parse import quote
 
 import pytest
 
-from hub.running_hub import RawClient, RunningHub, child, running_hub
+from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.hub.approvals.rules import RULES, Rule
 from interlock.hub.audit.record import OPERATED, Outcome, Record
 from interlock.hub.audit.search import Entry
 from interlock.hub.auth.principals import Principal
@@ -20,7 +22,7 @@ from interlock.web.console.argument_form import PREFIX, arguments_of, fields_of
 from interlock.web.console.charts import CALLS, HEIGHT, chart_of
 from interlock.wire.errors import Fault
 
-from .console_visitor import Answer, Visitor
+from .console_visitor import Answer, Visitor, forms_of
 from .test_console_approvals import HOSTILE
 
 pytestmark = pytest.mark.anyio
@@ -83,16 +85,28 @@ async def test_a_server_is_stopped_and_started_with_a_reason(hub: RunningHub, vi
 
 
 async def test_a_key_is_made_shown_once_rotated_and_revoked(hub: RunningHub, visitor: Visitor) -> None:
-    made = await post(visitor, "/console/agents", agent="new", kind="agent")
-    key = found(made, r"<pre[^>]*>([^<]+)</pre>")
+    shown = (await post(visitor, "/console/agents", agent="new", kind="agent")).headers["location"]
+    assert (await (await Visitor(hub).log_in()).get(shown)).text.count("<pre") == 0, "of this session alone"
+    key = found(await visitor.get(shown), r"<pre[^>]*>([^<]+)</pre>")
     assert hub.hub_app.keys.principal(key) is not None
+    again = await visitor.get(shown)
+    assert (again.status, "This key was shown" in again.text) == (200, True)
+    assert len([one for one in hub.hub_app.keys.list() if one.principal == "new"]) == 1, "a reload makes no other key"
     assert key not in (await visitor.get("/console/agents/new")).text
-    rotated = found(await visitor.press("/console/agents/new", "rotate"), r"<pre[^>]*>([^<]+)</pre>")
+    shown = (await visitor.press("/console/agents/new", "rotate")).headers["location"]
+    rotated = found(await visitor.get(shown), r"<pre[^>]*>([^<]+)</pre>")
     assert hub.hub_app.keys.principal(key) is None
     assert hub.hub_app.keys.principal(rotated) is not None
     assert (await visitor.press("/console/agents/new", "revoke-keys")).status == 303
     assert hub.hub_app.keys.principal(rotated) is None
     assert (await visitor.get("/console/agents/new")).status == 404
+
+
+async def test_the_state_on_the_page_of_a_server_is_a_part_of_its_own(visitor: Visitor) -> None:
+    address = found(await visitor.get("/console/servers/busy"), r'data-topic="servers" data-part="([^"]+)"')
+    part = await visitor.get(address)
+    assert ('id="server-state"' in part.text, "connected" in part.text, "<html" in part.text) == (True, True, False)
+    assert (await visitor.get("/console/servers/rows")).status == 404, "the name of a server, as any other"
 
 
 async def test_an_agent_shows_what_it_may_do_and_why(hub: RunningHub, visitor: Visitor) -> None:
@@ -154,7 +168,40 @@ async def test_a_tool_is_found_read_judged_and_called_as_the_person(hub: Running
     wrong = await visitor.press(page, "call", **{f"{PREFIX}a": "one", f"{PREFIX}b": "2"})
     assert wrong.status == 400
     assert "not valid JSON" in wrong.text
+    assert 'value="one"' in wrong.text, "a mistake does not cost the rest of the form"
     assert (await visitor.get("/console/tools/none")).status == 404
+
+
+async def test_a_form_comes_back_with_every_character_and_a_long_result_is_cut(
+    hub: RunningHub, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, typed = "/console/tools/busy__echo", "\tمی\u200cخواهم 👨\u200d👩 <b>\u202e"
+    judged = await visitor.press(page, "judge", **{f"{PREFIX}text": typed})
+    assert 'SUCCESS">allowed</span>' in judged.text
+    (form,) = (form for form in forms_of(judged.text) if ("do", "call") in form.buttons)
+    assert form.fields[f"{PREFIX}text"] == typed, "Call sends the text that was judged"
+    monkeypatch.setattr(tools, "MAX_RESULT", 1000)
+    called = await visitor.press(page, "call", **{f"{PREFIX}text": "y" * 5000})
+    shown = found(called, r'<pre[^>]*>([^<]+)</pre>\n<p class="note">\d+ further bytes')
+    assert (len(unescape(shown)), "yyyy" in shown) == (1000, True)
+
+
+async def test_a_rule_of_an_agent_without_a_key_is_shown_with_its_calls_and_deleted(
+    hub: RunningHub, visitor: Visitor
+) -> None:
+    rule = Rule(
+        "r1", "past", "agent", "busy", "echo", "busy__echo", "f", {"hash": '{"text": "only this"}'}, ("d1",),
+        "person:tester", 1,
+    )  # fmt: skip
+    async with hub.hub_app.store.transaction() as change:
+        change.put(RULES, rule)
+    await until(lambda: bool(hub.hub_app.inbox.rules()))
+    assert 'href="/console/agents/past"' in (await visitor.get("/console/agents")).text
+    page = unescape((await visitor.get("/console/agents/past")).text)
+    assert '{"text": "only this"}' in page
+    assert (await visitor.press("/console/agents/past", "revoke-rule")).status == 303
+    assert hub.hub_app.inbox.rules() == []
+    assert (await visitor.get("/console/agents/past")).status == 404
 
 
 async def test_t52_a_key_without_the_right_changes_nothing_here(hub: RunningHub) -> None:
@@ -219,7 +266,7 @@ def test_a_form_follows_the_schema_and_comes_back_as_arguments() -> None:
     }
     fields = fields_of(schema)
     assert fields is not None
-    assert [field.kind for field in fields] == ["text", "number", "choice", "choice", "json"]
+    assert [field.kind for field in fields] == ["text", "integer", "choice", "choice", "json"]
     form = {f"{PREFIX}text": "", f"{PREFIX}count": "3", f"{PREFIX}loud": "", f"{PREFIX}mode": '"b"'}
     assert bytes(arguments_of(form, fields)) == b'{"text":"","count":3,"mode":"b"}'
     with pytest.raises(Fault, match="`count` is not valid JSON"):

@@ -17,7 +17,7 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server, Tool
 from protected_server import ProtectedServer, visit
 
-from .console_visitor import Answer, Visitor
+from .console_visitor import Answer, Visitor, forms_of
 from .test_console_approvals import HOSTILE
 
 pytestmark = pytest.mark.anyio
@@ -67,6 +67,8 @@ async def test_a_server_is_added_logged_in_to_and_its_tools_are_switched(place: 
         assert status == 200
         assert "You are logged in to docs" in (await place.visitor.get(state)).text
         await place.hub.state("docs", ServerState.CONNECTED)
+        other = (await place.visitor.get("/console/servers/docs/login?state=unknown")).text
+        assert "This login is no longer under way" in other, "the login of another says nothing about this one"
 
         assert "whoami" in (await place.visitor.get("/console/servers/docs")).text
         assert (await place.visitor.press("/console/servers/docs", "disable")).status == 303
@@ -120,6 +122,10 @@ async def test_t45_a_bad_server_changes_nothing(place: ConsoleHub, fields: dict[
     assert problem.lower() in unquote(answer.text).lower()
     assert "<img" not in answer.text
     assert place.file.read_bytes() == before
+    kept = next(form for form in forms_of(answer.text) if form.action == "/console/servers").fields
+    assert {name: kept[name] for name in ("server", "where")} == {
+        name: "".join(character for character in fields[name] if character != "\x1b") for name in ("server", "where")
+    }, "a mistake does not cost the form"
 
 
 async def test_t14_only_the_hubs_own_user_adds_servers_switches_tools_and_logs_in(place: ConsoleHub) -> None:

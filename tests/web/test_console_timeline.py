@@ -13,11 +13,13 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.events import EventFilter, Gap
+from interlock.events.types import ApprovalChanged
 from interlock.hub.approvals.decision import Question
 from interlock.hub.audit import search
 from interlock.hub.audit.entries import event_record
 from interlock.hub.catalog.target import Target
-from interlock.web.console import timeline
+from interlock.web.console import events, timeline
 from interlock.web.console.events import MAX_STREAMS_PER_SESSION
 from interlock.web.console.timeline import PAGE
 
@@ -134,8 +136,27 @@ async def test_an_entry_shows_its_arguments_its_trace_and_whether_it_would_be_al
     assert judged.count('SUCCESS">passed</span>') >= 3, "the gates behind that one are shown, too"
 
 
+async def test_calls_of_people_and_of_agents_that_are_gone_are_judged_too(hub: RunningHub, visitor: Visitor) -> None:
+    await visitor.press("/console/tools/busy__echo", "call", **{"argument.text": "hello"})
+    owner = hub.operations.owner.id
+    (entry,) = links((await visitor.get(f"/console/timeline?event=TOOL_EXECUTED&agent={quote(owner)}")).text)
+    assert 'SUCCESS">allowed</span>' in (await visitor.get(f"{entry}?judge=yes")).text
+    ada = await Visitor(hub).log_in_with(await hub.new_key("ada", "person"))
+    assert 'SUCCESS">allowed</span>' in (await ada.get(f"{entry}?judge=yes")).text, "also for others"
+    key = await hub.new_key("gone", "service")
+    await RawClient(hub.url + "/mcp", key).modern("tools/call", {"name": "busy__echo", "arguments": {"text": "hi"}})
+    await hub.operate("keys.revoke", agent="gone")
+    (entry,) = links((await visitor.get("/console/timeline?event=TOOL_EXECUTED&agent=gone")).text)
+    judged = await visitor.get(f"{entry}?judge=yes")
+    assert (judged.status, "no key or settings of gone any more" in judged.text) == (200, True)
+
+
 async def test_unknown_entries_are_not_found(visitor: Visitor) -> None:
-    for path in ("/console/timeline/hub/999999", "/console/timeline/%3Cimg%20src=x%3E/1"):
+    for path in (
+        "/console/timeline?before=999999",
+        "/console/timeline/hub/999999",
+        "/console/timeline/%3Cimg%20src=x%3E/1",
+    ):
         answer = await visitor.get(path)
         assert answer.status == 404
         assert "<img" not in answer.text
@@ -232,7 +253,7 @@ async def test_a_page_hears_of_requests_and_entries(hub: RunningHub, visitor: Vi
 
 
 async def test_a_stream_that_lost_events_is_told_of_a_change_and_of_nothing_else(
-    hub: RunningHub, visitor: Visitor
+    hub: RunningHub, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Stream(visitor) as stream:
         decision = await hub.hub_app.inbox.ask(permission("camera"))
@@ -240,6 +261,14 @@ async def test_a_stream_that_lost_events_is_told_of_a_change_and_of_nothing_else
             hub.hub_app.inbox._publish(decision)
         assert await stream.line("event: approvals")
         assert await stream.line("data:") == "data: changed"
+    # A gap alone: no event of its topic is left.
+    lost = Gap(ApprovalChanged, "approvals", 1, 9)
+    subscription = hub.hub_app.bus.subscribe(EventFilter.of(ApprovalChanged))
+    monkeypatch.setattr(subscription, "take", lambda: [lost])
+    hub.hub_app.inbox._publish(decision)
+    async with asyncio.timeout(60):
+        assert await anext(events._changes(subscription)) == [b"event: approvals\ndata: changed\n\n"]
+    subscription.close()
 
 
 async def test_t51_a_stream_ends_with_its_key_and_with_the_session(hub: RunningHub) -> None:
@@ -257,10 +286,11 @@ async def test_t51_a_stream_ends_with_its_key_and_with_the_session(hub: RunningH
 
 async def test_streams_are_bounded_and_end_with_the_hub(hub: RunningHub, visitor: Visitor) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        streams = [await stack.enter_async_context(Stream(visitor)) for _ in range(MAX_STREAMS_PER_SESSION)]
-        assert all(" 200 " in stream.head for stream in streams)
-        more = await stack.enter_async_context(Stream(visitor))
-        assert " 200 " not in more.head.splitlines()[0]
+        opening = [stack.enter_async_context(Stream(visitor)) for _ in range(3 * MAX_STREAMS_PER_SESSION)]
+        every = await asyncio.gather(*opening)
+        streams = [stream for stream in every if " 200 " in stream.head.splitlines()[0]]
+        assert len(streams) == MAX_STREAMS_PER_SESSION, "also of streams that are opened together"
+        assert (await visitor.send("HEAD", "/console/events", b"", {})).status == 200, "it opens no stream"
         hub.operations.console.close()
         for stream in streams:
             assert await stream.line("0"), "the last chunk"

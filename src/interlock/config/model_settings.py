@@ -44,7 +44,10 @@ class Model(msgspec.Struct, frozen=True):
     price_output: Price = 0.0
     """The price of a million tokens of answers."""
     idle_s: Wait = 60.0
-    """How long the endpoint may send nothing before the hub gives up."""
+    """How long the endpoint may send nothing before the hub gives up. Comments and pings count for ten times as
+    long."""
+    answer_s: Annotated[float, Meta(gt=0, le=86_400)] = 3600.0
+    """How long one answer may take in all."""
     wait_s: Annotated[float, Meta(ge=0, le=600)] = 30.0
     """How long one answer may wait, in all, for an endpoint that is busy or asks to try again later."""
 

@@ -9,16 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from interlock.config.model_settings import Inference as Settings
 from interlock.hub.conversation_documents import StoredInference
 from interlock.protocols.mcpl.budgets import Budget, Ledger, fits, fits_from
-from interlock.protocols.mcpl.inference import Usage
 from interlock.wire.errors import Fault
-
-CLAIM_FACTOR: Final = 8
-"""A client's count of tokens may differ from the hub's estimate by this factor: tokenizers do."""
 
 
 class Budgets:
@@ -65,16 +60,3 @@ class Budgets:
     def spend(self, server: str, tokens: int) -> None:
         """Count the tokens that an inference took."""
         self._ledger = self._ledger.add((server,), self._clock(), tokens=tokens)
-
-
-def believable(claimed: Usage, counted: Usage, most: int) -> Usage:
-    """The tokens that a client claims for its model, within bounds around the hub's own estimate.
-
-    Neither can a client use up a server's budget with one number, nor can a server spend without limit at a client that
-    claims none. `most` is the longest answer that was asked for; text that nobody sees, such as reasoning, counts too.
-    """
-    least_in, least_out = counted.input_tokens // CLAIM_FACTOR, counted.output_tokens // CLAIM_FACTOR
-    return Usage(
-        min(max(claimed.input_tokens, least_in), counted.input_tokens * CLAIM_FACTOR),
-        min(max(claimed.output_tokens, least_out), max(most, counted.output_tokens * CLAIM_FACTOR)),
-    )

@@ -20,7 +20,7 @@ from interlock.judge.results import made_visible
 from interlock.protocols.mcpl.capabilities import CHANNELS_INCOMING
 from interlock.protocols.mcpl.channels import IncomingMessage, IncomingResult, Received
 from interlock.protocols.mcpl.content import blocks
-from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.decoding import decode_answer
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Sourced
 from interlock.wire.errors import Fault
@@ -80,7 +80,7 @@ class ClientMessages:
                 await self._passed.forget(live.server, messages)
             raise
         try:
-            results = decode(IncomingResult, answer, "result").results
+            results = decode_answer(IncomingResult, answer, "the client").results
         except Fault as fault:
             self._failed(live, agent, messages[0], fault)
             raise

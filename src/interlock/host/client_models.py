@@ -19,7 +19,7 @@ from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.connection import LiveConnection
 from interlock.judge.results import made_visible
 from interlock.protocols.mcpl.capabilities import INFERENCE, MODEL_INFO
-from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.decoding import decode_answer
 from interlock.protocols.mcpl.inference import InferenceRequest, InferenceResult, ModelInfo
 from interlock.wire.errors import Fault
 
@@ -71,7 +71,8 @@ class HostModels:
 
     async def info(self, host: ClientHost) -> ModelInfo:
         """A client's word on its model."""
-        return decode(ModelInfo, await self._hub_app.live.hosts.requests.ask(host.key, INFO, None, b"{}"), "result")
+        answer = await self._hub_app.live.hosts.requests.ask(host.key, INFO, None, b"{}")
+        return decode_answer(ModelInfo, answer, "the client")
 
 
 class HostModel:
@@ -113,7 +114,7 @@ class HostModel:
                 if len(written) > MOST_CHARS:
                     raise Fault("TOO_LARGE", f"an answer has at most {MOST_CHARS} characters")
                 yield TextDelta(piece)
-            result = decode(InferenceResult, await asking, "result")
+            result = decode_answer(InferenceResult, await asking, "the client")
         finally:
             asking.cancel()
         if not result.content.startswith(written):

@@ -23,7 +23,7 @@ from interlock.hub.live.judged_injections import judged
 from interlock.judge.results import made_visible
 from interlock.protocols.mcpl.capabilities import PUSH
 from interlock.protocols.mcpl.content import Blocks
-from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.decoding import decode_answer
 from interlock.protocols.mcpl.events import PushResult
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Sourced
@@ -155,7 +155,7 @@ class ClientPushes:
         if event.tags:
             params["tags"] = made_visible(list(event.tags))
         answer = await hosts.requests.ask(host.key, METHOD, name, msgspec.json.encode(params))
-        said = decode(PushResult, answer, "result")
+        said = decode_answer(PushResult, answer, "the client")
         self._record(host, event, "accepted" if said.accepted else "declined", said.reason or "")
 
     def _record(self, host: ClientHost, event: Pending, outcome: str, reason: str) -> None:

@@ -96,6 +96,7 @@ class Host:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._inference.close()
         await self.models.close()
 
     async def create(self, principal: Principal = LOCAL_AGENT, model: str | None = None) -> Conversation:

@@ -5,6 +5,7 @@ A server gets text for its own messages. It gets no tools, and nothing of any co
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from contextlib import aclosing
@@ -13,18 +14,21 @@ from typing import Final
 import msgspec
 
 from interlock.config.model_settings import Model as ModelSettings
-from interlock.host.budgets import Budgets, believable
+from interlock.host.budgets import Budgets
 from interlock.host.client_models import HostModel, HostModels
 from interlock.host.conversations import Conversations
 from interlock.host.models.model import (
+    Chunk,
     Finish,
     Finished,
     Message,
     Model,
     Prompt,
     TextDelta,
+    believable,
     estimated,
     for_servers,
+    size_of_chunk,
 )
 from interlock.host.models.models import Models
 from interlock.host.prices import cost_of
@@ -63,6 +67,10 @@ class ServerInference:
         self._sampling = SamplingBridge(hub_app)
         self._clients = HostModels(hub_app)
         self._budgets = Budgets(lambda: hub_app.config.host.inference)
+        self._closed = False
+        self._under_way: set[asyncio.Task[object]] = set()
+        self._recordings: set[asyncio.Future[None]] = set()
+        """Inferences that are being written to the store."""
 
     async def start(self) -> None:
         """Go on with the budgets where the last run ended, and take requests."""
@@ -71,6 +79,15 @@ class ServerInference:
         self._budgets.load(row.value for row in found if row.value.server and row.value.at > since)
         for method in ("inference/request", "model/info"):
             self._hub_app.live.connections.messages.serve_with(method, self)
+
+    async def close(self) -> None:
+        """End the inferences under way, and wait until each is in the store."""
+        self._closed = True
+        tasks = list(self._under_way)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._recordings, return_exceptions=True)
 
     async def sweep(self) -> None:
         """Forget inferences that are older than the configuration keeps them, a week of days at a time."""
@@ -87,9 +104,16 @@ class ServerInference:
 
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
         """Answer a request that was admitted. Raises a `Fault` to refuse it."""
-        if isinstance(arrival.params, InferenceRequest):
+        if not isinstance(arrival.params, InferenceRequest):
+            return await self._info(live)
+        task = asyncio.current_task()
+        if self._closed or task is None:
+            raise Fault("SERVER_DRAINING", "the hub is closing", retry_after_ms=2000)
+        self._under_way.add(task)
+        try:
             return await self._infer(live, request, arrival.params)
-        return await self._info(live)
+        finally:
+            self._under_way.discard(task)
 
     async def _info(self, live: LiveConnection) -> ModelInfo:
         """The model of conversations, or else that of inferences, or of a client (MCPL, Model Information)."""
@@ -115,24 +139,29 @@ class ServerInference:
         prompt = msgspec.structs.replace(prompt, max_tokens=min(most, priced.context_window - asks))
         with self._budgets.inference(live.server, asks + most):
             running = _Running(live, request, asked)
-            fault: Fault | None = None
+            ended: Fault | asyncio.CancelledError | None = None
             try:
                 async with aclosing(model.stream(prompt)) as chunks:
                     async for chunk in chunks:
                         running.take(chunk)
                 running.check_whole()
-            except Fault as cause:
-                fault = cause
-            counted = estimated(prompt, len(running.text.encode()))
+            except (Fault, asyncio.CancelledError) as cause:
+                ended = cause
+            counted = estimated(prompt, running.written)
             usage, claimed = running.usage or counted, isinstance(model, HostModel)
             if claimed:
                 usage = believable(usage, counted, prompt.max_tokens or most)
             self._budgets.spend(live.server, usage.input_tokens + usage.output_tokens)
-            row = _row(running, model.info.id, agent, conversation, usage, priced, fault)
+            row = _row(running, model.info.id, agent, conversation, usage, priced, ended)
             row = msgspec.structs.replace(row, claimed=claimed)
-            await self._record(row, rule)
-        if fault is not None:
-            raise fault
+            # A server that hangs up, now or before, does not undo what was spent for it.
+            recording = asyncio.ensure_future(self._record(row, rule))
+            self._recordings.add(recording)
+            recording.add_done_callback(self._recordings.discard)
+            if not isinstance(ended, asyncio.CancelledError):
+                await asyncio.shield(recording)
+        if ended is not None:
+            raise ended
         # A grant that was revoked while the model wrote is no grant.
         admit(live.state, request.method, request.params)
         if isinstance(model, HostModel):
@@ -194,14 +223,17 @@ class _Running:
         self.live = live
         self.asked = asked
         self.text = ""
+        self.written = 0
+        """Characters that the model wrote, its reasoning included."""
         self.finish: Finish = "end_turn"
         self.usage: Usage | None = None
         self._request = request
         self._ended = False
         self._sent = 0
 
-    def take(self, chunk: object) -> None:
+    def take(self, chunk: Chunk) -> None:
         """Take a chunk of the model, and pass text on if the server wants it in pieces."""
+        self.written += size_of_chunk(chunk)
         if isinstance(chunk, Finished):
             self.finish, self.usage, self._ended = chunk.reason, chunk.usage, True
         elif isinstance(chunk, TextDelta):
@@ -243,11 +275,15 @@ def _row(
     conversation: str,
     usage: Usage,
     priced: ModelSettings,
-    fault: Fault | None,
+    ended: Fault | asyncio.CancelledError | None,
 ) -> StoredInference:
-    at = time.time()
+    at, why = time.time(), ""
+    if isinstance(ended, Fault):
+        why = f"{ended.name}: {ended.message}"[:500]
+    elif ended is not None:
+        why = "CANCELLED: the server's connection ended before the answer"
     return StoredInference(
         inference_id(), at, day_of(at), model, agent, usage.input_tokens, usage.output_tokens,
         cost_of(usage, priced), running.live.server, running.asked.feature_set, conversation,
-        "" if fault is None else f"{fault.name}: {fault.message}"[:500],
+        why,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
@@ -16,6 +17,7 @@ import msgspec
 from interlock.host.conversations import MOST_TURN_BYTES, Conversation, Conversations, next_turn_id
 from interlock.host.hooks import Hooks, Response
 from interlock.host.models.model import (
+    Chunk,
     Finish,
     Finished,
     Message,
@@ -26,6 +28,7 @@ from interlock.host.models.model import (
     ToolResult,
     ToolUse,
     estimated,
+    size_of_chunk,
 )
 from interlock.host.prices import cost_of
 from interlock.host.prompt import first_to_keep, history, system_of, user_message
@@ -35,6 +38,7 @@ from interlock.host.tools import Tools
 from interlock.host.turn import Piece, Turn
 from interlock.hub.app import HubApp
 from interlock.hub.conversation_documents import UNFINISHED, StoredTurn
+from interlock.protocols.mcpl.inference import Usage
 from interlock.protocols.mcpl.injections import arrange
 from interlock.wire.errors import Fault
 
@@ -133,7 +137,7 @@ class Turns:
         """Ask the model once. Returns the tools that it calls."""
         turn, text, calls = running.turn, "", []
         finish: Finish | None = None
-        async with aclosing(turn.model.stream(prompt)) as chunks:
+        async with aclosing(_chunks(running, prompt)) as chunks:
             async for chunk in chunks:
                 if isinstance(chunk, TextDelta):
                     text += chunk.text
@@ -147,7 +151,6 @@ class Turns:
                     calls.append(running.named(chunk, prompt.tools))
                 elif isinstance(chunk, Finished):
                     finish = chunk.reason
-                    running.spend(chunk.usage or estimated(prompt, len(text.encode())))
         if finish is None:
             raise Fault("UPSTREAM_ERROR", "the model gave no end of its answer")
         running.answered(text, calls, finish)
@@ -206,3 +209,21 @@ class Turns:
             hint = f" ({fault.hint})" if fault.hint else ""
             turn.add(Piece("error", fault.message + hint, fault.name, True, usage.input_tokens, usage.output_tokens))
         return conversation
+
+
+async def _chunks(running: RunningTurn, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+    """The answer of the turn's model. Its tokens count however it ends, unless the endpoint refused the request."""
+    written: int | None = None
+    usage: Usage | None = None
+    try:
+        async with aclosing(running.turn.model.stream(prompt)) as chunks:
+            async for chunk in chunks:
+                written = (written or 0) + size_of_chunk(chunk)
+                usage = chunk.usage if isinstance(chunk, Finished) else usage
+                yield chunk
+    except asyncio.CancelledError:
+        written = written or 0
+        raise
+    finally:
+        if written is not None:
+            running.spend(usage or estimated(prompt, written))

@@ -7,6 +7,8 @@ import unicodedata
 from typing import Final
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_CONTROLS: Final = frozenset({"Cc", "Zl", "Zp"})
+_REORDERING: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 _BLANK: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -20,6 +22,13 @@ def plain(text: str) -> str:
     """Escape all characters that could move the cursor, reorder or hide text. Line breaks stay."""
     # Most lines have none of them, and `isprintable` says so at once.
     return "\n".join(line if _is_plain(line) else _escaped(line) for line in text.split("\n"))
+
+
+def reorders(name: str) -> bool:
+    """Whether a name has line breaks, or characters that move the cursor or reorder the text around it."""
+    return not name.isprintable() and any(
+        unicodedata.category(char) in _CONTROLS or unicodedata.bidirectional(char) in _REORDERING for char in name
+    )
 
 
 def _is_plain(line: str) -> bool:

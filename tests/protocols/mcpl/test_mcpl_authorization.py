@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cases import each_case
+from interlock.cli.terminal.show import columns
 from interlock.protocols.mcpl.authorization import (
     admit,
     before_inference,
@@ -252,6 +253,15 @@ def test_channels_of_a_connection_are_bounded() -> None:
     known = [f"k{i}" for i in range(4_095)]
     arrival = admit(connection, "channels/register", registering("k1", "new", "one too many"), known)
     assert [fault is None for fault in arrival.refusals] == [True, True, False]
+
+
+def test_t22_the_id_of_a_channel_has_no_line_break_and_reorders_nothing() -> None:
+    connection = connect("0.4", HostPolicy(enabled=("speaking",)))
+    names = ("chat:#team", "chat:#\U0001f469\u200d\U0001f4bb", "a\nchat/b", "x\u202ey", "a\u2028b", "a\x1b[2J")
+    arrival = admit(connection, "channels/register", registering(*names), [])
+    assert [fault is None for fault in arrival.refusals] == [True, True, False, False, False, False]
+    rows = columns([(name, "label\nof two") for name in names])
+    assert not any("\n" in row for row in rows), "each row of a table is one line"
 
 
 def test_a_host_publishes_only_where_the_grant_reaches() -> None:

@@ -58,8 +58,8 @@ def say(text: str = "", *, err: bool = False) -> None:
 
 
 def columns(rows: Iterable[tuple[str, ...]], gap: str = "  ") -> list[str]:
-    """Rows as aligned lines, without trailing spaces."""
-    table = list(rows)
+    """Rows as aligned lines, without trailing spaces. A line break in a cell is written as `\\n`: a row is one line."""
+    table = [tuple(cell.replace("\n", "\\n") for cell in row) for row in rows]
     if not table:
         return []
     widths = [max(len(click.unstyle(row[at])) for row in table) for at in range(len(table[0]))]

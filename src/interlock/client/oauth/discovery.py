@@ -34,15 +34,21 @@ class Discovered(msgspec.Struct, frozen=True):
     ) -> tuple[str, ...]:
         """The scopes for the next request of tokens. Raises LOGIN_REQUIRED where nothing new would be asked.
 
-        A server may also say with 401 that a token lacks scopes: then the old ones are asked for, too.
+        A server that lacks scopes says so with 403 or 401, and may name them in its metadata alone. The scopes that
+        were asked for before are asked for again.
         """
-        if bound is not None and bound.tokens is not None:
-            more = stepped_up(bound.tokens.requested, challenge.scope)
-            if more is None and challenge.insufficient_scope:
-                message = "the server wants scopes that were asked for already and not granted"
-                raise Fault("LOGIN_REQUIRED", message, data={"scope": (challenge.scope or "")[:300]})
+        names_scopes = challenge.scope is not None
+        if bound is not None and bound.tokens is not None and (names_scopes or challenge.insufficient_scope):
+            named = challenge.scope.split() if challenge.scope is not None else self.scopes or ()
+            more = stepped_up(bound.tokens.requested, (*named, *settings.scopes))
             if more is not None:
                 return more
+            if challenge.insufficient_scope:
+                message = "the server wants scopes that were asked for already and not granted"
+                if not names_scopes:
+                    message = "the server wants scopes that it does not name"
+                hint = "ask its operator, and name more `scopes` in the server's `oauth` settings"
+                raise Fault("LOGIN_REQUIRED", message, hint=hint, data={"scope": (challenge.scope or "")[:300]})
         return initial_scopes(challenge.scope, self.scopes, settings.scopes, self.server.scopes_supported)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.config.model_settings import Model as Settings
-from interlock.host.models.endpoint import arguments_of, body_of, read, reported
+from interlock.host.models.endpoint import EndpointSecrets, arguments_of, body_of, read, reported
 from interlock.host.models.model import (
     Chunk,
     Finish,
@@ -52,7 +52,7 @@ class AnthropicModel(StreamedModel):
         super().__init__(settings, "anthropic", url, headers, resolver)
 
     def _reader(self) -> _Answer:
-        return _Answer()
+        return _Answer(self._endpoint.secrets)
 
     async def _body(self, prompt: Prompt) -> bytes:
         body: dict[str, Any] = {
@@ -77,14 +77,14 @@ class AnthropicModel(StreamedModel):
 class _Answer(AnswerReader):
     """The index of a tool call is that of its block."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, secrets: EndpointSecrets) -> None:
+        super().__init__(secrets)
         self._input: int | None = None
 
     def take(self, event: SseEvent) -> Iterator[Chunk]:
         said = read(event, _Event)
         if said.type == "error":
-            raise reported((said.error or _Error()).message)
+            raise reported((said.error or _Error()).message, self._secrets)
         if said.type == "message_start" and said.message is not None:
             used = said.message.usage
             self._input = used.input_tokens + used.cache_read_input_tokens + used.cache_creation_input_tokens

@@ -1,7 +1,7 @@
 """The HTTP side of model endpoints: one request, its events, and everything that can go wrong with it.
 
-A busy endpoint is asked again as it says (`Retry-After`), within the model's `wait_s`. Once a part of the answer has
-come, nothing is repeated.
+A busy endpoint is asked again as it says (`Retry-After`), never sooner than its turn would be without, within the
+model's `wait_s`. Once a part of the answer has come, nothing is repeated. An error never repeats the endpoint's key.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
 from interlock.config.model_settings import Model as Settings
 from interlock.host.models.model import Message, Prompt, size_of
 from interlock.judge.secrets import redact
+from interlock.transports.http.reading import retry_after_ms
 from interlock.transports.http.streamed_post import Head, StreamedAnswer, StreamedPost
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
@@ -27,6 +28,12 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 MOST_EVENT_BYTES: Final = 2 * 1024 * 1024
 MOST_ERROR_BYTES: Final = 64 * 1024
 FIRST_PAUSE_S: Final = 0.5
+PING: Final = "ping"
+"""The name of events that only keep a connection open."""
+KEPT_ALIVE: Final = 10
+"""Times `idle_s` that comments and pings alone keep an answer open."""
+SHORTEST_SECRET: Final = 6
+"""Characters. A shorter key, such as `none`, is a placeholder and a word of many messages."""
 BUSY: Final = frozenset({429, 500, 502, 503, 504, 529})
 """Statuses after which the same request may succeed."""
 
@@ -41,6 +48,7 @@ class Endpoint:
 
     def __init__(self, settings: Settings, url: str, headers: Mapping[str, str], resolver: Resolver) -> None:
         self._settings = settings
+        self.secrets = EndpointSecrets.of(settings)
         self._under_way = 0
         self._idle = asyncio.Event()
         self._post = StreamedPost(url, headers, guard=guarded_for(url, resolver), most_bytes=MOST_BYTES)
@@ -50,11 +58,14 @@ class Endpoint:
         self._under_way += 1
         self._idle.clear()
         answer: StreamedAnswer | None = None
+        clock = _AnswerClock(self._settings)
         try:
-            answer = await self._good_answer(body)
+            answer = await self._good_answer(body, clock)
             reader = EventReader(MOST_EVENT_BYTES)
             async for piece in answer.pieces(self._settings.idle_s):
-                for event in reader.feed(piece):
+                found = reader.feed(piece)
+                clock.check(progress=any(event.event != PING for event in found))
+                for event in found:
                     yield event
         except EventTooLarge as cause:
             raise Fault("TOO_LARGE", f"the model's endpoint sent too large an event: {cause}") from None
@@ -74,7 +85,7 @@ class Endpoint:
         """Close the connections. Answers that are under way fail."""
         await self._post.close()
 
-    async def _good_answer(self, body: bytes) -> StreamedAnswer:
+    async def _good_answer(self, body: bytes, clock: _AnswerClock) -> StreamedAnswer:
         """An answer that is an event stream, after as many attempts as the settings have time for."""
         ends, pause, fresh = time.monotonic() + self._settings.wait_s, FIRST_PAUSE_S, False
         while True:
@@ -83,7 +94,7 @@ class Endpoint:
                 head = await answer.start(self._settings.idle_s)
                 if head.status == 200 and head.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
                     return answer
-                fault = await self._refusal(answer, head)
+                fault = await self._refusal(answer, head, clock)
             except Fault:
                 answer.close()
                 if not answer.stale or fresh:
@@ -95,20 +106,22 @@ class Endpoint:
                 raise
             answer.close()
             asked = fault.retry_after_ms
-            wait_s = pause if asked is None else asked / 1000
+            # `Retry-After: 0`, or a date of a clock that is behind, would make a storm of requests.
+            wait_s = max(pause, 0 if asked is None else asked / 1000)
             if head.status not in BUSY or time.monotonic() + wait_s > ends:
                 raise fault
             pause *= 2
             await asyncio.sleep(wait_s)
 
-    async def _refusal(self, answer: StreamedAnswer, head: Head) -> Fault:
+    async def _refusal(self, answer: StreamedAnswer, head: Head, clock: _AnswerClock) -> Fault:
         """The error for an answer that is no event stream."""
         body = b""
         async for piece in answer.pieces(self._settings.idle_s):
+            clock.check(progress=False)
             body += piece
             if len(body) > MOST_ERROR_BYTES:
                 break
-        why = _reason(body)
+        why = self.secrets.hidden_in(_reason(body))
         if head.status == 200:
             return Fault("UPSTREAM_ERROR", "the model's endpoint did not answer with an event stream", hint=_CHECK)
         said = f"the model's endpoint answered with status {head.status}" + (f": {why}" if why else "")
@@ -116,10 +129,56 @@ class Endpoint:
         if head.status in (401, 403):
             return Fault("UPSTREAM_ERROR", said, hint="check `key` in [models.NAME]", data=data)
         if head.status == 429:
-            return Fault("RATE_LIMITED", said, retry_after_ms=_retry_after(head), data=data)
+            return Fault("RATE_LIMITED", said, retry_after_ms=retry_after_ms(head.headers), data=data)
         if head.status in BUSY:
-            return Fault("UPSTREAM_UNAVAILABLE", said, retry_after_ms=_retry_after(head), data=data)
+            return Fault("UPSTREAM_UNAVAILABLE", said, retry_after_ms=retry_after_ms(head.headers), data=data)
         return Fault("UPSTREAM_ERROR", said, hint=_CHECK, data=data)
+
+
+class EndpointSecrets:
+    """The secrets that the hub sends to one endpoint. Endpoints and proxies repeat them in their errors."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        found = {form for text in texts for form in (text, quote(text, safe="")) if len(text) >= SHORTEST_SECRET}
+        self._texts = sorted(found, key=len, reverse=True)
+
+    @classmethod
+    def of(cls, settings: Settings) -> EndpointSecrets:
+        """The key, and the user, password and query of the address."""
+        try:
+            parts = urlsplit(settings.url or "")
+            values = [pair.partition("=")[2] for pair in parts.query.split("&")]
+            texts = [settings.key or "", parts.username or "", parts.password or "", *values]
+        except ValueError:
+            texts = [settings.key or ""]
+        return cls([*texts, *map(unquote, texts)])
+
+    def hidden_in(self, message: str) -> str:
+        """The message without secrets, cut to a length that an error may have."""
+        # First the endpoint's own: the other patterns, or the cut, could leave a part of one.
+        for text in self._texts:
+            message = message.replace(text, "[secret: model key]")
+        return redact(message)[:500]
+
+
+class _AnswerClock:
+    """The time that one answer may take: in all, and without an event that belongs to it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._began = self._progress = time.monotonic()
+
+    def check(self, *, progress: bool) -> None:
+        """Bytes came. Raises UPSTREAM_TIMEOUT for an answer that takes too long."""
+        now, settings = time.monotonic(), self._settings
+        if now - self._began > settings.answer_s:
+            message = f"the model's endpoint did not end its answer within {settings.answer_s:g} s"
+            raise Fault("UPSTREAM_TIMEOUT", message, hint="raise `answer_s` in [models.NAME]")
+        if progress:
+            self._progress = now
+        elif now - self._progress > KEPT_ALIVE * settings.idle_s:
+            kept = f"{KEPT_ALIVE * settings.idle_s:g} s"
+            raise Fault("UPSTREAM_TIMEOUT", f"the model's endpoint sent nothing but signs of life for {kept}")
 
 
 _CHECK: Final = "check `url` and `model` in [models.NAME]"
@@ -151,9 +210,9 @@ def cut_off() -> Fault:
     return Fault("UPSTREAM_UNAVAILABLE", "the model's endpoint ended its answer before it was complete")
 
 
-def reported(message: str) -> Fault:
+def reported(message: str, secrets: EndpointSecrets) -> Fault:
     """An error that the endpoint sent within its answer."""
-    return Fault("UPSTREAM_ERROR", f"the model's endpoint failed: {redact(message)[:500]}")
+    return Fault("UPSTREAM_ERROR", f"the model's endpoint failed: {secrets.hidden_in(message)}")
 
 
 def arguments_of(text: str) -> dict[str, Any] | None:
@@ -165,28 +224,12 @@ def arguments_of(text: str) -> dict[str, Any] | None:
 
 
 def _reason(body: bytes) -> str:
-    """The message in an error body, as both APIs write it, without secrets."""
+    """The message in an error body, as both APIs write it."""
     try:
         found = msgspec.json.decode(body, type=_ErrorBody)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    message = found.error.message if isinstance(found.error, _Error) else found.error or ""
-    return redact(message)[:500]
-
-
-def _retry_after(head: Head) -> int | None:
-    """`Retry-After` in milliseconds: seconds, or a date."""
-    written = head.headers.get(b"retry-after", b"").decode("latin-1").strip()
-    if not written:
-        return None
-    try:
-        seconds = float(written)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(written).timestamp() - time.time()
-        except ValueError:
-            return None
-    return int(min(max(seconds, 0.0), 86_400.0) * 1000) if seconds == seconds else None
+    return found.error.message if isinstance(found.error, _Error) else found.error or ""
 
 
 class _Error(msgspec.Struct):

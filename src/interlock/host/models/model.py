@@ -22,6 +22,8 @@ MOST_CALLS: Final = 64
 MOST_ARGUMENT_BYTES: Final = 1024 * 1024
 """Arguments of one tool call."""
 MOST_COUNT: Final = 2**40
+CLAIM_FACTOR: Final = 8
+"""A count of tokens that another states may differ from the hub's estimate by this factor: tokenizers do."""
 
 TokenCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNT)]
 """A number of tokens, as an endpoint states it."""
@@ -134,6 +136,27 @@ class Model(Protocol):
 def estimated(prompt: Prompt, answer_chars: int) -> Usage:
     """The tokens of an inference whose endpoint does not count."""
     return Usage(size_of(prompt) // BYTES_PER_TOKEN + 1, answer_chars // BYTES_PER_TOKEN + 1)
+
+
+def believable(claimed: Usage, counted: Usage, most: int, slack: int = 0) -> Usage:
+    """The tokens that a client or an endpoint states, within bounds around the hub's own estimate.
+
+    Neither can one number use up a server's budget, nor can a server spend without limit where none are stated.
+    `most` is the longest answer that was asked for; text that nobody sees, such as reasoning, counts too. `slack` is
+    for tokens of prompts that the hub does not see.
+    """
+    least_in, least_out = counted.input_tokens // CLAIM_FACTOR, counted.output_tokens // CLAIM_FACTOR
+    return Usage(
+        min(max(claimed.input_tokens, least_in), counted.input_tokens * CLAIM_FACTOR + slack),
+        min(max(claimed.output_tokens, least_out), max(most, counted.output_tokens * CLAIM_FACTOR)),
+    )
+
+
+def size_of_chunk(chunk: Chunk) -> int:
+    """The characters that a model wrote in a chunk, its reasoning included."""
+    if isinstance(chunk, ToolUse):
+        return len(chunk.name) + len(chunk.arguments)
+    return 0 if isinstance(chunk, Finished) else len(chunk.text)
 
 
 def size_of(prompt: Prompt) -> int:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from interlock.config.model_settings import Model as Settings
-from interlock.host.models.endpoint import arguments_of, body_of, read, reported
+from interlock.host.models.endpoint import EndpointSecrets, arguments_of, body_of, read, reported
 from interlock.host.models.model import (
     Chunk,
     Finish,
@@ -52,7 +52,7 @@ class OpenAiModel(StreamedModel):
         self._bound = "max_completion_tokens" if urlsplit(url).hostname == "api.openai.com" else "max_tokens"
 
     def _reader(self) -> _Answer:
-        return _Answer()
+        return _Answer(self._endpoint.secrets)
 
     async def _body(self, prompt: Prompt) -> bytes:
         body: dict[str, Any] = {
@@ -79,8 +79,8 @@ class OpenAiModel(StreamedModel):
 class _Answer(AnswerReader):
     """The pieces of a tool call name its index; some endpoints name the same for all calls, or none."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, secrets: EndpointSecrets) -> None:
+        super().__init__(secrets)
         self._at: dict[int | None, PartialCall] = {}
         """The newest call of each index."""
 
@@ -90,7 +90,7 @@ class _Answer(AnswerReader):
             return
         said = read(event, _Event)
         if said.error is not None:
-            raise reported(said.error.message)
+            raise reported(said.error.message, self._secrets)
         if said.usage is not None:
             self._usage = Usage(said.usage.prompt_tokens, said.usage.completion_tokens)
         for choice in said.choices[:1]:

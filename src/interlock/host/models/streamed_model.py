@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import abc
 from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
 
 from interlock.config.model_settings import Model as Settings
-from interlock.host.models.endpoint import Endpoint, cut_off
+from interlock.host.models.endpoint import Endpoint, EndpointSecrets, cut_off
 from interlock.host.models.media import presentable
 from interlock.host.models.model import (
     MOST_ARGUMENT_BYTES,
@@ -22,6 +23,10 @@ from interlock.host.models.model import (
     Finished,
     Prompt,
     ToolUse,
+    believable,
+    estimated,
+    size_of,
+    size_of_chunk,
 )
 from interlock.protocols.mcpl.inference import ModelInfo, Usage
 from interlock.transports.resolving import Resolver
@@ -30,6 +35,8 @@ from interlock.wire.sse import SseEvent
 
 MOST_NAME_CHARS: Final = 256
 """The name of a tool in an answer."""
+UNSEEN_TOKENS: Final = 4096
+"""Tokens that an endpoint may count beyond every estimate: its own instructions, images that it fetches."""
 
 
 class StreamedModel(abc.ABC):
@@ -44,13 +51,23 @@ class StreamedModel(abc.ABC):
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault`."""
-        answer = self._reader()
-        async for event in self._endpoint.events(await self._body(presentable(prompt, self.info.capabilities))):
-            for chunk in answer.take(event):
-                yield chunk
-            if answer.ended:
-                break
+        answer, written = self._reader(), 0
+        body = await self._body(presentable(prompt, self.info.capabilities))
+        async with aclosing(self._endpoint.events(body)) as events:
+            async for event in events:
+                for chunk in answer.take(event):
+                    written += size_of_chunk(chunk)
+                    yield chunk
+                if answer.ended:
+                    break
         for chunk in answer.end():
+            written += size_of_chunk(chunk)
+            if isinstance(chunk, Finished) and chunk.usage is not None:
+                counted = estimated(prompt, written)
+                # Scripts that a tokenizer hardly knows take a token for each of up to three bytes of a character.
+                slack = UNSEEN_TOKENS + size_of(prompt)
+                usage = believable(chunk.usage, counted, self._max_tokens(prompt), slack)
+                chunk = msgspec.structs.replace(chunk, usage=usage)
             yield chunk
 
     async def drain(self) -> None:
@@ -92,7 +109,8 @@ class PartialCall(msgspec.Struct):
 class AnswerReader(abc.ABC):
     """Reads one answer from its events."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: EndpointSecrets) -> None:
+        self._secrets = secrets
         self.ended = False
         """Whether the API said that no further event comes."""
         self._finish: Finish | None = None

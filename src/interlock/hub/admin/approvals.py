@@ -156,6 +156,7 @@ def _shown_rule(rule: Rule) -> RuleRow:
     return RuleRow(
         id=rule.id,
         agent=rule.asker,
+        agent_kind=rule.asker_kind,
         target=rule.shown,
         explained=rule.explain(),
         calls=[*rule.calls.values()],
@@ -319,6 +320,7 @@ class RuleRow(msgspec.Struct):
 
     id: str
     agent: str
+    agent_kind: str
     target: str
     explained: str
     calls: list[str]

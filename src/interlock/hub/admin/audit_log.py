@@ -42,6 +42,8 @@ class AuditLogOperations:
         await self._hub_app.recorder.flushed()
         most = params.most
         found = await self._hub_app.store.read(lambda database: records.search_part(database, wanted, most, before))
+        if found is None:
+            raise Fault("NOT_FOUND", f"no record {params.before} to search before", hint="begin with the newest again")
         return Entries(found.entries[::-1], found.searched_to)
 
     async def show(self, by: Principal, params: ShowRecord, trace: str) -> OneEntry:

@@ -12,7 +12,8 @@ from msgspec import UNSET, Meta, UnsetType
 from interlock.hub.admin.agents import principal_of
 from interlock.hub.admin.operation import Nothing, Text
 from interlock.hub.app import HubApp
-from interlock.hub.auth.principals import LOCAL_AGENT, SERVER, Principal
+from interlock.hub.auth.principals import LOCAL_AGENT, PERSON, SERVER, Principal
+from interlock.hub.auth.principals import Kind as PrincipalKind
 from interlock.hub.calls.call import Caller, ServerCaller
 from interlock.hub.calls.local_exchange import call_locally
 from interlock.hub.calls.pipeline.dry_run import DryRun, GateVerdict, each_gate
@@ -26,6 +27,9 @@ from interlock.wire.messages import EMPTY_OBJECT
 MAX_FOUND: Final = 100
 START_S: Final = 30.0
 """How long a call from the terminal waits for a server that is starting."""
+
+ROWS_AT_ONCE: Final = 50
+"""Rows that are made in one turn of the loop."""
 
 Arguments: TypeAlias = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 
@@ -41,7 +45,14 @@ class ToolOperations:
         view = View(server=params.server, profile=params.profile) if params.server or params.profile else EVERYTHING
         if not self._hub_app.catalog.knows(view):
             raise Fault("NOT_FOUND", "no such server or profile", hint="`interlock status` shows all of them")
-        return ToolRows([self._row(item) for item in self._hub_app.catalog.items(view, "tool")])
+        rows: list[ToolRow] = []
+        for item in self._hub_app.catalog.items(view, "tool"):
+            if params.name not in ("", item.exposed):
+                continue
+            rows.append(self._row(item))
+            if len(rows) % ROWS_AT_ONCE == 0:
+                await asyncio.sleep(0)  # Thousands of definitions hold up no call.
+        return ToolRows(rows)
 
     async def call(self, by: Principal, params: CallTool, trace: str) -> Called:
         """Call a tool as the principal itself."""
@@ -64,7 +75,7 @@ class ToolOperations:
             caller = self._server(params.agent)
             judgement = await DryRun.of(hub.pipeline, caller, params.tool, arguments)
         else:
-            caller = self._caller_of(params.agent)
+            caller = self._hub_app.authenticator.admit_principal(self._judged(by, params), "/mcp")
             judgement = await hub.calls.judge(caller, params.tool, arguments)
         gates = await each_gate(hub.pipeline, caller, params.tool, arguments)
         return Why(params.agent, params.tool, judgement, gates)
@@ -147,6 +158,14 @@ class ToolOperations:
         seen = clients.principals.get(owner)
         return None if seen is None else seen.client_info or None
 
+    def _judged(self, by: Principal, params: JudgeCall) -> Principal:
+        """Whose call is judged. Who asks about their own calls may have no key that the hub could find by name."""
+        if (params.agent, params.kind) == (by.id, by.kind):
+            return by
+        if params.agent is not None and params.kind == "person" and params.agent.startswith(PERSON):
+            return Principal(params.agent, "person")  # A name that only a user of the hub's machine can have.
+        return principal_of(self._hub_app, params.agent, params.kind)
+
     def _caller_of(self, agent: str | None) -> Caller:
         """The caller for an agent; without a name, the caller without a key."""
         return self._hub_app.authenticator.admit_principal(principal_of(self._hub_app, agent), "/mcp")
@@ -164,6 +183,8 @@ class ListTools(msgspec.Struct):
 
     server: Text | None = None
     profile: Text | None = None
+    name: Text = ""
+    """Only the tool with this name, as agents see it."""
 
 
 class Definition(msgspec.Struct):
@@ -212,6 +233,8 @@ class JudgeCall(msgspec.Struct):
     """A call to judge without making it; without a tool, the agent's last refusal."""
 
     agent: Text | None = None
+    kind: PrincipalKind | None = None
+    """The kind of that principal, where an agent and a person may have one name."""
     tool: Text | None = None
     arguments: Arguments = msgspec.field(default_factory=msgspec.Raw)
 

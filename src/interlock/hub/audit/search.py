@@ -70,11 +70,13 @@ def search(
     return [_entry(row) for row in rows.newest_first(database, wanted, min(limit, MAX_RESULTS), last, down_to)]
 
 
-def search_part(database: Database, wanted: Search, limit: int, before: tuple[str, int] | None = None) -> Part:
-    """The same, among the next `MAX_SCANNED` records."""
+def search_part(database: Database, wanted: Search, limit: int, before: tuple[str, int] | None = None) -> Part | None:
+    """The same, among the next `MAX_SCANNED` records. None if there is no record `before`: it may be pruned."""
+    last = None if before is None else rows.get(database, *before)
+    if before is not None and last is None:
+        return None
     if wanted == Search():
         return Part(search(database, wanted, limit, before))  # Every record matches.
-    last = None if before is None else rows.get(database, *before)
     down_to = rows.last_of_next(database, MAX_SCANNED, last)
     found = search(database, wanted, limit, before, down_to)
     if down_to is None or len(found) >= min(limit, MAX_RESULTS):

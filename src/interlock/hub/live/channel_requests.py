@@ -18,6 +18,7 @@ from interlock.protocols.mcpl.errors import channel_not_permitted, unknown_chann
 from interlock.protocols.mcpl.grants import THINKING
 from interlock.protocols.mcpl.states import Connection
 from interlock.wire.errors import Fault
+from interlock.wire.visible_text import reorders
 
 OPEN: Final = "channels/open"
 CLOSE: Final = "channels/close"
@@ -36,7 +37,7 @@ async def open_channel(live: LiveConnection, rights: Connection, wanted: channel
     """Have a server open a channel. Raises CHANNEL_OPEN_FAILED, or another refusal."""
     check_outgoing(rights, OPEN)
     channel = (await live.ask(OPEN, wanted, channels.OpenResult, ANSWER_S)).channel
-    if not rights.active.grant.allows_channel(CHANNELS_REGISTER, channel.id):
+    if reorders(channel.id) or not rights.active.grant.allows_channel(CHANNELS_REGISTER, channel.id):
         raise channel_not_permitted(channel.id, CHANNELS_REGISTER)
     if is_full(live, channel.id):
         raise Fault("CHANNEL_OPEN_FAILED", f"a server has at most {MOST_OPEN} channels", hint="close some of them")

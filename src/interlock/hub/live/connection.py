@@ -12,10 +12,9 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.live.features import Features
 from interlock.protocols.mcpl import states
 from interlock.protocols.mcpl.channels import Channel
-from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.decoding import decode_answer
 from interlock.protocols.mcpl.negotiation import Offer
 from interlock.protocols.mcpl.policy import effective
-from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
 CAUSE: Final = "dev.interlock/cause"
@@ -82,11 +81,7 @@ class LiveConnection:
         """Send a request that changes something, and read its result. Raises UPSTREAM_ERROR for one without sense."""
         said = msgspec.json.encode(params)
         answer = await self.connection.request(method, said, timeout=timeout, idempotent=False)
-        try:
-            return decode(result, answer, "result")
-        except Fault as fault:
-            message = f"{self.server} answered {method} with a result that cannot be read: {fault.message}"
-            raise Fault("UPSTREAM_ERROR", message) from None
+        return decode_answer(result, answer, f"{self.server}, asked for {method},")
 
     def for_agent(self, features: Features, agent: str) -> states.Connection:
         """The state of the connection, narrowed to the feature sets that are on for one agent."""

@@ -39,6 +39,7 @@ from interlock.protocols.mcpl.scopes import ScopeDecision, agreed_label
 from interlock.protocols.mcpl.scopes import decide as decide_scope
 from interlock.protocols.mcpl.states import Connection
 from interlock.wire.errors import Fault
+from interlock.wire.visible_text import reorders
 
 BEFORE_NEEDS = METHODS["context/beforeInference"].needs_one_of
 MOST_REGISTERED = 4_096
@@ -233,7 +234,9 @@ def _refusals(connection: Connection, value: Value, registered: Collection[str])
         left = MOST_REGISTERED - len(registered)
         refusals: list[Fault | None] = []
         for index, channel in enumerate((*added, *updated)):
-            if not grant.allows_channel(CHANNELS_REGISTER, channel.id):
+            if reorders(channel.id):
+                refusals.append(Fault("INVALID_PARAMS", "channels.id: it has control characters"))
+            elif not grant.allows_channel(CHANNELS_REGISTER, channel.id):
                 refusals.append(channel_not_permitted(channel.id, CHANNELS_REGISTER))
             elif index >= len(added) and channel.id not in registered:
                 refusals.append(unknown_channel(channel.id))

@@ -44,6 +44,14 @@ def decode(kind: type[Decoded], payload: bytes, where: str = "params") -> Decode
     return decoded
 
 
+def decode_answer(kind: type[Decoded], answer: bytes, whose: str) -> Decoded:
+    """The value in a peer's answer. Raises UPSTREAM_ERROR: the request was right, and another peer may have made it."""
+    try:
+        return decode(kind, answer, "result")
+    except Fault as fault:
+        raise Fault("UPSTREAM_ERROR", f"{whose} answered with a result that cannot be read: {fault.message}") from None
+
+
 def convert(kind: type[Decoded], value: object, where: str = "params") -> Decoded:
     """The same for a value that was decoded already. Raises INVALID_PARAMS."""
     try:

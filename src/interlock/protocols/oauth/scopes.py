@@ -22,8 +22,8 @@ def initial_scopes(
     return tuple(dict.fromkeys(chosen))
 
 
-def stepped_up(requested: Iterable[str], challenged: str | None) -> tuple[str, ...] | None:
+def stepped_up(requested: Iterable[str], needed: Iterable[str]) -> tuple[str, ...] | None:
     """The scopes asked for before, with those that a request needs. None if none is new."""
     before = tuple(dict.fromkeys(requested))
-    new = [scope for scope in (challenged or "").split() if scope not in before]
+    new = [scope for scope in needed if scope not in before]
     return (*before, *dict.fromkeys(new)) if new else None

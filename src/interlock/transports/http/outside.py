@@ -94,7 +94,10 @@ async def open_tunnel(
 ) -> C:
     """Reach an address through a proxy, with TLS inside where there is a context. Raises OSError."""
     loop = asyncio.get_running_loop()
-    transport, waiting = await loop.create_connection(lambda: _Asking(proxy, address, port), proxy.host, proxy.port)
+    try:
+        transport, waiting = await loop.create_connection(lambda: _Asking(proxy, address, port), proxy.host, proxy.port)
+    except OSError as cause:
+        raise OSError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {cause}") from None
     try:
         await waiting.answered
         if context is None:
@@ -136,11 +139,20 @@ class _Asking(asyncio.Protocol):
             self.answered.set_result(None)
         else:
             status = words[1][:3].decode("latin-1") if len(words) > 1 else "no status"
-            self.answered.set_exception(OSError(f"the proxy refuses the connection: {status}"))
+            known = " (it wants a name and a password that fit)" if status == "407" else ""
+            self.answered.set_exception(OSError(f"the proxy refuses the connection: {status}{known}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.answered.done():
             self.answered.set_exception(OSError("the proxy closed the connection"))
+
+
+def why_no_connection(cause: Exception) -> str:
+    """Why a server could not be reached, for people. A certificate that is not trusted is told with the way out."""
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        way = "name the certificate of its authority in `ca_bundle` or SSL_CERT_FILE"
+        return f"its certificate is not trusted: {cause.verify_message}; {way}"
+    return str(cause) or "no connection in time"
 
 
 def client_context(

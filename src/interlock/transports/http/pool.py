@@ -17,7 +17,7 @@ from interlock.transports.batching import Batching
 from interlock.transports.fairness import Share
 from interlock.transports.http.channel import Channel, KnownHeads
 from interlock.transports.http.origin import Origin
-from interlock.transports.http.outside import client_context, open_tunnel, proxy_for
+from interlock.transports.http.outside import client_context, open_tunnel, proxy_for, why_no_connection
 from interlock.transports.http.reply import Failed, Reply, fail
 from interlock.wire.errors import Fault
 
@@ -188,7 +188,7 @@ class Pool:
             async with asyncio.timeout(CONNECT_SECONDS):
                 connection = await self._connect(origin)
         except (OSError, TimeoutError, ssl.SSLError, ValueError, Fault) as cause:
-            self._cannot_open(reply, str(cause) or "no connection in time")
+            self._cannot_open(reply, why_no_connection(cause))
             return
         finally:
             task = asyncio.current_task()

@@ -95,7 +95,7 @@ def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: 
         answered = f"it answered with {kind or 'no Content-Type'}, which is neither JSON nor an event stream"
     message = answered + (f": {said[:500]}" if said else "")
     name = TURNED_AWAY.get(status, "UPSTREAM_ERROR")
-    return Fault(name, message, hint=hint, data=data, retry_after_ms=_wait_ms(headers))
+    return Fault(name, message, hint=hint, data=data, retry_after_ms=retry_after_ms(headers))
 
 
 def speaks_of_recovery(status: int, error: ErrorObject) -> bool:
@@ -109,7 +109,7 @@ def header_text(event_id: str) -> str | None:
     return text if text and fits(text) else None
 
 
-def _wait_ms(headers: Mapping[bytes, bytes]) -> int | None:
+def retry_after_ms(headers: Mapping[bytes, bytes]) -> int | None:
     """The value of `Retry-After`, in seconds or as a date (RFC 9110, Retry-After); a date by the server's own clock."""
     said = headers.get(b"retry-after", b"").strip()
     if said.isdigit():
@@ -124,7 +124,7 @@ def _wait_ms(headers: Mapping[bytes, bytes]) -> int | None:
 def _instant(date: bytes) -> float | None:
     try:
         return parsedate_to_datetime(date[:64].decode("ascii")).timestamp() if date else None
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, TypeError, OSError):
         return None
 
 

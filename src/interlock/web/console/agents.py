@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
-from interlock.hub.admin.approvals import RevokedRule, RuleRows
+from interlock.hub.admin.approvals import RevokedRule, RuleRow, RuleRows
 from interlock.hub.admin.audit_log import Entries
 from interlock.hub.admin.features import UsageRows
 from interlock.hub.admin.keys import KeyRow, KeyRows, MadeKey, RotatedKey
@@ -23,6 +23,7 @@ from interlock.web.console.paging import part_of
 from interlock.wire.errors import Fault
 
 ADDRESS: Final = "/console/agents"
+KEYS: Final = "/console/keys"
 MAX_GRANTS: Final = 200
 MAX_SERVERS: Final = 50
 PAGE: Final = 100
@@ -48,17 +49,30 @@ async def show_all(visit: Visit) -> Response:
     """The page of all agents."""
     keys = await visit.perform("keys.list", KeyRows)
     sessions = await visit.perform("sessions.list", SessionRows)
-    return await visit.page("agents.html", part=part_of(visit, _rows(keys.keys, sessions), PAGE))
+    rows = _rows(keys.keys, sessions)
+    # An agent without a key or session may still have rules and taints, and get a key later.
+    known = {(row.id, row.kind) for row in rows}
+    others = dict.fromkeys((rule.agent, rule.agent_kind) for rule in await _rules(visit))
+    others |= dict.fromkeys((taint.agent, taint.kind) for taint in await _taints(visit))
+    others |= dict.fromkeys((agent, "agent") for agent in visit.console.hub_app.config.agents)
+    rows += [AgentRow(*other) for other in others if other not in known]
+    return await visit.page("agents.html", part=part_of(visit, rows, PAGE))
 
 
 async def create_key(visit: Visit) -> Response:
-    """Create a key, and show it once."""
+    """Create a key, and lead to the page that shows it once. To reload that page makes no other key."""
     agent, kind = visit.form.get("agent", "").strip(), visit.form.get("kind", "agent")
     params: dict[str, object] = {"agent": agent, "kind": kind}
     if profile := visit.form.get("profile", "").strip():
         params["profile"] = profile
     made = await visit.perform("keys.create", MadeKey, **params)
-    return await visit.page("key.html", agent=made.principal.id, key=made.key)
+    return _to_key(visit, made.principal.id, made.key)
+
+
+async def show_key(visit: Visit) -> Response:
+    """A new key, once."""
+    agent, key = visit.session.take_key(str(visit.request.path_params["name"])) or ("", "")
+    return await visit.page("key.html", agent=agent, key=key)
 
 
 async def show_one(visit: Visit) -> Response:
@@ -67,8 +81,10 @@ async def show_one(visit: Visit) -> Response:
     keys = [key for key in (await visit.perform("keys.list", KeyRows)).keys if key.principal == agent]
     sessions = await visit.perform("sessions.list", SessionRows, agent=agent)
     grants = await visit.perform("grants.list", GrantRows, agent=agent, most=MAX_GRANTS)
-    rules = [rule for rule in (await visit.perform("rules.list", RuleRows)).rules if rule.agent == agent]
-    if not (keys or sessions.sessions or sessions.principals or grants.grants):
+    rules = [rule for rule in await _rules(visit) if rule.agent == agent]
+    taints = [taint for taint in await _taints(visit) if taint.agent == agent]
+    is_configured = agent in visit.console.hub_app.config.agents
+    if not (keys or sessions.sessions or sessions.principals or grants.grants or rules or taints or is_configured):
         raise Fault("NOT_FOUND", f"no agent {agent[:100]!r}", hint="/console/agents shows all")
     return await visit.page(
         "agent.html",
@@ -79,7 +95,7 @@ async def show_one(visit: Visit) -> Response:
         grants=grants.grants,
         left_out=max(0, grants.total - len(grants.grants)),
         rules=rules,
-        taints=[taint for taint in (await visit.perform("taints.list", TaintRows)).taints if taint.agent == agent],
+        taints=taints,
         access=await _access(visit, agent),
         chart=await _chart(visit, agent),
         budget=await _budget(visit, agent),
@@ -96,7 +112,7 @@ async def change(visit: Visit) -> Response:
     match form.get("action", ""):
         case "rotate":
             rotated = await visit.perform("keys.rotate", RotatedKey, agent=agent)
-            return await visit.page("key.html", agent=agent, key=rotated.key)
+            return _to_key(visit, agent, rotated.key)
         case "revoke-keys":
             await visit.perform("keys.revoke", RevokedCount, agent=agent)
             return RedirectResponse(ADDRESS, 303)
@@ -116,6 +132,14 @@ async def change(visit: Visit) -> Response:
         case _:
             raise Fault("INVALID_PARAMS", "no such action")
     return RedirectResponse(f"{ADDRESS}/{quote(agent, safe='')}", 303)
+
+
+async def _rules(visit: Visit) -> list[RuleRow]:
+    return (await visit.perform("rules.list", RuleRows)).rules
+
+
+async def _taints(visit: Visit) -> list[TaintRow]:
+    return (await visit.perform("taints.list", TaintRows)).taints
 
 
 def _subject(agent: str, form: dict[str, str]) -> dict[str, object]:
@@ -170,6 +194,10 @@ def _rows(keys: list[KeyRow], sessions: SessionRows) -> list[AgentRow]:
 
 def _with(clients: tuple[str, ...], client: str) -> tuple[str, ...]:
     return clients if not client or client in clients or len(clients) >= 3 else (*clients, client)
+
+
+def _to_key(visit: Visit, agent: str, key: str) -> Response:
+    return RedirectResponse(f"{KEYS}/{visit.session.keep_key(agent, key)}", 303)
 
 
 def _id(visit: Visit) -> str:

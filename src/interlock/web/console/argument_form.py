@@ -25,7 +25,7 @@ class Field(msgspec.Struct, frozen=True):
 
     name: str
     kind: str
-    """`text`, `number`, `choice` or `json`."""
+    """`text`, `number`, `integer`, `choice` or `json`."""
     required: bool
     description: str
     choices: tuple[str, ...] = ()
@@ -65,8 +65,8 @@ def _field(name: str, declared: object, required: bool) -> Field:
     match schema.get("type"):
         case "string":
             return Field(name, "text", required, about)
-        case "number" | "integer":
-            return Field(name, "number", required, about)
+        case "number" | "integer" as kind:
+            return Field(name, kind, required, about)
         case "boolean":
             return Field(name, "choice", required, about, ("true", "false"))
     return Field(name, "json", required, about)

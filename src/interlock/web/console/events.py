@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from interlock.events import EventFilter, Gap, Subscription
 from interlock.events.types import (
@@ -48,6 +49,7 @@ _APPROVALS: Final = b"event: approvals\ndata: changed\n\n"
 _AUDIT: Final = b"event: audit\ndata: changed\n\n"
 _SERVERS: Final = b"event: servers\ndata: changed\n\n"
 _ENDED: Final = b"event: ended\ndata: log in again\n\n"
+_TYPE: Final = "text/event-stream"
 _HEADERS: Final = {"x-accel-buffering": "no"}
 _WANTED: Final = EventFilter.of(
     ApprovalChanged, AuditCommitted, PolicyChanged, ServerStateChanged, ListChanged, ConfigurationReloaded
@@ -60,7 +62,7 @@ _TOPICS: Final[dict[type[object], bytes]] = {
     ConfigurationReloaded: _SERVERS,
 }
 _PACE: Final = {_APPROVALS: PAUSE_S, _SERVERS: PAUSE_S, _AUDIT: AUDIT_EVERY_S}
-"""How long a topic waits after it was sent. One never waits for another: a person waits for requests."""
+"""How long a topic waits after it was sent. Each has its own pause, so audit events never delay approvals."""
 
 
 class EventStreams:
@@ -74,19 +76,29 @@ class EventStreams:
         """A stream for one page."""
         console, session = self._console, visit.session
         console.operations.demand(session.principal, OPERATIONS["approvals.list"], new_trace_id())
+        if visit.request.method == "HEAD":
+            return Response(headers=_HEADERS, media_type=_TYPE)
         own = sum(other.person == session.person for other in self._open)
-        full = len(self._open) >= MAX_STREAMS and not visit.is_owner
+        owner = console.operations.owner
+        others = sum(other.person != (owner.id, owner.kind) for other in self._open)
+        full = others >= MAX_STREAMS and not visit.is_owner
         if full or own >= MAX_STREAMS_PER_PERSON or self._open.count(session) >= MAX_STREAMS_PER_SESSION:
             raise Fault("RESOURCE_EXHAUSTED", "too many pages of the console are open", hint="close some")
-        return StreamingResponse(self._events(session), headers=_HEADERS, media_type="text/event-stream")
+        # It counts from now on: of many that are opened together, none begins before all were let in.
+        self._open.append(session)
+        return _Stream(self, session)
 
-    async def _events(self, session: ConsoleSession) -> AsyncIterator[bytes]:
+    def release(self, session: ConsoleSession) -> None:
+        """A stream of a session has ended."""
+        self._open.remove(session)
+
+    async def events(self, session: ConsoleSession) -> AsyncIterator[bytes]:
+        """The events of one stream."""
         console = self._console
         subscription = console.hub_app.bus.subscribe(_WANTED, UNREAD)
         # A person looks, so calls wait for the answer like those before `interlock watch`.
         presence = console.hub_app.inbox.watch()
         stop = console.operations.console.on_close(subscription.close)
-        self._open.append(session)
         try:
             yield b"retry: 2000\n\n"
             async for topics in _changes(subscription):
@@ -95,10 +107,24 @@ class EventStreams:
                     return
                 yield b"".join(topics) or KEEP_ALIVE
         finally:
-            self._open.remove(session)
             stop()
             presence.close()
             subscription.close()
+
+
+class _Stream(StreamingResponse):
+    """A response that frees its place when it ends, also if it never began."""
+
+    def __init__(self, streams: EventStreams, session: ConsoleSession) -> None:
+        super().__init__(streams.events(session), headers=_HEADERS, media_type=_TYPE)
+        self._streams = streams
+        self._session = session
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.release(self._session)
 
 
 async def _changes(subscription: Subscription) -> AsyncIterator[list[bytes]]:

@@ -18,9 +18,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from interlock.client.oauth.endpoints import Endpoints
-from interlock.config.settings import Issuer
+from interlock.config.settings import Issuer, Rate
 from interlock.hub.auth.oauth.token_authentication import TokenAuthentication
 from interlock.hub.auth.principals import Principal
+from interlock.hub.rate_meter import Meter
 from interlock.protocols.oauth.authorization import AuthorizationRequest, authorization_request, code_of
 from interlock.protocols.oauth.clients import ClientSettings, RegisteredClient, known_client
 from interlock.protocols.oauth.metadata import ServerMetadata
@@ -39,7 +40,9 @@ LASTS: Final = timedelta(minutes=10)
 METADATA_S: Final = 300.0
 MAX_COOKIE: Final = 4096
 MAX_ASKING: Final = 8
-"""Logins for which the hub asks an issuer at the same time. Others wait: nobody is kept out."""
+"""Logins for which the hub asks an issuer at the same time. Further ones wait in line."""
+REDEEMED_PER_MINUTE: Final = 60
+"""Logins of all people for which the hub asks issuers. Each may cost an issuer's own rate limit of the hub."""
 MAX_REDEEMED: Final = 10_000
 """Logins that came back and are remembered. Each lasts ten minutes."""
 WAY: Final = " at an issuer"
@@ -62,6 +65,7 @@ class IssuerLogin:
         self._resolver = Resolver()
         self._encryption = Encryption(console.hub_app.keys.derived(b"console login"))
         self._asking = asyncio.Semaphore(MAX_ASKING)
+        self._rate = Meter("logins at issuers", Rate(per_minute=REDEEMED_PER_MINUTE))
         self._redeemed: dict[str, None] = {}
         """The states of logins that came back, oldest first. Each may ask the issuer once."""
         self._metadata: dict[str, tuple[float, ServerMetadata]] = {}
@@ -70,6 +74,7 @@ class IssuerLogin:
     async def begin(self, request: Request, form: dict[str, str]) -> Response:
         """Send the browser to the issuer. A page does it, since the policy of pages forbids forms to other sites."""
         self._login.demand_https(request)
+        self._login.demand_few_failures(request, WAY)
         oauth, issuer = self._issuer(form.get("issuer", ""))
         local = self._console.is_local(request)
         try:
@@ -103,6 +108,9 @@ class IssuerLogin:
         except Fault as fault:
             # Any site can send a browser here, and it costs little: it is neither counted nor recorded.
             return await self._login.show_refusal(fault)
+        # Before the issuer is asked: else a stranger makes the hub ask it without end. The cookie stays for later.
+        self._login.demand_few_failures(request, WAY)
+        self._demand_rate()
         try:
             async with self._asking:
                 principal = await self._principal(began, f"{CALLBACK}?{request.url.query}")
@@ -114,6 +122,13 @@ class IssuerLogin:
             response = self._login.open_session(request, principal, "token", page, proven=True)
         response.delete_cookie(_cookie(local), path="/", secure=not local, httponly=True, samesite="lax")
         return response
+
+    def _demand_rate(self) -> None:
+        """Count a login that came back. Raises RATE_LIMITED."""
+        wait = self._rate.take_if_allowed(time.monotonic())
+        if wait > 0:
+            message = f"{REDEEMED_PER_MINUTE} people logged in at an issuer within a minute"
+            raise Fault("RATE_LIMITED", message, hint="reload this page later", retry_after_ms=int(wait * 1000) + 1)
 
     def _redeem(self, began: Began) -> None:
         """Use a login up. Raises LOGIN_REQUIRED for one that came back before: nobody asks the issuer twice with it."""

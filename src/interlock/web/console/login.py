@@ -48,6 +48,10 @@ class Login:
                 "ACCESS_DENIED", message, hint="put a proxy with HTTPS before the hub, or use `interlock watch`"
             )
 
+    def demand_few_failures(self, request: Request, way: str) -> None:
+        """Raises RATE_LIMITED after too many failures of this address, for a way in whose attempts cost others."""
+        self._console.attempts.demand(_address(request) + way)
+
     async def refuse(self, request: Request, fault: Fault, way: str = "") -> Response:
         """Count and record a login that failed, and show the form again. Each `way` in has a count of its own.
 

@@ -27,7 +27,9 @@ log = logging.getLogger("interlock.console")
 
 COOKIE: Final = "interlock_console"
 LOGIN: Final = "/console/login"
-MAX_FORM_BYTES: Final = 16 * 1024
+MAX_FORM_BYTES: Final = 128 * 1024
+"""Of people who are logged in. A character of a field has up to 12 bytes."""
+MAX_PUBLIC_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 16
 HEADERS: Final = {
     "content-security-policy": (
@@ -164,7 +166,10 @@ class _Address:
 
 
 class Page(_Address):
-    """An address for people who are logged in. `part`: a page asks for it by itself, so it is no activity."""
+    """An address for people who are logged in.
+
+    `part`: a fragment that an open page fetches by itself. Fetching it does not keep the session alive.
+    """
 
     def __init__(self, console: Console, methods: dict[str, Handler], *, part: bool = False) -> None:
         super().__init__(console, tuple(methods))
@@ -179,7 +184,7 @@ class Page(_Address):
             return RedirectResponse(LOGIN, 303)
         form: dict[str, str] = {}
         if request.method == "POST":
-            form = await read_form(request)
+            form = await read_form(request, MAX_FORM_BYTES)
             if not secrets.compare_digest(form.pop("token", "").encode(), session.form_token.encode()):
                 raise Fault("ACCESS_DENIED", "this form is not of your session", hint="open the page again")
         return await self._handlers[_method_of(request)](Visit(self._console, request, session, form))
@@ -193,11 +198,11 @@ class PublicPage(_Address):
         self._handlers = methods
 
     async def _answer(self, request: Request) -> Response:
-        form = await read_form(request) if request.method == "POST" else {}
+        form = await read_form(request, MAX_PUBLIC_FORM_BYTES) if request.method == "POST" else {}
         return await self._handlers[_method_of(request)](request, form)
 
 
-async def read_form(request: Request) -> dict[str, str]:
+async def read_form(request: Request, most: int) -> dict[str, str]:
     """The fields of a form. Raises a Fault for a body that is none, or too long."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
@@ -205,8 +210,8 @@ async def read_form(request: Request) -> dict[str, str]:
     body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > MAX_FORM_BYTES:
-            raise Fault("TOO_LARGE", f"a form has at most {MAX_FORM_BYTES} bytes")
+        if len(body) > most:
+            raise Fault("TOO_LARGE", f"a form has at most {most} bytes")
     try:
         fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
     except ValueError:

@@ -1,7 +1,7 @@
 """Renders the pages of the console from templates, in a thread: no page holds up a call, however long it is.
 
-Every value is escaped as text of HTML, and characters that hide or reorder text become visible. `jinja2` is imported
-with the first page.
+Every value is escaped as text of HTML, and characters that hide or reorder text become visible, except in the values of
+fields (`| field`), which come back with a form. `jinja2` is imported with the first page.
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ def _render(template: str, values: dict[str, object]) -> str:
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup, escape
+
+    def field(value: str) -> Markup:
+        """The value of a field as it is: a form sends it back, so no character of it may be replaced."""
+        return Markup("".join(_referenced(character) for character in str(escape(value))))
 
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -41,6 +46,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["field"] = field
     environment.filters |= {"instant": _instant, "milliseconds": _milliseconds, "size": _size, "counted": _counted}
     return environment
 
@@ -48,6 +54,14 @@ def _environment() -> Environment:
 def _finalized(value: object) -> object:
     # A template's own markup is a subclass of `str` and stays as it is.
     return plain(value) if type(value) is str else "" if value is None else value
+
+
+def _referenced(character: str) -> str:
+    """A character that hides, reorders or is normalized, as a reference to it. HTML has none to C1 controls."""
+    code = ord(character)
+    if (code < 0x20 or code > 0x9F) and plain(character) != character:
+        return f"&#{code};"
+    return character
 
 
 def _instant(microseconds: int) -> str:

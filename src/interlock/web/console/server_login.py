@@ -39,11 +39,11 @@ async def show_state(visit: Visit) -> Response:
     """Whether a login is complete, for a page that is open."""
     server, query = server_of(visit), visit.request.query_params
     if id_ := query.get("device", ""):
-        done = (await visit.perform("logins.poll", LoginState, id=id_, server=server)).done
+        done: bool | None = (await visit.perform("logins.poll", LoginState, id=id_, server=server)).done
         waits = {"device": id_}
     else:
         waits = {"state": query.get("state", "")}
-        done = await _done(visit, server, waits["state"])
+        done = await _done(visit, waits["state"])
     return await visit.page("server_login_state.html", server=server, done=done, waits=urlencode(waits))
 
 
@@ -58,14 +58,14 @@ def server_of(visit: Visit) -> str:
     return str(visit.request.path_params["server"])[:200]
 
 
-async def _done(visit: Visit, server: str, state: str) -> bool:
-    """Wait a while for a login. One that is no longer under way is complete if the server has a login now."""
+async def _done(visit: Visit, state: str) -> bool | None:
+    """Wait a while for a login. None for one that the hub does not know any more."""
     try:
         return (await visit.perform("logins.wait", LoginState, state=state)).done
     except Fault as fault:
         if fault.name != "NOT_FOUND":
             raise
-        return bool(await logins_of(visit, server))
+        return None
 
 
 async def _page(visit: Visit, url: str, code: str, waits: dict[str, str]) -> Response:

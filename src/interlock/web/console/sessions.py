@@ -26,15 +26,17 @@ MAX_SESSIONS: Final = 256
 """A further login ends a session of the person who has the most."""
 MAX_SESSIONS_PER_PERSON: Final = 16
 """A further login ends the person's own session that was idle for longest."""
+MAX_NEW_KEYS: Final = 4
+"""New keys of one session that were not shown yet."""
 FAILURES_PER_MINUTE: Final = 10
 MAX_ADDRESSES: Final = 1000
-"""Addresses whose failures are counted. Beyond that, those without recent failures are forgotten."""
+"""Addresses whose failures are counted. Beyond that, the address that failed longest ago is forgotten."""
 
 
 class ConsoleSession:
     """One login."""
 
-    __slots__ = ("digest", "form_token", "opened", "principal", "proven", "used")
+    __slots__ = ("_new_keys", "digest", "form_token", "opened", "principal", "proven", "used")
 
     def __init__(self, digest: bytes, principal: Principal, now: float, *, proven: bool) -> None:
         self.digest = digest
@@ -44,6 +46,19 @@ class ConsoleSession:
         self.form_token = secrets.token_urlsafe(24)
         """In every form: another site cannot read it, so it cannot post one."""
         self.opened = self.used = now
+        self._new_keys: dict[str, tuple[str, str]] = {}
+
+    def keep_key(self, agent: str, key: str) -> str:
+        """Keep a new key until the browser has followed the redirect to it. Returns the name to take it by."""
+        if len(self._new_keys) >= MAX_NEW_KEYS:
+            del self._new_keys[next(iter(self._new_keys))]
+        name = secrets.token_urlsafe(12)
+        self._new_keys[name] = agent, key
+        return name
+
+    def take_key(self, name: str) -> tuple[str, str] | None:
+        """The agent and the new key, once."""
+        return self._new_keys.pop(name, None)
 
     @property
     def person(self) -> tuple[str, str]:

@@ -25,6 +25,7 @@ MAX_EXPORT_PAGES: Final = 1000
 """Searches of one export. Where few entries match, each looks at a bounded part of the log."""
 MAX_RELATED: Final = 200
 """Entries of one trace on a page."""
+EXPORTED: Final = "application/x-ndjson"
 OUTCOMES: Final = ("SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN", "PENDING", "RECORDED")
 FILTERS: Final = ("agent", "server", "tool", "result", "trace", "event")
 ADDRESS: Final = "/console/timeline"
@@ -42,9 +43,11 @@ async def show_rows(visit: Visit) -> Response:
 
 async def export(visit: Visit) -> Response:
     """The entries that match, newest first, as JSON lines."""
+    if visit.request.method == "HEAD":
+        return Response(media_type=EXPORTED)
     first = await _search(visit, EXPORT_PAGE)
     headers = {"content-disposition": 'attachment; filename="interlock-timeline.jsonl"'}
-    return StreamingResponse(_lines(visit, first), media_type="application/x-ndjson", headers=headers)
+    return StreamingResponse(_lines(visit, first), media_type=EXPORTED, headers=headers)
 
 
 async def _lines(visit: Visit, found: Entries) -> AsyncIterator[bytes]:
@@ -61,7 +64,12 @@ async def _lines(visit: Visit, found: Entries) -> AsyncIterator[bytes]:
                 return
             last = Place(found.entries[0].chain, found.entries[0].seq)
         params = {**_wanted(visit.request), "most": EXPORT_PAGE, "before": last.seq, "before_chain": last.chain}
-        found = await visit.perform("audit.search", Entries, **params)
+        try:
+            found = await visit.perform("audit.search", Entries, **params)
+        except Fault as fault:
+            if fault.name == "NOT_FOUND":
+                return  # The last record was pruned meanwhile, and with it all older ones.
+            raise
 
 
 async def show_one(visit: Visit) -> Response:
@@ -69,7 +77,14 @@ async def show_one(visit: Visit) -> Response:
     params = visit.request.path_params
     found = await visit.perform("audit.show", OneEntry, chain=str(params["chain"])[:200], seq=params["seq"])
     record = found.entry.record
-    judged = await _judged(visit, record) if "judge" in visit.request.query_params else None
+    judged, not_judged = None, ""
+    if "judge" in visit.request.query_params:
+        try:
+            judged = await _judged(visit, record)
+        except Fault as fault:
+            if fault.name != "NOT_FOUND":
+                raise
+            not_judged = f"The hub has no key or settings of {record.actor} any more: {fault.message}."
     return await visit.page(
         "entry.html",
         entry=found.entry,
@@ -79,6 +94,7 @@ async def show_one(visit: Visit) -> Response:
         left_out=max(0, len(found.related) - MAX_RELATED),
         stopped=found.stopped,
         judged=judged,
+        not_judged=not_judged,
         can_judge=record.kind == "tool",
         retries=sum(other.record.event == RETRIED for other in found.related),
         approvals=_approvals(found.related),
@@ -136,7 +152,8 @@ async def _judged(visit: Visit, record: Record) -> Why:
     tools = await visit.perform("tools", ToolRows, server=record.server)
     tool = next((row.name for row in tools.tools if row.tool == record.name), f"{record.server}__{record.name}")
     arguments = {} if record.given is msgspec.UNSET else record.given
-    return await visit.perform("why", Why, agent=record.actor or None, tool=tool, arguments=arguments)
+    who = {"agent": record.actor, "kind": record.actor_kind or None} if record.actor else {}
+    return await visit.perform("why", Why, **who, tool=tool, arguments=arguments)
 
 
 def _pretty(value: object) -> str:

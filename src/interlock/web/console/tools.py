@@ -12,13 +12,14 @@ from interlock.hub.admin.tools import Budget, Called, Found, ToolRow, ToolRows, 
 from interlock.web.console.argument_form import PREFIX, WHOLE, Field, arguments_of, fields_of
 from interlock.web.console.page import Visit
 from interlock.web.console.paging import part_of
+from interlock.web.rest.outcomes import status_of
 from interlock.wire.errors import Fault
 
 ADDRESS: Final = "/console/tools"
 PAGE: Final = 100
 MAX_FOUND: Final = 20
-MAX_RESULT: Final = 256 * 1024
-"""Characters of a result on the page."""
+MAX_RESULT: Final = 128 * 1024
+"""Bytes of a result on the page. A longer one is cut, and not laid out: that would hold up calls."""
 CALL_S: Final = 60.0
 
 
@@ -50,7 +51,7 @@ async def show_all(visit: Visit) -> Response:
 
 async def show_one(visit: Visit) -> Response:
     """One tool, with a form to call it."""
-    return await _page(visit, await _tool(visit), {}, None, None)
+    return await _page(visit, await _tool(visit), {})
 
 
 async def call(visit: Visit) -> Response:
@@ -58,36 +59,53 @@ async def call(visit: Visit) -> Response:
     tool = await _tool(visit)
     fields = fields_of(tool.inputSchema)
     given = {name: value for name, value in visit.form.items() if name == WHOLE or name.startswith(PREFIX)}
-    arguments = arguments_of(visit.form, fields)
-    if visit.form.get("do") == "judge":
-        judged = await visit.perform("why", Why, tool=tool.name, arguments=arguments)
-        return await _page(visit, tool, given, None, judged)
-    called = await visit.perform("call", Called, name=tool.name, arguments=arguments, timeout_s=CALL_S)
-    return await _page(visit, tool, given, _pretty(called.result), None)
+    try:
+        arguments = arguments_of(visit.form, fields)
+        if visit.form.get("do") == "judge":
+            you = visit.session.principal
+            judged = await visit.perform("why", Why, agent=you.id, kind=you.kind, tool=tool.name, arguments=arguments)
+            return await _page(visit, tool, given, judged=judged)
+        called = await visit.perform("call", Called, name=tool.name, arguments=arguments, timeout_s=CALL_S)
+    except Fault as fault:
+        # With the form as it was filled in: nobody types it twice for one mistake.
+        page = await _page(visit, tool, given, problem=f"{fault.message}. {fault.hint}")
+        page.status_code = status_of(fault)
+        return page
+    return await _page(visit, tool, given, called.result)
 
 
-async def _page(visit: Visit, tool: ToolRow, given: dict[str, str], result: str | None, judged: Why | None) -> Response:
+async def _page(
+    visit: Visit,
+    tool: ToolRow,
+    given: dict[str, str],
+    result: msgspec.Raw | None = None,
+    *,
+    judged: Why | None = None,
+    problem: str = "",
+) -> Response:
     fields: list[Field] | None = fields_of(tool.inputSchema)
     return await visit.page(
         "tool.html",
         tool=tool,
-        schema=_pretty(tool.inputSchema),
+        schema=_laid_out(msgspec.json.encode(tool.inputSchema)),
         fields=fields,
         given=given,
-        result=None if result is None else result[:MAX_RESULT],
-        left_out=0 if result is None else max(0, len(result) - MAX_RESULT),
+        result=None if result is None else _laid_out(bytes(result)),
+        left_out=0 if result is None else max(0, len(bytes(result)) - MAX_RESULT),
         judged=judged,
+        problem=problem,
     )
 
 
 async def _tool(visit: Visit) -> ToolRow:
     name = str(visit.request.path_params["name"])[:200]
-    tools = (await visit.perform("tools", ToolRows)).tools
-    found = next((tool for tool in tools if tool.name == name), None)
-    if found is None:
+    tools = (await visit.perform("tools", ToolRows, name=name)).tools
+    if not tools:
         raise Fault("NOT_FOUND", f"no tool {name[:100]!r}", hint="/console/tools shows all")
-    return found
+    return tools[0]
 
 
-def _pretty(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+def _laid_out(text: bytes) -> str:
+    if len(text) > MAX_RESULT:
+        return text[:MAX_RESULT].decode(errors="ignore")
+    return msgspec.json.format(text, indent=2).decode()

@@ -6,6 +6,8 @@ const state = document.getElementById("state");
 const requests = document.getElementById("requests");
 const known = new Set([...cards(document).map((card) => card.dataset.id), ...news(document).keys()]);
 let first = requests === null;
+let hasEnded = false;
+const SILENT = "The hub does not answer.";
 
 function cards(root) {
   return [...root.querySelectorAll("article.card[data-id]")];
@@ -18,7 +20,8 @@ function news(root) {
 
 async function part(address) {
   const response = await fetch(address, { headers: { accept: "text/html" } });
-  if (response.status === 401) {
+  hasEnded = response.status === 401;
+  if (hasEnded) {
     state.textContent = "Your session has ended. Log in again.";
     return null;
   }
@@ -137,8 +140,9 @@ function single(refresh) {
         again = false;
         await refresh();
       }
+      if (state.textContent === SILENT) state.textContent = "";
     } catch {
-      state.textContent = "The hub does not answer.";
+      state.textContent = SILENT;
     } finally {
       running = false;
     }
@@ -176,29 +180,48 @@ function tell(topic) {
   hear(topic);
 }
 
-// Until the stream has ended for good: then the lock is free for a page of another session.
-function listen() {
-  const events = new EventSource("/console/events");
+// A browser connects again by itself after a lost connection, and never after a response that is no stream: the hub may
+// be busy, or a proxy may answer while it restarts.
+let events;
+const FIRST_PAUSE_MS = 2000, LONGEST_PAUSE_MS = 30_000;
+
+// Until the session has ended: then the lock is free for a page of another session.
+async function listen() {
+  let pause = FIRST_PAUSE_MS;
+  while (true) {
+    const { began } = await streamed();
+    if (hasEnded) return;
+    pause = began ? FIRST_PAUSE_MS : Math.min(pause * 1.5, LONGEST_PAUSE_MS);
+    await new Promise((over) => setTimeout(over, pause * (0.5 + Math.random() / 2)));
+  }
+}
+
+// One stream until the browser gives it up.
+function streamed() {
+  events = new EventSource("/console/events");
   for (const topic of [...Object.keys(changes), "open", "error"]) events.addEventListener(topic, () => tell(topic));
-  pages.addEventListener("message", ({ data }) => {
-    if (data === "hello" && events.readyState === EventSource.OPEN) pages.postMessage("open");
-  });
+  let began = false;
   return new Promise((over) => {
+    events.addEventListener("open", () => { began = true; });
     events.addEventListener("ended", () => {
       events.close();
+      hasEnded = true;
       tell("ended");
-      over();
+      over({ began });
     });
-    events.addEventListener("error", () => {
+    events.addEventListener("error", async () => {
       if (events.readyState !== EventSource.CLOSED) return;
-      changes.approvals(); // finds out whether the session has ended
-      over();
+      await changes.approvals(); // finds out whether the session has ended
+      over({ began });
     });
   });
 }
 
 function follow() {
-  pages.addEventListener("message", ({ data }) => hear(data));
+  pages.addEventListener("message", ({ data }) => {
+    if (data === "hello" && events?.readyState === EventSource.OPEN) pages.postMessage("open");
+    hear(data);
+  });
   pages.postMessage("hello");
   if (navigator.locks) navigator.locks.request("interlock-console", listen);
   else listen();
