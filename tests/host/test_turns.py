@@ -15,6 +15,7 @@ from interlock.config.settings import Server as Settings
 from interlock.host import Host
 from interlock.host.hooks import Hooks, Response
 from interlock.host.turn import Turn
+from interlock.hub.conversation_documents import CONVERSATIONS
 from interlock.protocols.mcpl.content import Image
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
@@ -84,8 +85,12 @@ async def test_calls_that_were_made_are_kept_however_their_turn_ends(tmp_path: P
             with pytest.raises(Fault, match="under way"):
                 await operate(hub, "chat.send", **said, model="other")
             assert (await hub.host.conversations.get(conversation)).stored.model == "real"
+            found = (await hub.host.conversations.get(conversation)).stored
+            async with hub.hub_app.store.transaction() as transaction:
+                transaction.put(CONVERSATIONS, found)  # A change of the conversation never costs its turn.
             assert await operate(hub, "chat.stop", id=conversation) == {"stopped": True}
             assert turn.pieces[-1].name == "CANCELLED"
+            assert (await hub.host.show(conversation)).turns[0].error == "CANCELLED: the turn was stopped"
             assert await results(hub.host, conversation, 0) == ["written", "Stopped: th", "Not called:"]
             assert await lasting(hub, conversation, 0) == ["bench__write", "bench__wait"]
 
