@@ -25,6 +25,7 @@ from interlock.host.models.model import (
     ToolUse,
     believable,
     estimated,
+    size_of,
     size_of_chunk,
 )
 from interlock.protocols.mcpl.inference import ModelInfo, Usage
@@ -63,7 +64,9 @@ class StreamedModel(abc.ABC):
             written += size_of_chunk(chunk)
             if isinstance(chunk, Finished) and chunk.usage is not None:
                 counted = estimated(prompt, written)
-                usage = believable(chunk.usage, counted, self._max_tokens(prompt), slack=UNSEEN_TOKENS)
+                # Scripts that a tokenizer hardly knows take a token for each of up to three bytes of a character.
+                slack = UNSEEN_TOKENS + size_of(prompt)
+                usage = believable(chunk.usage, counted, self._max_tokens(prompt), slack)
                 chunk = msgspec.structs.replace(chunk, usage=usage)
             yield chunk
 
