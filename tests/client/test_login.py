@@ -81,7 +81,9 @@ async def test_the_older_transport_carries_and_renews_the_token_too(server: Prot
         assert (len(browser.visited), server.refreshes()) == (1, 1)
         server.says_short_of_scope, server.needed["tools/call"] = 401, "write"
         assert await text_of(client) == "you are client-2"
-    assert (len(browser.visited), server.refreshes()) == (2, 2)
+        server.says_short_of_scope, server.needed["tools/call"] = 403, "admin"
+        assert await text_of(client) == "you are client-3"
+    assert (len(browser.visited), server.refreshes()) == (3, 2)
 
 
 async def test_a_hundred_calls_at_expiry_make_one_refresh(server: ProtectedServer) -> None:
