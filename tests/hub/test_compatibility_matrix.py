@@ -95,8 +95,8 @@ async def test_an_mgp_client_falls_back_at_a_standard_server(hub: RunningHub, se
     assert tools[tool]["security"]["risk_level"] in ("safe", "moderate", "dangerous"), "the hub judges by itself"
     answer = await client.legacy("tools/call", {"name": tool, "arguments": arguments})
     assert not answer["result"].get("isError")
-    wanted = {"channels": ["model.token_usage"]}
-    assert (await client.legacy("mgp/events/subscribe", wanted))["result"]["unsupported"] == ["model.token_usage"]
+    wanted = {"channels": ["com.example.unknown"]}
+    assert (await client.legacy("mgp/events/subscribe", wanted))["result"]["unsupported"] == ["com.example.unknown"]
 
 
 @pytest.mark.parametrize("server", SPEAKING)
