@@ -252,6 +252,17 @@ async def test_stopping_now_waits_for_no_call(tmp_path: Path, monkeypatch: pytes
         monkeypatch.undo()
 
 
+async def test_a_stop_does_not_wait_for_a_restart_that_drains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "DRAIN_S", 3600.0)
+    async with gated(tmp_path) as (_, hub, calling):
+        restarting = asyncio.create_task(hub.operate("servers.restart", server="gate"))
+        await hub.state("gate", ServerState.DRAINING)
+        assert (await hub.operate("servers.stop", server="gate", now=True))["state"] == "disconnected"
+        assert "error" in await calling
+        await restarting
+        monkeypatch.undo()
+
+
 async def test_a_command_is_carried_out_although_its_caller_went_away(tmp_path: Path) -> None:
     async with gated(tmp_path) as (gate, hub, calling):
         stopping = asyncio.create_task(hub.operate("servers.stop", ADA, server="gate"))
