@@ -17,7 +17,8 @@ def busy(user: User) -> User:
     """A hub where something has happened."""
     user.configure()
     user.start_hub()
-    assert user.run("keys", "create", "ci").exit_code == 0
+    created = user.run("keys", "create", "ci")
+    assert created.exit_code == 0, created.output + (user.root / "hub.out").read_text()
     assert user.run("grants", "allow", "ci", "demo", "--because", "the nightly run").exit_code == 0
     assert user.run("grants", "revoke", "ci", "demo").exit_code == 0
     assert user.run("keys", "revoke", "ci").exit_code == 0
@@ -82,14 +83,18 @@ def test_show_has_the_arguments_of_a_call(busy: User) -> None:
     assert "sha256 of the arguments" in shown
 
 
-def test_tail_follows_new_entries(busy: User) -> None:
-    with busy.process("audit", "tail", "-f", "--json", "-n", "1") as following:
+@pytest.mark.parametrize("lines", [1, 3])
+def test_tail_prints_the_newest_entries_and_then_new_ones_alone(busy: User, lines: int) -> None:
+    newest = [entry["seq"] for entry in found(busy, "tail", "-n", str(lines))]
+    with busy.process("audit", "tail", "-f", "--json", "-n", str(lines)) as following:
         assert following.stdout is not None
-        assert json.loads(following.stdout.readline())["seq"] > 0
+        first = [json.loads(following.stdout.readline())["seq"] for _ in range(lines)]
+        assert first == newest
         assert busy.run("keys", "create", "later").exit_code == 0
-        events = []
-        while "dev.interlock.key_created" not in events:
+        entries = []
+        while "dev.interlock.key_created" not in [entry["record"]["event"] for entry in entries]:
             line = following.stdout.readline()
             assert line, "it ended"
-            events.append(json.loads(line)["record"]["event"])
+            entries.append(json.loads(line))
+        assert [entry["seq"] for entry in entries] == list(range(newest[-1] + 1, newest[-1] + 1 + len(entries)))
         following.terminate()

@@ -12,11 +12,14 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from cases import each_case
+from interlock.cli.app import app
 from interlock.cli.control import hub_link
 from interlock.cli.control.hub_link import HubLink, LineReader
 from interlock.cli.lifecycle.status import duration
@@ -447,6 +450,40 @@ def test_a_failure_is_json_where_json_was_asked_for(user: User, hub: FakeHub) ->
         "exit_code": 4,
     }
     assert "no hub is running" in user.run("status").stderr
+
+
+def commands_with_json(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if isinstance(command, click.Group):
+            yield from commands_with_json(command, (*path, name))
+        elif command is not None and any(option.name == "as_json" for option in command.params):
+            yield (*path, name)
+
+
+def test_wrong_usage_of_every_command_is_json_where_json_was_asked_for(user: User) -> None:
+    wrong = [(*path, "--no-such-option") for path in commands_with_json(app)]
+    assert len(wrong) > 40
+    wrong += [
+        ("up", "--port", "99999"),
+        ("up", "--port", "x"),
+        ("audit", "show", "zzz"),
+        ("audit", "tail", "-n", "x"),
+        ("audit", "nosuch"),
+        ("connect", "nosuch"),
+        ("connect", "cursor", "--print", "--undo"),
+        ("add",),
+        ("bogus",),
+        ("--bogus",),
+    ]
+    for arguments in wrong:
+        result = user.run(*arguments, "--json")
+        assert result.exit_code == 2, (arguments, result.output)
+        error = json.loads(result.stdout)["error"]
+        assert (bool(error["message"]), error["exit_code"]) == (True, 2), arguments
+        assert "--help" in error["hint"], arguments
+    assert user.run("add", "a", "--no-such-option", "--", "npx", "x", "--json").stdout == ""
 
 
 def test_a_tool_with_a_typing_error_is_answered_with_the_one_that_was_meant(user: User, hub: FakeHub) -> None:

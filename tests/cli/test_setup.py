@@ -79,7 +79,7 @@ def write(name: str, servers: dict[str, Any]) -> str:
 
 def finished(user: User, *arguments: str) -> dict[str, Any]:
     code, out, err = user.finished(*arguments, "--json")
-    assert code == 0, err
+    assert code == 0, out + err
     answer: dict[str, Any] = json.loads(out)
     return answer
 
@@ -154,12 +154,27 @@ def test_setup_without_a_person_changes_nothing_and_shows_every_command(user: Us
     assert not user.config.exists()
 
 
-def test_setup_takes_unusual_commands_only_when_they_are_trusted(user: User) -> None:
+def test_setup_names_the_unusual_commands_that_it_left_and_changes_no_client_that_keeps_all(user: User) -> None:
     user.configure()
     odd = as_written_by("cursor", ["sh", "-c", "id"], {})
     write("cursor", {"odd": odd, "web": {"url": "http://127.0.0.1:9/mcp"}})
-    assert finished(user, "setup", "--yes")["added"] == ["web"]
+    untouched = write("windsurf", {"odd": odd, "other": as_written_by("windsurf", ["/opt/x/server"], {})})
+    write("junie", {})
+    done = finished(user, "setup", "--yes")
+    assert done["added"] == ["web"]
+    assert {one["client"] for one in done["clients"]} == {"cursor", "junie"}
+    left = {one["server"]: one for one in done["left"]}
+    assert {name: one["clients"] for name, one in left.items()} == {
+        "odd": ["cursor", "windsurf"],
+        "other": ["windsurf"],
+    }
+    assert all(one["unusual"] and "--trust" in one["hint"] for one in left.values())
     assert set(section("cursor")) == {"odd", ENTRY}
+    assert client("windsurf").path.read_text() == untouched
+
+    code, out, err = user.finished("setup", "--yes")  # again, for a person
+    assert (code, "Nothing to do" in out) == (0, False)
+    assert all(text in err for text in ("odd, which cursor, windsurf starts", "other", "--trust"))
 
 
 def test_two_clients_with_the_same_name_for_different_servers_keep_both(user: User) -> None:

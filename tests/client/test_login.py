@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
 import pytest
 
 from interlock.client import Client
@@ -80,7 +81,9 @@ async def test_the_older_transport_carries_and_renews_the_token_too(server: Prot
         assert (len(browser.visited), server.refreshes()) == (1, 1)
         server.says_short_of_scope, server.needed["tools/call"] = 401, "write"
         assert await text_of(client) == "you are client-2"
-    assert (len(browser.visited), server.refreshes()) == (2, 2)
+        server.says_short_of_scope, server.needed["tools/call"] = 403, "admin"
+        assert await text_of(client) == "you are client-3"
+    assert (len(browser.visited), server.refreshes()) == (3, 2)
 
 
 async def test_a_hundred_calls_at_expiry_make_one_refresh(server: ProtectedServer) -> None:
@@ -159,12 +162,21 @@ async def test_a_lifetime_that_cannot_be_meant_renews_no_token_before_each_call(
 async def test_another_client_of_the_same_store_continues_with_the_stored_login(server: ProtectedServer) -> None:
     store = MemoryLoginStore()
     browser = ScriptedBrowser()
-    for _ in range(2):
+    # At once, after weeks without use, and with a clock that was set back by a day.
+    for age_s in (0, 40 * 86_400, -86_400):
         client, _ = client_of(server, browser, store=store)
         async with client:
             assert await text_of(client) == "you are client-1"
-            server.expire()
-    assert (len(browser.visited), server.refreshes()) == (1, 1)
+        stored = await store.load()
+        assert stored is not None
+        assert stored.tokens is not None
+        aged = msgspec.structs.replace(stored.tokens, received_at=stored.tokens.received_at - age_s)
+        await store.save(msgspec.structs.replace(stored, tokens=aged))
+        server.expire()
+    client, _ = client_of(server, browser, store=store)
+    async with client:
+        assert await text_of(client) == "you are client-1"
+    assert (len(browser.visited), server.refreshes()) == (1, 3)
 
 
 async def test_a_refresh_that_is_refused_asks_the_person_again_and_a_logout_revokes(server: ProtectedServer) -> None:

@@ -194,19 +194,19 @@ async def test_events_of_a_channel_whose_table_is_gone_or_of_another_agent_are_d
         await until(lambda: len(chat.published) == 2)
         assert [each.content[0].text for each in chat.published] == ["All is well.", "You said: Alice: And now?"]  # type: ignore[union-attr]
 
-        # Whatever ends the hub then: the message is in the store before it counts as delivered.
+        # Whatever ends the hub: a message counts as delivered when the turn is stored with its answer, not before.
         arrived, stored = deliveries.arrived, list[str]()
 
         async def looks_first(agent: str, events: Any) -> None:
             (row,) = (await operate(hub, "conversations.list"))["conversations"]
             shown = (await operate(hub, "conversations.show", id=row["id"]))["turns"][-1]
-            stored.append(shown["said"][0]["text"])
+            stored.append(shown["said"][-1]["text"])
             await arrived(agent, events)
 
         monkeypatch.setattr(deliveries, "arrived", looks_first)
         assert (await chat.say("Are you there?", "d3")).accepted
         await until(lambda: len(chat.published) == 3)
-        assert stored == ["Alice: Are you there?"]
+        assert stored == ["You said: Alice: Are you there?"]
 
 
 async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> None:
@@ -241,7 +241,10 @@ async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> N
         assert chat.published == []
 
 
-async def test_only_an_observer_that_the_operator_named_sees_an_answer_before_moderation(tmp_path: Path) -> None:
+async def test_only_an_observer_that_the_operator_named_sees_an_answer_before_moderation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.host.channels.REGISTERED_S", 3600.0)
     chat, monitor, evil = Chat(), Chat(), Chat()
     check = after(lambda turn: "Moderated.")
     servers = {"evil": evil.server, "chat": chat.server, "check": check, "monitor": monitor.server}
@@ -260,6 +263,20 @@ async def test_only_an_observer_that_the_operator_named_sees_an_answer_before_mo
         assert ids == [{"chat:#general"}, {"chat/chat:#general"}]
         await until(lambda: len(chat.published) == 1)
         assert chat.published[0].content[0].text == "Moderated."  # type: ignore[union-attr]
+        # A message from before a restart waits for its server to register the channel again.
+        left = Pending(
+            pending_id("local", 1.0), "local", "chat", "e1", "on.talk", time.time(), [{"type": "text", "text": "Hi"}],
+            "wake", channel="chat:#new", wake="wake_1",
+        )  # fmt: skip
+        async with hub.hub_app.store.transaction() as change:
+            change.put(LIVE_PENDING, left)
+        deliveries, bus = hub.hub_app.live.deliveries, hub.hub_app.bus
+        await until(lambda: deliveries.is_woken("local"))
+        bus.publish(AgentWoken("live", bus.next(), now_us(), "local", "wake_1", "chat"))
+        await until(lambda: not deliveries.is_woken("local"))
+        await hub.operate("channels.open", server="chat", type="chat", address={"channel": "#new"})
+        await until(lambda: len(chat.published) == 2)
+        assert chat.published[1].channel_id == "chat:#new"
         # A message of its own, answered after the other: all that comes to it is its own.
         assert (await evil.say("What is the status?")).accepted
         await until(lambda: len(evil.published) == 1 and len(evil.observed) >= 2)

@@ -15,6 +15,7 @@ from interlock.config.settings import Server as Settings
 from interlock.host import Host
 from interlock.host.hooks import Hooks, Response
 from interlock.host.turn import Turn
+from interlock.hub.conversation_documents import CONVERSATIONS
 from interlock.protocols.mcpl.content import Image
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
@@ -64,7 +65,7 @@ async def lasting(hub: RunningHub, conversation: str, turn: int) -> list[str]:
 async def test_calls_that_were_made_are_kept_however_their_turn_ends(tmp_path: Path) -> None:
     bench = Bench()
     async with model_server() as model, bench.server.http() as address:
-        real = Model(kind="openai", url=model.url, model="m-1", wait_s=0.0, context_window=1_000_000)
+        real = Model(kind="openai", url=model.url, model="m-1", wait_s=0.0)
         settings = {"models": {"real": real, "other": real}, "host": HostSettings(model="real")}
         async with running_hub(tmp_path, {"bench": Settings(url=address.url)}, **settings) as hub:  # type: ignore[arg-type]
             conversation = (await hub.host.create()).id
@@ -85,17 +86,23 @@ async def test_calls_that_were_made_are_kept_however_their_turn_ends(tmp_path: P
             with pytest.raises(Fault, match="under way"):
                 await operate(hub, "chat.send", **said, model="other")
             assert (await hub.host.conversations.get(conversation)).stored.model == "real"
+            found = (await hub.host.conversations.get(conversation)).stored
+            async with hub.hub_app.store.transaction() as transaction:
+                transaction.put(CONVERSATIONS, found)  # A change of the conversation never costs its turn.
             assert await operate(hub, "chat.stop", id=conversation) == {"stopped": True}
             assert turn.pieces[-1].name == "CANCELLED"
+            assert (await hub.host.show(conversation)).turns[0].error == "CANCELLED: the turn was stopped"
             assert await results(hub.host, conversation, 0) == ["written", "Stopped: th", "Not called:"]
             assert await lasting(hub, conversation, 0) == ["bench__write", "bench__wait"]
 
             # A result that has no room in the turn.
-            model.answer_with(openai_calls("bench__write", *["bench__much"] * 6))
+            model.answer_with(
+                openai_calls("bench__write", *["bench__much"] * 4), openai_calls("bench__much", "bench__much")
+            )
             with pytest.raises(Fault, match="a turn holds at most"):
                 await (await hub.host.send(conversation, "Do much.")).answer()
             kept = await results(hub.host, conversation, 1)
-            assert [kept[0], *kept[4:]] == ["written", "x" * 11, "The call wa", "Not called:"]
+            assert [kept[0], *kept[4:]] == ["written", "x" * 11, "x" * 11, "Not called:"]
             assert await lasting(hub, conversation, 1) == ["bench__write", *["bench__much"] * 5]
 
             # An endpoint that gives no ids, or the same in every round.
@@ -110,7 +117,7 @@ async def test_calls_that_were_made_are_kept_however_their_turn_ends(tmp_path: P
             await hub.host.idle(conversation, 60)
             messages = model.asked[-1].body["messages"]
             ids = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
-            assert len(ids) == len(set(ids)) == 12
+            assert len(ids) == len(set(ids)) == 12, "the large turn, too: its results are cut"
             assert [message["tool_call_id"] for message in messages if message["role"] == "tool"] == ids
             names = {call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()}
             assert names == {"bench__write", "bench__wait", "bench__much", "no_such_tool_"}, "as endpoints take them"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,15 @@ async def calls(hub: RunningHub) -> list[Entry]:
 async def test_an_entry_shows_the_arguments_without_secrets(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         client = RawClient(hub.url + "/mcp")
-        for arguments in ({"text": "notes.txt"}, {"text": f"use {GITHUB}"}, {"text": "x" * 5000}):
+        for arguments in (
+            {"text": "mysql -pHunter2xyz; curl -u bob:Pa55w0rdQ http://x"},
+            {"text": "notes.txt"},
+            {"text": f"use {GITHUB}"},
+            {"text": "x" * 5000},
+        ):
             await client.modern("tools/call", {"name": "busy__echo", "arguments": arguments})
-        third, second, first = (entry.record.given for entry in await calls(hub))
+        third, second, first, command = (entry.record.given for entry in await calls(hub))
+        assert command == {"text": "mysql -p[secret: password] curl -u bob:[secret: password] http://x"}
         assert first == {"text": "notes.txt"}
         assert second == {"text": "use [secret: github_token]"}
         assert isinstance(third, dict)
@@ -118,6 +126,69 @@ def test_t23_every_name_of_a_secret_hides_its_value() -> None:
         written = json.dumps({"a": 1, name: "Hidden"}, ensure_ascii=False).encode()
         (kept,) = prepare([written], redact)
         assert b"Hidden" not in kept, name
+
+
+COMMANDS = """
+curl -u bob:PASS http://x
+curl -ubob:PASS http://x
+curl --user=bob:PASS http://x
+http -a bob:PASS x
+smbclient -U bob%PASS //x/y
+mysql -pPASS -u root
+sudo mysqldump --single-transaction -u root -pPASS db
+sshpass -p PASS ssh x
+sshpass -pPASS ssh x
+docker login -u bob -p PASS registry.example
+az login --service-principal -u x -p PASS
+mongosh -u bob -p PASS
+redis-cli -h x -a PASS ping
+ldapsearch -D x -w PASS
+unzip -P PASS file.zip
+htpasswd -bc file bob PASS
+openssl enc -aes256 -pass pass:PASS
+wget --http-password PASS x
+tool --api-key=PASS
+tool --token PASS
+PGPASSWORD=PASS psql
+MYSQL_PWD=PASS mysql
+env DEPLOY_TOKEN='PASS' tool
+"""
+
+
+@settings(max_examples=example_count(50, 150))
+@given(
+    command=st.sampled_from(COMMANDS.strip().splitlines()),
+    password=st.from_regex(r"Z[a-z0-9!^+/:.]{3,20}Z", fullmatch=True),
+    as_words=st.booleans(),
+    indent=st.sampled_from([None, 2]),
+)
+def test_t23_no_password_of_a_command_line_survives(
+    command: str, password: str, as_words: bool, indent: int | None
+) -> None:
+    command = (
+        command.replace("PASS'", f"{password}'")
+        if "'" in command
+        else re.sub(r"\bPASS\b|(?<=-p)PASS", password, command)
+    )
+    value = {"cmd": shlex.split(command) if as_words else command, "note": "x"}
+    (kept,) = prepare([json.dumps(value, indent=indent).encode()], redact)
+    assert password not in json.dumps(msgspec.json.decode(kept), ensure_ascii=False), kept
+    (other,) = prepare([json.dumps({"a": {"b": [value]}}).encode()], redact)
+    assert password not in other.decode(), other
+
+
+def test_t23_basic_credentials_are_hidden_and_ordinary_words_are_not() -> None:
+    assert redact("Basic dXNlcjpodW50ZXIyaHVudGVy") == "Basic [secret: password]"
+    for text in (
+        "Basic configuration of servers",
+        "docker run -u 1000:1000 x",
+        "mysql -p -u root",
+        "curl -u $NAME:$PASS http://x",
+        "mkdir -p /tmp/x && ssh -p 22 host",
+        "sqlmap -u http://x/y",
+        "login --token <token>",
+    ):
+        assert redact(text) == text
 
 
 def test_t23_an_escaped_secret_is_found() -> None:

@@ -204,12 +204,16 @@ async def test_a_registration_that_the_authorization_server_forgot_is_made_anew_
         assert "interlock login docs" in text_of(await call(hub))
         await log_in(hub)
         assert text_of(await call(hub)) == "you are client-2"
+        # Forgotten while nobody uses it: the person gets the page of a client that is known.
+        protected.clients.clear()
+        page = await hub.operate("logins.begin", server="docs")
+        assert dict(parse_qsl(urlsplit(page["url"]).query))["client_id"] == "client-3"
         # Forgotten between the two halves of a login.
         page = await hub.operate("logins.begin", server="docs")
         protected.clients.clear()
         assert (await go(await visit(page["url"])))[0] == 400
         await log_in(hub)
-        assert text_of(await call(hub)) == "you are client-3"
+        assert text_of(await call(hub)) == "you are client-5"
 
 
 async def test_t104_each_principal_has_a_login_of_its_own_where_the_server_is_per_user(

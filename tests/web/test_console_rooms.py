@@ -119,7 +119,8 @@ async def test_a_person_proposes_and_leaves(hub: RunningHub, visitor: Visitor) -
     (decision,) = hub.hub_app.inbox.all(only_open=True)
     own = await post(visitor, f"/console/approvals/{decision.id}", answer="once", view=decision.question.view)
     assert own.status == 403, "nobody fulfils their own proposal"
-    assert (await post(visitor, "/console/rooms/build", command="propose", method="x", params="[]")).status == 400
+    wrong = await post(visitor, "/console/rooms/build", command="propose", method="x", params="[ 1 ]")
+    assert (wrong.status, "not a JSON object" in wrong.text, ">\n[ 1 ]</textarea>" in wrong.text) == (400, True, True)
     assert (await post(visitor, "/console/rooms/build", command="leave")).status == 303
     rows = (await visitor.get("/console/rooms")).text
     assert hub.operations.owner.id not in re.sub(r"<header>.*</header>", "", rows, flags=re.DOTALL)

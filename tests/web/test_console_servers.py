@@ -17,7 +17,7 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server, Tool
 from protected_server import ProtectedServer, visit
 
-from .console_visitor import Answer, Visitor
+from .console_visitor import Answer, Visitor, forms_of
 from .test_console_approvals import HOSTILE
 
 pytestmark = pytest.mark.anyio
@@ -122,6 +122,10 @@ async def test_t45_a_bad_server_changes_nothing(place: ConsoleHub, fields: dict[
     assert problem.lower() in unquote(answer.text).lower()
     assert "<img" not in answer.text
     assert place.file.read_bytes() == before
+    kept = next(form for form in forms_of(answer.text) if form.action == "/console/servers").fields
+    assert {name: kept[name] for name in ("server", "where")} == {
+        name: "".join(character for character in fields[name] if character != "\x1b") for name in ("server", "where")
+    }, "a mistake does not cost the form"
 
 
 async def test_t14_only_the_hubs_own_user_adds_servers_switches_tools_and_logs_in(place: ConsoleHub) -> None:

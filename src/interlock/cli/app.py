@@ -127,10 +127,22 @@ class Overview(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Notice `--json` before anything is parsed: wrong usage is reported as JSON, too."""
+        ctx.meta[_JSON_ASKED] = "--json" in args[: args.index("--") if "--" in args else None]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            _show_usage_error(ctx, error)
+            raise
+
     def invoke(self, ctx: click.Context) -> object:
         """Report errors of the operating system like any other failure, in one sentence."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            _show_usage_error(ctx, error)
+            raise
         except BrokenPipeError as error:
             raise OutputClosed from error
         except OSError as error:
@@ -169,6 +181,21 @@ def app() -> None:
 
     Start with `interlock up`, then `interlock connect CLIENT`.
     """
+
+
+_JSON_ASKED = "interlock.json_asked"
+
+
+def _show_usage_error(ctx: click.Context, error: click.UsageError) -> None:
+    """Print the error as JSON and exit, if JSON was asked for."""
+    if not ctx.meta[_JSON_ASKED] or ctx.resilient_parsing:
+        return
+    from interlock.cli.terminal.show import show_json
+
+    path = error.ctx.command_path if error.ctx is not None else "interlock"
+    hint = f"see `{path} --help`"
+    show_json({"error": {"message": error.format_message(), "hint": hint, "exit_code": error.exit_code}})
+    ctx.exit(error.exit_code)
 
 
 def _version(ctx: click.Context) -> None:

@@ -21,11 +21,10 @@ from interlock.client.sinks import Asked, FutureSink, Notified
 from interlock.client.watch import Watch
 from interlock.protocols.mcp.intake import name_in, preview
 from interlock.protocols.mcp.meta import with_meta
-from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcp.methods import IDEMPOTENT, METHODS
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mgp.negotiation import Agreed
 from interlock.transports.http.client import HttpLink
-from interlock.transports.http.replies import IDEMPOTENT
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault

@@ -46,6 +46,8 @@ MAX_MESSAGE_BYTES: Final = 64 * 1024
 MOST_EVENTS: Final = 32
 MOST_BYTES: Final = 128 * 1024
 """Of the events of one turn."""
+REGISTERED_S: Final = 30.0
+"""How long after a start servers may take to register the channels that they had before."""
 BUSY_S: Final = 3600.0
 """How long events wait for a conversation whose turn is under way."""
 
@@ -75,11 +77,13 @@ class ChannelConversations:
         self._publishing = Publishing(hub_app)
         self._clients = ClientMessages(hub_app)
         self._wakes: SubscriberTask | None = None
+        self._started = 0.0
         self._turns: dict[str, asyncio.Task[None]] = {}
         """Turns under way, by agent."""
 
     def start(self) -> None:
         """Take messages, and begin turns for events, also for those that an earlier run left."""
+        self._started = time.monotonic()
         self._hub_app.live.connections.messages.serve_with(INCOMING, self)
         subscription = self._hub_app.bus.subscribe(EventFilter.of(AgentWoken), 1024)
         self._wakes = SubscriberTask(subscription, self._on_wakes)
@@ -206,7 +210,7 @@ class ChannelConversations:
             self._hub_app.logs.add("hub", "hub", f"the events of {agent} began no turn: {cause.message}"[:500])
 
     async def _turns_for(self, agent: str, events: Sequence[Pending]) -> None:
-        """Begin turns for events, one after the other. Those whose turn did not begin wait again."""
+        """Run turns for events, one after the other. Those whose turn did not begin, or did nothing, wait again."""
         deliveries = self._hub_app.live.deliveries
         left = {event.id: event for event in events}
         tables = self._tables  # The same ones for all of these events, also if the configuration changes meanwhile.
@@ -221,9 +225,12 @@ class ChannelConversations:
                 for event in gone:
                     del left[event.id]
             for (name, thread), group in groups.items():
+                await self._are_registered(agent, group)
                 turn = await self._begin_turn(name, tables[name], thread, group)
+                # A turn that did nothing before its hub ended may begin again. So no message stays without an answer.
+                await turn.acted()
                 for event in group:
-                    del left[event.id]  # Their turn began: put back, they would begin another.
+                    del left[event.id]
                 try:
                     await deliveries.arrived(agent, group)
                 except (Fault, StoreError) as cause:
@@ -256,6 +263,15 @@ class ChannelConversations:
 
     def _has_table(self, agent: str) -> bool:
         return any(table.agent == agent for table in self._tables.values())
+
+    async def _are_registered(self, agent: str, events: Sequence[Pending]) -> None:
+        """Wait for the channels of messages after a start, when servers register them again: answers go there."""
+        wanted = {(event.server, event.channel) for event in events if event.channel is not None}
+        while time.monotonic() < self._started + REGISTERED_S:
+            open_now = self._hub_app.live.connections.of_agent(agent)
+            if wanted <= {(live.server, channel) for live in open_now for channel in live.channels}:
+                return
+            await asyncio.sleep(0.1)
 
     async def _begin_turn(self, name: str, table: Table, thread: str | None, events: list[Pending]) -> Turn:
         context = await self._hub_app.judging.elsewhere(lambda: judged(context_of(events)))

@@ -25,7 +25,8 @@ from interlock.wire.errors import Fault
 MOST_CHARS: Final = MOST_TURN_BYTES // 4
 NO_RESULT: Final = "Stopped: there is no result. The tool may have done its work."
 NOT_CALLED: Final = "Not called: the turn was stopped before."
-NO_ROOM: Final = "The call was made. Its result is too large for this turn, and was left out."
+CUT_CHARS: Final = 1000
+"""Of each result in a turn that became too large."""
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9_-]")
 MOST_NAME: Final = 64
@@ -107,13 +108,16 @@ class RunningTurn:
         self._begun += 1
 
     def end_call(self, result: ToolResult) -> None:
-        """The call has a result. Raises TOO_LARGE for one that has no room, and keeps that there was one."""
+        """The call has a result. Raises TOO_LARGE for one that has no room: then all results of the turn are cut."""
+        self._results.append(result)
         try:
             self.check_room(len(result.text) + sum(len(image.data or "") for image in result.images))
         except Fault:
-            self._results.append(msgspec.structs.replace(result, text=NO_ROOM, images=()))
+            # The turn fails. Whole results would leave no room for it in the next prompt, so the model would not know
+            # of the calls.
+            self._results = [_cut(each) for each in self._results]
+            self.messages = [_with_cut_results(message) for message in self.messages]
             raise
-        self._results.append(result)
 
     def end_round(self) -> None:
         """Every call of the round has its result."""
@@ -163,3 +167,16 @@ def _without_words(messages: Iterable[Message]) -> list[Message]:
         if parts:
             kept.append(msgspec.structs.replace(message, parts=parts))
     return kept
+
+
+def _with_cut_results(message: Message) -> Message:
+    parts = tuple(_cut(part) if isinstance(part, ToolResult) else part for part in message.parts)
+    return msgspec.structs.replace(message, parts=parts)
+
+
+def _cut(result: ToolResult) -> ToolResult:
+    """The beginning of a result."""
+    text = result.text
+    if len(text) > CUT_CHARS:
+        text = f"{text[:CUT_CHARS]}\n[cut: the result has {len(text)} characters, and the turn became too large]"
+    return msgspec.structs.replace(result, text=text, images=())

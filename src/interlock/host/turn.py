@@ -98,6 +98,12 @@ class Turn:
         if self._refused is not None:
             raise self._refused
 
+    async def acted(self) -> None:
+        """Wait until it calls a tool, or ends. From then on it must not begin again."""
+        async for piece in self:
+            if piece.kind in ("tool", "done", "error"):
+                return
+
     def add(self, piece: Piece) -> None:
         """Hand a piece to the readers. Raises TOO_LARGE for more than a turn may have."""
         last = piece.kind in ("done", "error")

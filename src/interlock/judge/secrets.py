@@ -11,6 +11,7 @@ from functools import lru_cache
 from math import log2
 from typing import NamedTuple
 
+from interlock.judge.command_secrets import find_command_secrets, may_hold_command_secrets
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetRegexes
 
@@ -47,20 +48,35 @@ def find_secrets(text: str, most: int | None = 1024) -> tuple[Secret, ...]:
 
 
 def may_hold_secrets(octets: bytes) -> bool:
-    """Whether a secret may be anywhere in these bytes. One scan, without placeholders told apart."""
-    return any(True for _ in _forms().matching(octets))
+    """Whether `redact` may find a secret anywhere in these bytes. Placeholders are not told apart."""
+    return any(True for _ in _forms().matching(octets)) or may_hold_command_secrets(octets)
 
 
 def redact(text: str) -> str:
-    """The text with each secret replaced by its kind: `[secret: github_token]`."""
+    """The text with each secret, also those of command lines, replaced by its kind: `[secret: github_token]`."""
+    octets = text.encode("utf-8", "replace")
+    in_commands = [Secret("password", start, end) for start, end in find_command_secrets(octets)]
     parts = []
     at = 0
-    for secret in find_secrets(text):
+    for secret in _merged(find_secrets(text), _placed(in_commands, octets, ascii_only=len(octets) == len(text))):
         parts.append(text[at : secret.start])
         parts.append(f"[secret: {secret.kind}]")
         at = secret.end
     parts.append(text[at:])
     return "".join(parts)
+
+
+def _merged(issued: tuple[Secret, ...], in_commands: tuple[Secret, ...]) -> list[Secret]:
+    """All of them in order. A secret of a known kind is named by it, also where a command line has more around it."""
+    merged: list[Secret] = []
+    for secret in sorted((*issued, *in_commands), key=lambda secret: (secret.start, -secret.end)):
+        if merged and secret.start < merged[-1].end:
+            last = merged[-1]
+            kind = secret.kind if last.kind == "password" else last.kind
+            merged[-1] = Secret(kind, last.start, max(last.end, secret.end))
+        else:
+            merged.append(secret)
+    return merged
 
 
 def judge_secrets(text: str) -> tuple[Finding, ...]:

@@ -181,30 +181,42 @@ def _print(entries: list[Json]) -> None:
 
 
 def _follow(lines: int, as_json: bool) -> None:
-    """Print entries as they are written. Each is identified by its chain and number, so none is shown twice."""
+    """Print the newest entries, then entries as they are written. A chain's numbers rise, so none is printed twice."""
     from time import sleep
 
     from interlock.cli.control.hub_link import HubLink
 
-    shown: dict[tuple[str, int], None] = {}
-    most = lines
+    printed: dict[str, int] = {}
+    """The highest number of each chain that was printed, or was older than the first entry that was."""
+    began: int | None = None
+    most = max(lines, FOLLOW_PAGE)
     with HubLink.open() as link, suppress(KeyboardInterrupt):
         while True:
             found = link.ask("hub/audit.search", {"most": most})["entries"]
-            new = [entry for entry in found if (entry["chain"], entry["seq"]) not in shown]
-            if shown and len(new) == most < MAX_FOLLOWED:
+            new = [entry for entry in found if _is_new(entry, printed, began)]
+            if began is not None and len(new) == most < MAX_FOLLOWED:
                 most = min(10 * most, MAX_FOLLOWED)  # More were written meanwhile than this page holds.
                 continue
             for entry in new:
-                shown[entry["chain"], entry["seq"]] = None
-                if as_json:
+                printed[entry["chain"]] = max(entry["seq"], printed.get(entry["chain"], 0))
+            if began is None:
+                began = max((entry["record"]["at"] for entry in found), default=0)
+                new = new[-lines:]
+            if as_json:
+                for entry in new:
                     say(json.dumps(entry))
-            if new and not as_json:
+            elif new:
                 _print(new)
-            for key in list(shown)[: max(0, len(shown) - 2 * MAX_FOLLOWED)]:
-                del shown[key]
             most = FOLLOW_PAGE
             sleep(FOLLOW_EVERY_S)
+
+
+def _is_new(entry: Json, printed: dict[str, int], began: int | None) -> bool:
+    """Whether the entry was written since. One of a chain that the first page did not have may be old."""
+    last = printed.get(entry["chain"])
+    if last is None:
+        return began is None or bool(entry["record"]["at"] >= began)
+    return bool(entry["seq"] > last)
 
 
 _OURS = "dev.interlock."

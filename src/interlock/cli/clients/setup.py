@@ -13,7 +13,7 @@ import click
 from interlock.cli.clients.clients import Client, client, clients, executable, with_entry, without_entries
 from interlock.cli.clients.connect import disconnect, existing_entry, has_keys, new_key, revoke_keys
 from interlock.cli.clients.setup_record import SetupRecord, Step
-from interlock.cli.servers.importing import show_planned
+from interlock.cli.servers.importing import show_planned, with_bare_program
 from interlock.cli.servers.plain_tokens import move_option, readable_by_all, with_plain_tokens, without_plain_tokens
 from interlock.cli.servers.servers import config_file, config_option, write_servers
 from interlock.cli.terminal.failures import Failure, NoHub, Refused
@@ -74,8 +74,9 @@ def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool,
     if not present:
         raise Failure("no client was found on this machine", "install one, or run `interlock connect --help`")
     chosen, connected = _choose(found, present, yes=yes, trust=trust)
+    left = [_left(one) for one in found if one not in chosen]
     if not chosen and not connected:
-        return {"added": [], "clients": [], "problems": problems, "path": str(path)}
+        return {"added": [], "clients": [], "left": left, "problems": problems, "path": str(path)}
     command = executable()
     for one in connected:  # every file is checked before the first one is changed
         _changed(one, chosen, one.entry(command, ""))
@@ -94,9 +95,17 @@ def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool,
     return {
         "added": list(new),
         "clients": [{"client": one.name, "path": str(one.path)} for one in connected],
+        "left": left,
         "problems": [*problems, *(str(problem.get("message")) for problem in written.get("problems") or [])],
         "path": str(path),
     }
+
+
+def _left(one: Found) -> dict[str, Any]:
+    """A server that its clients go on starting themselves."""
+    clients = list(dict.fromkeys(client.name for client, _ in one.places))
+    hint = "look at its command, then run `interlock setup --yes --trust`" if one.reasons else ""
+    return {"server": one.id, "clients": clients, "unusual": one.reasons, "hint": hint}
 
 
 def _is_present(one: Client) -> bool:
@@ -137,7 +146,7 @@ def _find(present: Sequence[Client], configured: dict[str, Server]) -> tuple[lis
             chosen = next((known for known, other in taken.items() if replace(other, source="") == server), name)
             if chosen in taken and replace(taken[chosen], source="") != server:
                 chosen = adopt_id(f"{name}-{one.name}") or name
-            unusual = why_unsafe(replace(server, cwd=None), None)
+            unusual = why_unsafe(with_bare_program(server), None)
             row = found.setdefault(chosen, Found(chosen, server, [], unusual))
             if row.server == server:
                 row.places.append((one, at))
@@ -172,7 +181,11 @@ def _choose(found: list[Found], present: list[Client], *, yes: bool, trust: bool
     else:
         chosen = _ask(found) if found else []
     open_clients = [one for one in present if existing_entry(one) is None or _imported_from(one, chosen)]
-    if not open_clients or yes:
+    if yes:
+        # Without a person's word, a client that keeps all of its servers does not get the hub beside them.
+        has_none = [one for one in open_clients if not _imported_from(one, found)]
+        return chosen, [one for one in open_clients if one in has_none or _imported_from(one, chosen)]
+    if not open_clients:
         return chosen, open_clients
     names = ", ".join(one.title for one in open_clients)
     agreed = click.confirm(f"Write the hub into {names}, in place of the imported servers?", default=True, err=True)
@@ -282,12 +295,16 @@ def _show(outcome: dict[str, Any], *, undo: bool) -> None:
         if not outcome["restored"] and not outcome["removed"]:
             say("There is nothing to undo.")
     elif not outcome["added"] and not outcome["clients"]:
-        say("Nothing to do: your clients use the hub already.")
+        say("Nothing was changed." if outcome["left"] else "Nothing to do: your clients use the hub already.")
     else:
         added = outcome["added"]
         say(f"Added {counted(len(added), 'server')} to {plain(outcome['path'])}: {', '.join(added) or 'none'}.")
         for one in outcome["clients"]:
             say(f"Connected {one['client']}: {plain(one['path'])}")
         say("  → restart your clients to see the tools; `interlock status` shows the servers; `interlock setup --undo`")
+    for one in outcome.get("left", ()):
+        say(f"Left as it is: {one['server']}, which {', '.join(one['clients'])} starts itself.", err=True)
+    if any(one["hint"] for one in outcome.get("left", ())):
+        say("  → to move unusual commands too, look at them and run `interlock setup --yes --trust`", err=True)
     for problem in outcome["problems"]:
         say(f"  → {plain(problem)}", err=True)

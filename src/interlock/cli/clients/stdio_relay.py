@@ -1,6 +1,7 @@
 """Relays messages between a client's pipes and the hub, and outlives the hub.
 
-When the hub goes, the relay answers the client's open requests with an error. When a hub is back, the relay repeats the
+When the hub goes, the relay answers the client's open requests with an error. The outcome of a request that may have
+had an effect is unknown then, so the relay does not ask for it again. When a hub is back, the relay repeats the
 client's `initialize`, its subscriptions and its log level there, and tells the client that the lists have changed.
 A hub is started only when the client has something to send.
 """
@@ -20,6 +21,7 @@ import msgspec
 from interlock.cli.control.agent_environment import with_environment
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import Failure, NoHub, Refused
+from interlock.protocols.mcp.methods import IDEMPOTENT
 
 CHUNK: Final = 65_536
 FINAL_ANSWERS_S: Final = 60.0
@@ -32,6 +34,9 @@ MAX_LINE_BYTES: Final = 32 * 1024 * 1024
 """A longer line is passed on in pieces, unread: the hub refuses it."""
 MAX_REPEATED: Final = 1000
 """Upper bound for the subscriptions that are repeated."""
+OUTCOME_UNKNOWN: Final = (
+    "the hub stopped before it answered, and whether this was carried out is unknown; look before you repeat it"
+)
 _LISTS: Final = ("tools", "prompts", "resources")
 
 Id = int | str
@@ -77,8 +82,8 @@ class Relay:
         self._sock: socket.socket | None = None
         self._changed = threading.Condition()
         """Guards everything below, and wakes who waits for a connection or for a reason to make one."""
-        self._open: dict[Id | float, None] = {}
-        """The client's requests that have no answer yet."""
+        self._open: dict[Id | float, str] = {}
+        """The methods of the client's requests that have no answer yet."""
         self._asked: set[Id | float] = set()
         """The hub's requests that the client has not answered. Answers to an earlier hub are dropped."""
         self._initialize: bytes | None = None
@@ -127,12 +132,15 @@ class Relay:
                 self._on_hub_line(line)
         with self._changed:
             self._sock = None
-            unanswered, self._asked = list(self._open), set()
-            self._open.clear()
+            unanswered, self._asked = self._open, set()
+            self._open = {}
             ended = self._ended
         sock.close()
-        for unanswered_id in unanswered if not ended else ():
-            self._fail(unanswered_id)
+        for unanswered_id, method in unanswered.items() if not ended else ():
+            if method in IDEMPOTENT or method == "initialize":
+                self._fail(unanswered_id)
+            else:
+                self._write_error(unanswered_id, OUTCOME_UNKNOWN, "external", "OUTCOME_UNKNOWN", retryable=False)
 
     def _introduce(self, sock: socket.socket) -> None:
         """Make the client known to a new hub, as it made itself known to the first one."""
@@ -170,11 +178,12 @@ class Relay:
     def _fail(
         self, id: Id | float, message: str = "the hub stopped before it answered; send the request again"
     ) -> None:
-        error = {
-            "code": -32603,
-            "message": message,
-            "data": {"domain": "lifecycle", "name": "SERVER_DISCONNECTED", "retryable": True},
-        }
+        """Answer a request that had no effect: it never reached the hub, or it only reads."""
+        self._write_error(id, message, "lifecycle", "SERVER_DISCONNECTED", retryable=True)
+
+    def _write_error(self, id: Id | float, message: str, domain: str, name: str, *, retryable: bool) -> None:
+        data = {"domain": domain, "name": name, "retryable": retryable}
+        error = {"code": -32603, "message": message, "data": data}
         self._write(msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error}) + b"\n")
 
     def _write(self, line: bytes) -> None:
@@ -251,7 +260,7 @@ class Relay:
                     return
                 self._asked.discard(message.id)
             elif message.id is not None:
-                self._open[message.id] = None
+                self._open[message.id] = message.method or ""
             self._remember(message, line)
         if sock is None:
             return

@@ -123,7 +123,7 @@ def _read_other_file(file: Path, trust: bool, refused: list[str]) -> dict[str, S
         if server.problem is not None:
             continue
         # No folder is trusted: a program named `npx` beside the file is not the launcher of that name.
-        reasons = [] if trust else why_unsafe(_with_bare_program(server), None)
+        reasons = [] if trust else why_unsafe(with_bare_program(server), None)
         if reasons:
             refused.append(f"server `{name}` {reasons[0]} (to import it anyway, use --trust)")
         else:
@@ -131,7 +131,7 @@ def _read_other_file(file: Path, trust: bool, refused: list[str]) -> dict[str, S
     return good
 
 
-def _with_bare_program(server: Server) -> Server:
+def with_bare_program(server: Server) -> Server:
     """The server as it is checked: with the bare name of its program, if PATH leads to the same file."""
     from msgspec.structs import replace
 

@@ -227,10 +227,11 @@ class Login:
 
     def _is_rejected(self, refused: Refused) -> bool:
         """Whether the server refuses a token that was just renewed, so that another refresh would not help."""
-        tokens = self._tokens
-        if refused.status != 401 or tokens is None or self.settings.grant in SILENT_GRANTS or tokens.due(time.time()):
+        tokens, now = self._tokens, time.time()
+        if refused.status != 401 or tokens is None or self.settings.grant in SILENT_GRANTS or tokens.due(now):
             return False
-        return refused.sent == self._rejected or (refused.again and refused.sent == self._renewed)
+        just_renewed = refused.again and refused.sent == self._renewed and tokens.young(now)
+        return just_renewed or refused.sent == self._rejected
 
     async def _refresh(self, stored: StoredLogin, tokens: Tokens) -> bool:
         """Use the refresh token. False where the server no longer takes it: a person must log in again."""

@@ -5,6 +5,7 @@ A request proves the client with its secret or its key. Nothing is stored here: 
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import Final
 
@@ -16,6 +17,7 @@ from interlock.client.oauth.endpoints import Endpoints
 from interlock.client.oauth.storage import StoredLogin
 from interlock.protocols.oauth.clients import ClientSettings, RegisteredClient, known_client
 from interlock.protocols.oauth.tokens import (
+    CLIENT_ERRORS,
     DeviceCode,
     TokenRequest,
     Tokens,
@@ -47,9 +49,22 @@ class TokenRequests:
         known = known_client(self._settings, found.server)
         if known is not None:
             return known
-        if bound is not None and bound.client.redirect_uri == redirect and _is_valid(bound.client, scopes):
+        usable = bound is not None and bound.client.redirect_uri == redirect and _is_valid(bound.client, scopes)
+        if bound is not None and usable and (redirect is None or await self._is_known(bound)):
             return bound.client
         return await self._endpoints.register(self._settings, found.server, redirect, scopes)
+
+    async def _is_known(self, stored: StoredLogin) -> bool:
+        """Whether the authorization server still knows the client that it registered for us.
+
+        A person would see an error page of a client that it forgot, and never come back. A refresh token that nobody
+        issued is refused for itself where the client is known, and for the client where it is not.
+        """
+        try:
+            await self.refresh(stored, Tokens("", secrets.token_urlsafe(32)))
+        except Fault as fault:
+            return fault.data.get("error") not in CLIENT_ERRORS
+        return True
 
     async def exchange(
         self, found: Discovered, client: RegisteredClient, fields: dict[str, str], scopes: tuple[str, ...]

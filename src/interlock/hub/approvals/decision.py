@@ -33,7 +33,7 @@ Kind: TypeAlias = Literal[
     "scope",
 ]
 SHOWN_IN_FULL: Final = frozenset({"changed_tool", "proposal", "registration", "callback", "scope"})
-"""A request of such a kind is approved only by somebody who saw its full view, also if it has none. The view of a
+"""A request of such a kind needs its full view to be approved. Without a view, it can only be denied. The view of a
 `tool_call` is made before the request."""
 ANOTHER_PERSON: Final = (
     "another person has to (`interlock keys create NAME --kind person`); or change the rule that asks"

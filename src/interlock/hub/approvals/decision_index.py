@@ -29,6 +29,8 @@ class DecisionIndex:
         """The askers of open decisions, by decision id, in the order in which they were asked."""
         self._by_asker: dict[str, dict[str, None]] = {}
         """The ids of the open decisions of each asker."""
+        self._by_kind: dict[str, dict[str, None]] = {}
+        """The ids of the open decisions of each kind."""
 
     def follow(self, id: str, decision: Decision | None) -> None:
         """A decision is another one now, or deleted."""
@@ -40,6 +42,8 @@ class DecisionIndex:
             del self._by_asker[asker][id]
             if not self._by_asker[asker]:
                 del self._by_asker[asker]
+            for ids in self._by_kind.values():
+                ids.pop(id, None)
         self.history.follow(before, decision)
         if decision is None:
             return
@@ -50,6 +54,7 @@ class DecisionIndex:
             asker = f"{decision.question.asker_kind}:{decision.question.asker}"
             self._open[id] = asker
             self._by_asker.setdefault(asker, {})[id] = None
+            self._by_kind.setdefault(decision.question.kind, {})[id] = None
 
     def get(self, id: str) -> Decision | None:
         """A decision by its id."""
@@ -71,6 +76,10 @@ class DecisionIndex:
     def open(self) -> list[Decision]:
         """Those that wait for an answer, also past their deadlines."""
         return [self._known[id_] for id_ in self._open]
+
+    def oldest_first(self, kind: str = "") -> Iterator[Decision]:
+        """Open ones of one kind or of all, the oldest first."""
+        return (self._known[id_] for id_ in (self._by_kind.get(kind, {}) if kind else self._open))
 
     def newest_first(self) -> Iterator[Decision]:
         """Open ones, the newest first."""

@@ -42,7 +42,7 @@ class Wanted(msgspec.Struct, frozen=True):
             return [one for one in found if one is not None and index.is_open(one.id)]
         match self.order:
             case "oldest":
-                every: Iterable[Decision] = index.open
+                every: Iterable[Decision] = index.oldest_first(self.kind)
             case "newest":
                 every = index.newest_first()
             case "turns":

@@ -5,7 +5,7 @@ A member is hidden by its name; the text redactor finds secrets inside texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from interlock.store.secret_names import names_a_secret
@@ -15,6 +15,8 @@ RedactText = Callable[[str], str]
 MAX_TEXT: Final = 2000
 MAX_MEMBERS: Final = 100
 MAX_DEPTH: Final = 8
+_MAX_WORD: Final = 200
+"""Characters of each item of a list that are judged together with the others."""
 
 
 def unredacted(text: str) -> str:
@@ -50,7 +52,7 @@ def redact(
             kept["[cut]"] = len(value) - max_members
         return kept
     if isinstance(value, list | tuple):
-        items = [inner(item) for item in value[:max_members]]
+        items = [inner(item) for item in _without_passwords(value[:max_members], text)]
         return [*items, f"[cut: {len(value) - max_members} more]"] if len(value) > max_members else items
     return f"[{type(value).__name__}]"
 
@@ -61,6 +63,20 @@ def redact_text(value: str, text: RedactText = unredacted, max_text: int = MAX_T
     if len(kept) <= max_text and len(value) <= 4 * MAX_TEXT:
         return kept
     return f"{kept[:max_text]} [cut: {len(value)} characters]"
+
+
+def _without_passwords(items: Sequence[object], text: RedactText) -> Sequence[object]:
+    """Judge the words of a command together: a password is known by its program and its flag."""
+    words = [item[:_MAX_WORD].replace("\f", " ") if isinstance(item, str) else "" for item in items]
+    if not any(word.startswith("-") for word in words):
+        return items
+    judged = text("\f".join(words)).split("\f")
+    if len(judged) != len(words):  # a secret of several words, which is found in each of them
+        return items
+    return [
+        item if word == found else found if word == item else _hidden(item)
+        for item, word, found in zip(items, words, judged, strict=True)
+    ]
 
 
 def _hidden(value: object) -> object:

@@ -24,7 +24,7 @@ from interlock.wire.errors import Fault
 OWN: Final = ":live"
 """Stands for the hub where resources have a server. No server has this name."""
 MAX_IN_ALL: Final = 20_000
-"""Waiting events of all agents. A server has as much of this room as it leaves free, so none locks others out."""
+"""Waiting events of all agents. A server may use half of the room that is left, so none locks others out."""
 KEEP_DELIVERED: Final = 100
 """Delivered events of one agent that can be read again."""
 KEEP_DELIVERED_S: Final = 86_400.0

@@ -58,8 +58,8 @@ RECHECK_S: Final = 30.0
 """How long held events wait at most until the rules are asked again. The end of quiet hours is a time of the wall's
 clock, which moves on while a machine sleeps and may be changed; settings change, too."""
 EVENTS_AT_ONCE: Final = 8
-"""Waiting events that are judged in one turn of the loop; more only if one group has them. Many groups may be due
-together, as all that are held for one reason."""
+"""Waiting events that are judged in one turn of the loop. A group is judged whole. All groups held for the same reason
+are due together."""
 MAX_KEYS: Final = 8_192
 """Groups whose latest event is remembered."""
 HOUR_S: Final = 3600.0

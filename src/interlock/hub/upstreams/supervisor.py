@@ -80,7 +80,7 @@ class Supervisor:
         """The command that the server follows until it is connected, down or stopped."""
         self.stopped: Command | None = None
         """The command that stopped the server, while the server stays stopped."""
-        self._draining = False
+        self.draining = False
         """Whether a restart lets the present run finish. The command begins the next one."""
         self._was_connected = False
         """Whether the server was connected in its present or last run."""
@@ -154,11 +154,6 @@ class Supervisor:
         return shared
 
     @property
-    def leaving(self) -> bool:
-        """Whether the present run takes no new calls."""
-        return self.stopped is not None or self._draining
-
-    @property
     def starting(self) -> bool:
         """Whether the server is starting and was never listed."""
         return not self._lists.known and self.state in (
@@ -208,12 +203,12 @@ class Supervisor:
             self._step(ServerEvent.RESTART)
         try:
             if drains and command.drain_s != 0:
-                self._draining = True
+                self.draining = True
                 self._pool.withdraw_shared()
                 await self._drains.drain(command.reason, command.drain_s, self._loop_task)
             await self._end_run()
         finally:
-            self._draining = False
+            self.draining = False
         event = ServerEvent.START
         if self.state in (ServerState.DRAINING, ServerState.ERROR):
             event = ServerEvent.RETRY
@@ -284,7 +279,7 @@ class Supervisor:
                 self._step(event)
             failure = await self._run_once()
             self._wanted.clear()
-            if self.leaving:
+            if self.stopped is not None or self.draining:
                 return
             if failure is None or self.plan.stays_away(failure, self._was_connected):
                 # The next call starts the server again.

@@ -111,3 +111,8 @@ def _served(era: Era) -> frozenset[str]:
 
 
 SERVED_MODERN: Final = _served(Era.MODERN)
+
+IDEMPOTENT: Final = frozenset(
+    row.name for row in METHODS.values() if row.sender == "client" and row.name not in ("tools/call", "initialize")
+) | {"ping"}
+"""Requests that may be sent again when the fate of the first is unknown."""

@@ -51,6 +51,10 @@ class Tokens(msgspec.Struct, frozen=True):
             return False
         return now >= self.received_at + self.lifetime_s - min(EARLY_S, self.lifetime_s / 4) or now < self.received_at
 
+    def young(self, now: float) -> bool:
+        """Whether it was received so lately that a slow network cannot have made it expire."""
+        return self.lifetime_s is None or 0 <= now - self.received_at < min(EARLY_S, self.lifetime_s / 4)
+
     def expired(self, now: float) -> bool:
         """Whether the server will no longer take the access token."""
         return self.lifetime_s is not None and not self.received_at <= now < self.received_at + self.lifetime_s

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.protocols.mcp.answers import plain_answer
-from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcp.methods import IDEMPOTENT
 from interlock.transports.http.reading import (
     BAD_EVENTS,
     FLOOD,
@@ -44,11 +44,6 @@ RESUMES: Final = 10
 """How often in a row a broken stream is asked for again without anything new coming."""
 
 REDIRECTS: Final = 3
-
-IDEMPOTENT: Final = frozenset(
-    row.name for row in METHODS.values() if row.sender == "client" and row.name not in ("tools/call", "initialize")
-) | {"ping"}
-"""Requests that may be sent again when the fate of the first is unknown."""
 
 REPEATED: Final = IDEMPOTENT | {"initialize"}
 """Sent again where a kept connection turned out to be closed. A second handshake may leave a session that nobody uses;

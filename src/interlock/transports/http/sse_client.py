@@ -283,7 +283,9 @@ class _Post(Reply):
 
 
 def _refused(cause: BaseException, sent: str, *, again: bool) -> Refused | None:
-    """The refusal of a request for lack of a token; None for any other failure."""
-    if not isinstance(cause, Fault) or cause.data.get("status") != 401:
+    """The refusal of a request for lack of a token or of scopes; None for any other failure."""
+    status = cause.data.get("status") if isinstance(cause, Fault) else None
+    if not isinstance(cause, Fault) or status not in (401, 403):
         return None
-    return Refused(401, read_challenge(str(cause.data.get("www_authenticate", ""))), sent, again)
+    challenge = read_challenge(str(cause.data.get("www_authenticate", "")))
+    return Refused(status, challenge, sent, again) if status == 401 or challenge.insufficient_scope else None

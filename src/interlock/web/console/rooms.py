@@ -12,6 +12,7 @@ from interlock.hub.admin.approvals import DecisionRows
 from interlock.hub.admin.rooms import LeftRoom, RoomRows, RoomView, Said
 from interlock.web.console.approvals import MAX_CARDS, Card, cards_of
 from interlock.web.console.page import Visit
+from interlock.web.rest.outcomes import status_of
 from interlock.wire.errors import Fault
 
 ADDRESS: Final = "/console/rooms"
@@ -28,7 +29,7 @@ async def show_all(visit: Visit) -> Response:
 async def show_one(visit: Visit) -> Response:
     """The page of one topic. The person joins it by opening the page."""
     done = _DONE.get(visit.request.query_params.get("done", ""), "")
-    return await visit.page("room.html", **await _found(visit), methods=METHODS, done=done)
+    return await visit.page("room.html", **await _found(visit), methods=METHODS, done=done, given={}, problem="")
 
 
 async def show_talk(visit: Visit) -> Response:
@@ -43,7 +44,19 @@ async def show_proposals(visit: Visit) -> Response:
 
 
 async def speak(visit: Visit) -> Response:
-    """Say or propose something, or leave."""
+    """Say or propose something, or leave. A mistake keeps the form as it was filled in."""
+    try:
+        return await _spoken(visit)
+    except Fault as fault:
+        if fault.name != "INVALID_PARAMS":
+            raise
+        shown = {"methods": METHODS, "done": "", "given": visit.form, "problem": f"{fault.message}. {fault.hint}"}
+        page = await visit.page("room.html", **await _found(visit), **shown)
+        page.status_code = status_of(fault)
+        return page
+
+
+async def _spoken(visit: Visit) -> Response:
     topic, form = _topic(visit), visit.form
     to = tuple(word.strip() for word in form.get("to", "").split(",") if word.strip())
     match form.get("command", ""):

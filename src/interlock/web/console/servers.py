@@ -19,6 +19,7 @@ from interlock.web.console.page import Visit
 from interlock.web.console.paging import part_of
 from interlock.web.console.server_login import logins_of
 from interlock.web.console.server_login import server_of as _id
+from interlock.web.rest.outcomes import status_of
 from interlock.wire.errors import Fault
 
 ADDRESS: Final = "/console/servers"
@@ -49,7 +50,7 @@ _CHANGED: Final = {
 
 async def show_all(visit: Visit) -> Response:
     """The page of all servers."""
-    return await visit.page("servers.html", **await _found(visit), changed=_changed(visit))
+    return await visit.page("servers.html", **await _found(visit), changed=_changed(visit), given={}, problem="")
 
 
 async def show_rows(visit: Visit) -> Response:
@@ -58,7 +59,19 @@ async def show_rows(visit: Visit) -> Response:
 
 
 async def add(visit: Visit) -> Response:
-    """Add a server from a URL or a command."""
+    """Add a server from a URL or a command. A mistake keeps the form as it was filled in."""
+    try:
+        return await _added(visit)
+    except Fault as fault:
+        if fault.name != "INVALID_PARAMS":
+            raise
+        problem = f"{fault.message}. {fault.hint}"
+        page = await visit.page("servers.html", **await _found(visit), changed="", given=visit.form, problem=problem)
+        page.status_code = status_of(fault)
+        return page
+
+
+async def _added(visit: Visit) -> Response:
     form, server = visit.form, visit.form.get("server", "").strip()
     where, values = form.get("where", "").strip(), _values(form.get("values", ""))
     params: dict[str, object] = {"server": server}

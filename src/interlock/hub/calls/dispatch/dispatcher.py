@@ -191,11 +191,11 @@ class Dispatcher:
             return
         if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumes(call):
             return
-        pool, key = upstream.pool, self._connection_key(exchange, upstream)
+        pool, run, key = upstream.pool, upstream.supervisor, self._connection_key(exchange, upstream)
         connection = pool.shared
         if key is not None:
             # A server that is being ended may still have private connections.
-            connection = None if upstream.supervisor.leaving else pool.private.get(key.name)
+            connection = None if run.draining or run.stopped is not None else pool.private.get(key.name)
         if connection is None or connection.connection.reopening is not None:
             self._background.begin(self._send_when_connected(call, plan, upstream, key), call)
         else:

@@ -1,0 +1,251 @@
+"""The ordinary ways to start a server with a package launcher, as a table.
+
+The table lists what is allowed: the launcher's subcommands, its harmless flags, the values that they may have, and a
+plain package, script, module or image. The words after that belong to the server. Every other command is unusual.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Target(Enum):
+    """The kind of code that a command runs."""
+
+    PACKAGE = "a plain package name with an optional version"
+    SCRIPT = "the path of a script"
+    REGISTERED_SCRIPT = "the path of a script, or a package of npm or JSR"
+    PROJECT = "the path of a script, or a program of the project"
+    MODULE = "a module that is a server"
+    IMAGE = "an image of a public registry"
+    NOTHING = "no argument"
+
+
+class Way(NamedTuple):
+    """One way to start a server."""
+
+    target: Target
+    words: tuple[str, ...] = ()
+    """The subcommands, in order."""
+    alone: frozenset[str] = frozenset()
+    """Harmless flags without a value."""
+    valued: Mapping[str, re.Pattern[str]] = {}
+    """Harmless flags with a value, and the values that they may have."""
+    packages: frozenset[str] = frozenset()
+    """Flags that name the package. The target is then a program of that package."""
+
+
+def launcher_name(program: str) -> str:
+    """The name under which `LAUNCHERS` has a program: without the ending of Windows and without Python's version."""
+    name = program.removesuffix(".exe").removesuffix(".cmd")
+    return "python" if _PYTHON.fullmatch(name) else name
+
+
+def why_unusual(launcher: str, arguments: Sequence[str]) -> str:
+    """Why the command is none of the launcher's ordinary ways to start a server. Empty if it is one."""
+    nearest = (-1, "")
+    for way in LAUNCHERS[launcher]:
+        matched, reason = _compare(launcher, way, arguments)
+        if not reason:
+            return ""
+        if matched > nearest[0]:
+            nearest = (matched, reason)
+    return nearest[1]
+
+
+def _compare(launcher: str, way: Way, arguments: Sequence[str]) -> tuple[int, str]:
+    """How many subcommands of `way` were found, and why the arguments differ from it. Empty if they fit."""
+    matched = 0
+    has_package = False
+    words = iter(enumerate(arguments))
+    for position, word in words:
+        flag, equals, value = word.partition("=")
+        if matched < len(way.words) and word == way.words[matched]:
+            matched += 1
+        elif not word.startswith("-"):
+            if matched < len(way.words):
+                break
+            return matched, _check_target(way.target, word, arguments[position + 1 :], has_package=has_package)
+        elif equals or flag not in way.alone:
+            pattern = _PACKAGE if flag in way.packages else way.valued.get(flag)
+            if pattern is None:
+                return matched, f"passes `{flag}` to {launcher}, a flag that the hub does not know to be harmless"
+            if not equals:
+                value = next(words, (0, ""))[1]
+            if not pattern.fullmatch(value) or (pattern is _PACKAGE and _ARCHIVE.search(value)):
+                return matched, f"passes `{flag} {value}` to {launcher}, a value that the hub does not know"
+            has_package = has_package or flag in way.packages
+    if matched < len(way.words) or way.target is not Target.NOTHING:
+        return matched, f"uses `{launcher}` for something else than running a server"
+    return matched, ""
+
+
+def _check_target(target: Target, word: str, rest: Sequence[str], *, has_package: bool) -> str:
+    if target is Target.PACKAGE and not has_package:
+        return _check_package(word, rest)
+    if target is Target.PACKAGE:
+        return _check_program(word, "its package")
+    if target is Target.MODULE:
+        return _check_module(word)
+    if target is Target.PROJECT and not _SCRIPT.fullmatch(word):
+        if launcher_name(word) == "python":
+            return why_unusual("python", rest)
+        return "" if word in _SERVER_RUNNERS else _check_program(word, "its project")
+    registered = word.partition(":")
+    if target is Target.REGISTERED_SCRIPT and registered[0] in ("npm", "jsr"):
+        return _check_package(registered[2].removeprefix("/"), rest)
+    pattern = {Target.SCRIPT: _SCRIPT, Target.REGISTERED_SCRIPT: _SCRIPT, Target.PROJECT: _SCRIPT, Target.IMAGE: _IMAGE}
+    if target not in pattern or not pattern[target].fullmatch(word):
+        return f"runs `{word}`, which is not {target.value}"
+    return ""
+
+
+def _check_package(word: str, rest: Sequence[str]) -> str:
+    found = _PACKAGE.fullmatch(word)
+    if found is None or _ARCHIVE.search(word):
+        return "fetches code from another place than a registry: its package is not a plain name and version"
+    if found["name"] in _SCRIPT_PACKAGES:
+        return "" if rest and _SCRIPT.fullmatch(rest[0]) else f"uses `{word}` for something else than running a script"
+    return f"runs `{word}`, which runs other code" if _runs_code(found["name"]) else ""
+
+
+def _check_program(word: str, home: str) -> str:
+    """Refuse a program of this machine: launchers find it as well, and it may run any code that its arguments name."""
+    if not _PROGRAM.fullmatch(word) or _runs_code(word) or shutil.which(word) is not None:
+        return f"runs `{word}`, which may be another program than one of {home}"
+    return ""
+
+
+def _check_module(word: str) -> str:
+    if not _MODULE.fullmatch(word):
+        return f"runs `{word}`, which is not a module"
+    top = word.partition(".")[0]
+    if top in sys.stdlib_module_names or _runs_code(top):
+        return f"runs Python's `{word}`, which is not a tool server"
+    return ""
+
+
+def _runs_code(name: str) -> bool:
+    return launcher_name(name.lower()) in LAUNCHERS or name.lower() in _INTERPRETERS
+
+
+_PYTHON = re.compile(r"pythonw?3?(?:\.\d+)?", re.ASCII)
+_PACKAGE = re.compile(
+    r"(?P<name>(?:@\w[\w.~-]*/)?\w[\w.~-]*)"  # npm's scope, and the name
+    r"(?:\[[\w., -]*\])?"  # Python's extras
+    r"(?:\s*(?:@|[=<>~!]=?=?)\s*[\w.^~<>=|*+! ,-]+)?",
+    re.ASCII,
+)
+_ARCHIVE = re.compile(r"\.(?:tgz|tar|gz|whl|zip)", re.IGNORECASE)
+"""Launchers take these for local files."""
+_PROGRAM = re.compile(r"\w[\w.-]*", re.ASCII)
+_MODULE = re.compile(r"\w+(?:\.\w+)*")
+_PATH = re.compile(r"(?!//|\\\\|-)(?:[A-Za-z]:[\\/])?[^:\0\n]+")
+"""A path of this machine: no address, and no folder of another machine (`\\\\host\\share`)."""
+_SCRIPT = re.compile(_PATH.pattern + r"\.(?:py|[cm]?[jt]s|[jt]sx)")
+_WORD = re.compile(r"\w[\w.,-]*", re.ASCII)
+_VERSION = re.compile(r"(?:(?:c?python|pypy)@?)?\d+(?:\.\d+){0,2}t?", re.ASCII)
+_IMAGE = re.compile(
+    r"(?:(?:docker\.io|ghcr\.io|quay\.io|gcr\.io|mcr\.microsoft\.com|public\.ecr\.aws|registry\.gitlab\.com)/)?"
+    r"(?![^/]*[.:][^/]*/)(?!localhost/)\w[\w.-]*(?:/\w[\w.-]*)*(?::\w[\w.-]*)?(?:@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
+_NAMED_VOLUME = re.compile(r"\w[\w.-]+:/[\w./-]*(?::r[ow])?", re.ASCII)
+_VOLUME_MOUNT = re.compile(r"type=volume,(?:src|source)=\w[\w.-]+,(?:dst|target|destination)=/[\w./-]*", re.ASCII)
+_NETWORK = re.compile(r"(?!host$)\w[\w.-]*", re.ASCII)
+_ANY = re.compile(r"[^\0]*")
+
+_INTERPRETERS = frozenset(
+    {"sh", "bash", "dash", "zsh", "fish", "ksh", "csh", "tcsh", "busybox", "cmd", "powershell", "pwsh", "env", "sudo"}
+    | {"awk", "gawk", "perl", "php", "ruby", "lua", "java", "osascript", "xargs", "make", "ssh", "tsx", "ts-node"}
+    | {"pip", "pip3", "setuptools", "poetry", "pdm", "hatch", "rye", "conda", "tox", "nox", "invoke", "ipython"}
+    | {"jupyter", "bpython", "ptpython", "xonsh", "pytest", "corepack", "npm-run-all", "concurrently", "nodemon"}
+    | {"zx", "shx", "cross-env", "dotenv", "dotenv-cli", "execa-cli", "ts-node-esm", "vite-node", "babel-node", "esno"}
+)
+"""Packages and programs that run the code, or the command, that their arguments name."""
+_SCRIPT_PACKAGES = frozenset({"tsx", "ts-node"})
+_SERVER_RUNNERS = frozenset({"mcp", "fastmcp"})
+"""Programs of Python's MCP libraries, which `uv run` starts with the script of a server."""
+
+_NPX = Way(
+    Target.PACKAGE,
+    alone=frozenset(
+        {"-y", "--yes", "-q", "--quiet", "-s", "--silent", "--", "--prefer-online", "--prefer-offline", "--offline"}
+        | {"--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--ignore-existing"}
+    ),
+    valued={"--loglevel": _WORD},
+    packages=frozenset({"-p", "--package"}),
+)
+_QUIET = frozenset({"-q", "--quiet", "-s", "--silent"})
+_DLX = Way(Target.PACKAGE, ("dlx",), _QUIET, packages=frozenset({"--package"}))
+_BUNX = Way(Target.PACKAGE, alone=_QUIET | {"-y", "--yes", "--bun"}, packages=frozenset({"-p", "--package"}))
+_UV_FLAGS = frozenset(
+    {"-q", "--quiet", "-n", "--no-cache", "--no-progress", "--offline", "--isolated", "--refresh", "--native-tls"}
+    | {"--no-config", "--managed-python", "--no-build"}
+)
+_UV_VALUES = {"--with": _PACKAGE, "--python": _VERSION, "-p": _VERSION, "--prerelease": _WORD}
+_UVX = Way(Target.PACKAGE, (), _UV_FLAGS, _UV_VALUES, frozenset({"--from"}))
+_UV_RUN = Way(
+    Target.PROJECT,
+    ("run",),
+    _UV_FLAGS | {"--frozen", "--locked", "--no-sync", "--no-dev", "--no-project", "--active", "--script", "-s"},
+    {**_UV_VALUES, "--directory": _PATH, "--project": _PATH, "--extra": _WORD},
+)
+_PERMISSIONS = frozenset(f"--allow-{kind}" for kind in ("net", "read", "write", "env", "sys", "run", "ffi"))
+_DENO = Way(
+    Target.REGISTERED_SCRIPT,
+    ("run",),
+    _PERMISSIONS | {"-A", "--allow-all", "-N", "-R", "-W", "-E", "-q", "--quiet", "--no-prompt", "--no-check"},
+    dict.fromkeys(_PERMISSIONS | {"-N", "-R", "-W", "-E"}, _ANY),
+)
+_PYTHON_FLAGS = frozenset({"-u", "-I", "-s", "-E", "-B", "-P", "-O", "-q"})
+_CONTAINER = Way(
+    Target.IMAGE,
+    ("run",),
+    frozenset({"-i", "--interactive", "-t", "--tty", "-it", "-ti", "--rm", "--init", "-q", "--quiet", "--read-only"}),
+    {
+        "-e": _ANY,
+        "--env": _ANY,
+        "--name": _WORD,
+        "--pull": _WORD,
+        "--platform": re.compile(r"[\w/]+", re.ASCII),
+        "--network": _NETWORK,
+        "--net": _NETWORK,
+        "-v": _NAMED_VOLUME,
+        "--volume": _NAMED_VOLUME,
+        "--mount": _VOLUME_MOUNT,
+        "-p": re.compile(r"(?:(?:127\.0\.0\.1:)?\d+:)?\d+", re.ASCII),
+        "-w": _PATH,
+        "--workdir": _PATH,
+        "-m": _WORD,
+        "--memory": _WORD,
+        "--cpus": _WORD,
+        "--cap-drop": _WORD,
+    },
+)
+_DOCKER_GATEWAY = Way(Target.NOTHING, ("mcp", "gateway", "run"), valued={"--profile": _WORD, "--servers": _WORD})
+
+LAUNCHERS: Mapping[str, tuple[Way, ...]] = {
+    "npx": (_NPX,),
+    "npm": (_NPX._replace(words=("exec",)), _NPX._replace(words=("x",))),
+    "pnpm": (_DLX,),
+    "yarn": (_DLX,),
+    "bunx": (_BUNX,),
+    "bun": (_BUNX._replace(words=("x",)), Way(Target.SCRIPT, ("run",), _QUIET), Way(Target.SCRIPT)),
+    "uvx": (_UVX,),
+    "uv": (_UV_RUN, _UVX._replace(words=("tool", "run"))),
+    "pipx": (Way(Target.PACKAGE, ("run",), _QUIET | {"--no-cache"}, packages=frozenset({"--spec"})),),
+    "deno": (_DENO,),
+    "node": (Way(Target.SCRIPT, (), frozenset({"--no-warnings", "--enable-source-maps"})),),
+    "python": (Way(Target.SCRIPT, (), _PYTHON_FLAGS), Way(Target.MODULE, ("-m",), _PYTHON_FLAGS)),
+    "docker": (_CONTAINER, _DOCKER_GATEWAY),
+    "podman": (_CONTAINER,),
+}
+"""Programs that another program's file may name, besides programs inside the project, and how they start a server."""
