@@ -133,7 +133,11 @@ class Host:
         self._running[id_] = (turn, task)
         task.add_done_callback(lambda _: self._forget(turn))
         self._keep(turn)
-        await turn.begun()
+        try:
+            await turn.begun()
+        except Fault:
+            self._kept.pop((id_, turn.index), None)
+            raise
         return turn
 
     async def idle(self, conversation: str, within_s: float) -> None:

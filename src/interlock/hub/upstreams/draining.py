@@ -11,14 +11,17 @@ import time
 
 from interlock.hub.upstreams.commands import DRAIN_S, Command, Reason, Supervised
 from interlock.hub.upstreams.connection_pool import ConnectionPool
+from interlock.hub.upstreams.logs import Logs
 
 
 class Draining:
     """The drains of one server, one at a time."""
 
-    def __init__(self, upstream: Supervised, pool: ConnectionPool) -> None:
+    def __init__(self, server: str, upstream: Supervised, pool: ConnectionPool, logs: Logs) -> None:
+        self._server = server
         self._upstream = upstream
         self._pool = pool
+        self._logs = logs
         self._cut: asyncio.Future[None] | None = None
         """Done when a drain under way is to end."""
 
@@ -37,7 +40,11 @@ class Draining:
         cut = self._cut = asyncio.get_running_loop().create_future()
         drained = asyncio.ensure_future(self._upstream.drained())
         try:
-            estimate_s = await self._pool.ask_to_shut_down(reason, limit_s)
+            try:
+                estimate_s = await self._pool.ask_to_shut_down(reason, limit_s)
+            except Exception as cause:  # no answer of a server keeps it alive
+                self._logs.add(self._server, "hub", f"its answer to its shutdown failed here: {cause!r}"[:500])
+                estimate_s = 0.0
             await asyncio.wait((drained, cut), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             left_s = min(estimate_s, limit_s) - (time.monotonic() - began)
             if run is not None and left_s > 0 and not cut.done():

@@ -74,7 +74,7 @@ class Supervisor:
         self._clock = asyncio.get_running_loop().time
         self._loop_task: asyncio.Task[None] | None = None
         self._commands = asyncio.Lock()
-        self._drains = Draining(upstream, pool)
+        self._drains = Draining(current.id, upstream, pool, logs)
         self._obeying = TaskSet()
         self._cause: Command | None = None
         """The command that the server follows until it is connected, down or stopped."""
@@ -325,7 +325,7 @@ class Supervisor:
             # The server stays usable when it no longer has a resource that somebody subscribed to.
             await self._pool.watch_shared()
             failure = await watch_connection(self._upstream, self._current, self._lists, connection, ended)
-            if failure is None and not self.leaving:
+            if failure is None and self.state is ServerState.CONNECTED:
                 await self._end_idle()
             return failure
         except Fault as fault:
