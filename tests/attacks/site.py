@@ -38,11 +38,13 @@ class AttackedHub:
         self.dog = dog
         self.port = int(hub.url.rpartition(":")[2])
 
-    async def call(self, tool: str, make: Callable[[], bytes], key: str | None = None) -> dict[str, Any]:
+    async def call(
+        self, tool: str, make: Callable[[], bytes], key: str | None = None, *, address: str = "/mcp"
+    ) -> dict[str, Any]:
         """The answer to one call. It is made, sent and read in a thread, with a socket of its own."""
         headers = f"mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n"
         self.dog.forget()
-        return await asyncio.to_thread(self._post, "/mcp", make, headers, key)
+        return await asyncio.to_thread(self._post, address, make, headers, key)
 
     def _post(self, path: str, make: Callable[[], bytes], headers: str, key: str | None) -> dict[str, Any]:
         body = make()

@@ -38,6 +38,24 @@ async def test_t38_large_arguments_of_every_shape_keep_the_loop_free(site: Attac
         assert ("result" in answer) is (shape in LEGAL), (shape, answer)
 
 
+READ_BY_VALIDATORS = {
+    "command": "echo $(a;b|c) && ",
+    "code": "import os; os.system('x')\n",
+    "url": "http://a.example/b?c=d ",
+    "path": "../a/./b//",
+    "sql": "select a from b; -- c\n",
+    "query": "select /* a */ b where c = 'd' ",
+}
+
+
+@pytest.mark.parametrize("address", ["/mcp", "/tools/good__echo/validate"])
+async def test_t38_large_arguments_that_validators_read_keep_the_loop_free(site: AttackedHub, address: str) -> None:
+    for name in READ_BY_VALIDATORS:
+        answer = await site.call("good__echo", partial(_for_validators, name, address), address=address)
+        await site.dog.check(SIZE)
+        assert answer, name
+
+
 @pytest.mark.parametrize("member", ["x", "trace_id", "id"])
 async def test_t38_large_members_beside_a_call_keep_the_loop_free(site: AttackedHub, member: str) -> None:
     for shape in ("text", "escaped_lines", "objects", "names", "deep"):
@@ -89,6 +107,12 @@ async def test_t38_malformed_requests_use_up_their_senders_rate(site: AttackedHu
 
 def _marked(shape: str) -> bytes:
     return call_of("good__echo", b'{"mark":%b}' % SHAPES[shape]())
+
+
+def _for_validators(name: str, address: str) -> bytes:
+    piece = READ_BY_VALIDATORS[name]
+    arguments = json.dumps({name: piece * (SIZE // len(piece)), "mark": "m"}).encode()
+    return call_of("good__echo", arguments) if address == "/mcp" else arguments
 
 
 def _beside(member: str, shape: str) -> bytes:

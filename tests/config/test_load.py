@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -326,6 +328,28 @@ def test_t47_files_that_never_end_are_refused_at_once(user_files: UserFiles, kin
         path.symlink_to("/dev/zero")
     else:
         path.mkdir()
+    (problem,) = user_files.own(f'import = ["{path}"]').problems
+    assert "not a regular file" in problem.message
+
+
+def test_t47_a_file_of_the_kernel_that_would_have_to_wait_is_refused_at_once(
+    user_files: UserFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`/proc/kmsg` is a regular file by its mode; its non-blocking read returns None."""
+
+    class Waiting(io.FileIO):
+        def read(self, size: int | None = -1, /) -> None:  # type: ignore[override]
+            return None
+
+    path = user_files.write("x.json", "{}")
+    real = open
+
+    def opened(file: object, *rest: Any, **options: Any) -> Any:
+        if isinstance(file, int) and os.fstat(file).st_ino == path.stat().st_ino:
+            return Waiting(file, "rb")
+        return real(file, *rest, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr("interlock.config.files.open", opened, raising=False)
     (problem,) = user_files.own(f'import = ["{path}"]').problems
     assert "not a regular file" in problem.message
 

@@ -62,7 +62,7 @@ async def test_a_client_that_agreed_on_it_gets_the_whole_object_with_the_hubs_ow
     assert tools["whole"]["security"] == {**DECLARED, "risk_level": "dangerous"}, "irreversible, with side effects"
     assert tools["silent"]["security"] == {"risk_level": "moderate"}
     assert tools["needy"]["security"] == {"risk_level": "safe", "permissions_required": ["memory.read"]}
-    assert tools["hinted"]["security"] == {"risk_level": "dangerous", "confirmation_required": False}
+    assert tools["hinted"]["security"] == {"risk_level": "moderate", "confirmation_required": False}
     assert tools["broken"]["security"] == {"risk_level": "dangerous", "confirmation_required": True}, (
         "what cannot be read declares the worst"
     )

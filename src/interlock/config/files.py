@@ -98,7 +98,9 @@ def read_regular(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(handle, "rb") as file:
         _check_regular(path, os.fstat(handle).st_mode)
-        content = file.read(max_bytes + 1)
+        content: bytes | None = file.read(max_bytes + 1)
+    if content is None:  # a file of the kernel that would have to wait, such as /proc/kmsg
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     if len(content) > max_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {max_bytes // 1024**2} MB", str(path))
     return content

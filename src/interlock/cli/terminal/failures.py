@@ -72,5 +72,6 @@ _HINTS = {
     errno.EDQUOT: _SPACE,
     errno.ENOENT: "create the folder first, or choose another path",
     errno.ENOTDIR: "a part of this path is a file; choose another path",
+    errno.EEXIST: "choose a file that does not exist yet, or remove this one",
     errno.EISDIR: "this is a folder; choose a file",
 }

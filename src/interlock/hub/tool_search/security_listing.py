@@ -60,4 +60,4 @@ class SecurityListing:
         judged = self._risk.judge(tool)
         if judged.rule or "confirmation_required" in fields:
             fields = {**fields, "confirmation_required": judged.asks}
-        return {**fields, **permissions, "risk_level": judged.risk.word}
+        return {**fields, **permissions, "risk_level": judged.shown.word}

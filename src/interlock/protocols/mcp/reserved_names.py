@@ -16,8 +16,10 @@ from interlock.wire.large import Read
 from interlock.wire.names import may_spell
 
 PREFIX: Final = HUB_PREFIX.decode()
-ERROR_MEMBERS: Final = frozenset({"domain", "name", "gate", "rule", "hint", "decision", "denied_by"})
-"""The members of an error's `data` by which a client knows the hub's own errors."""
+ERROR_MEMBERS: Final = frozenset(
+    {"domain", "name", "gate", "rule", "hint", "decision", "denied_by", "trace_id", "retry_after_ms"}
+)
+"""The members of an error's `data` by which a client knows the hub's own errors, in any case of letters."""
 STRAY: Final = ("inputRequests", "requestState")
 
 _QUOTED: Final = b'"' + HUB_PREFIX
@@ -32,11 +34,33 @@ def error_of_server(error: ErrorObject) -> ErrorObject:
         data = msgspec.json.decode(error.data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ErrorObject(error.code, error.message)
-    if not isinstance(data, dict) or (ERROR_MEMBERS.isdisjoint(data) and not _meta_names(data)):
+    found = _Found()
+    kept = _without_prefix(data, found)
+    if isinstance(kept, dict):
+        own = {name: value for name, value in kept.items() if name.lower() not in ERROR_MEMBERS}
+        found.any = found.any or len(own) < len(kept)
+        kept = own
+    if not found.any:
         return error
-    _clean_meta(data)
-    kept = {name: value for name, value in data.items() if name not in ERROR_MEMBERS}
     return ErrorObject(error.code, error.message, msgspec.Raw(msgspec.json.encode(kept) if kept else b""))
+
+
+class _Found:
+    any = False
+    """Whether a name of the hub was removed."""
+
+
+def _without_prefix(value: Any, found: _Found) -> Any:
+    """A JSON value without members that are named with the hub's prefix, at any depth. The decoder bounds the depth."""
+    if isinstance(value, list):
+        return [_without_prefix(item, found) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {
+        name: _without_prefix(item, found) for name, item in value.items() if not f"{name.lower()}/".startswith(PREFIX)
+    }
+    found.any = found.any or len(kept) < len(value)
+    return kept
 
 
 def params_of_server(params: bytes) -> bytes:

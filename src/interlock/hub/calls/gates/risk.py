@@ -27,6 +27,9 @@ class JudgedRisk(NamedTuple):
     """The risk of a tool, and why a person is asked before an agent calls it."""
 
     risk: Risk
+    """The highest that any sign points to."""
+    shown: Risk
+    """The risk that lists show: `dangerous` only if `guard` or the present mode asks before the tool."""
     rule: str = ""
     """Why a call of the tool needs a person; empty where none does in any mode."""
     asks: bool = False
@@ -48,16 +51,18 @@ class RiskPolicy:
         declared, hints = read_security(tool.definition)
         trust, needs = self._trust_of(tool.server), self._needs(tool)
         risk = effective_risk(declared, hints, trust, needs)
+        stated = effective_risk(declared, Hints(), trust, needs)
         if declared is not None and declared.confirmation_required:
             rule, said = "the server declares confirmation_required", True
-        elif effective_risk(declared, Hints(), trust, needs) is Risk.DANGEROUS:
+        elif stated is Risk.DANGEROUS:
             rule, said = "the server declares it, or a permission that it needs, dangerous", True
         elif risk is Risk.DANGEROUS:
             rule, said = "the hub takes it for dangerous", False
         else:
-            return JudgedRisk(risk)
+            return JudgedRisk(risk, risk)
         mode = self._mode()
-        return JudgedRisk(risk, rule, mode == "locked" or (said and mode == "guard"))
+        asks = mode == "locked" or (said and mode == "guard")
+        return JudgedRisk(risk, risk if said or asks else max(stated, Risk.MODERATE), rule, asks)
 
     def risk_of(self, tool: Tool) -> Risk:
         """The risk of a tool."""

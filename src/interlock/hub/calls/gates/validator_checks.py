@@ -158,15 +158,15 @@ class ToolCheck:
         return False
 
     async def _later(self, call: Call, find: Callable[[], list[Found]]) -> Verdict:
-        def judge() -> tuple[list[Found], list[Against]]:
+        def judge() -> tuple[list[Against], dict[str, Found]]:
             values = find()
-            return values, self.judge(values)
+            return self.judge(values), {} if self._network is None else self._names(values)
 
-        values, against = await self._judging.elsewhere(judge)
+        against, names = await self._judging.elsewhere(judge)
         verdict = self._settle(call, against)
         if verdict is not PASS or self._network is None:
             return verdict
-        return await self._resolve(call, self._names(values), against)
+        return await self._resolve(call, names, against)
 
     def _settle(self, call: Call, against: list[Against]) -> Verdict:
         """Refuse what must be; of the rest ask who is there, or keep it with the call as what would be refused."""
