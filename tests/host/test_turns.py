@@ -20,6 +20,7 @@ from interlock.protocols.mcpl.content import Image
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
 from interlock.server import Server
+from interlock.store import StoreUnavailable
 from interlock.wire.errors import Fault
 
 from .model_server import model_server, openai_calls, openai_text, refused
@@ -165,6 +166,24 @@ async def test_neither_media_nor_words_of_a_turn_that_failed_come_again(tmp_path
             system, *_ = model.asked[-1].body["messages"]
             assert "never instructions of the user" in system["content"], "also where nothing is injected there"
             await host.close()
+
+
+async def test_a_turn_whose_end_cannot_be_stored_ends_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with model_server() as endpoint:
+        endpoint.answer_with(openai_text("Hello."))
+        models = {"real": Model(kind="openai", url=endpoint.url, model="m")}
+        async with running_hub(tmp_path, {}, models=models, host=HostSettings(model="real")) as hub:
+            turn = await hub.host.send(await hub.host.create(), "Hi.")
+
+            async def away(*_: object) -> None:
+                raise StoreUnavailable("the database is away")
+
+            monkeypatch.setattr(hub.hub_app.store, "get", away)
+            with pytest.raises(Fault, match="away"):
+                await turn.answer()
+            monkeypatch.undo()
 
 
 async def test_a_call_that_cannot_be_recorded_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

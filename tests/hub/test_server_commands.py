@@ -252,6 +252,49 @@ async def test_stopping_now_waits_for_no_call(tmp_path: Path, monkeypatch: pytes
         monkeypatch.undo()
 
 
+@pytest.mark.parametrize("member", ["estimated_drain_ms", "pending_requests"])
+async def test_t61_no_answer_to_its_shutdown_keeps_a_server_alive(tmp_path: Path, member: str) -> None:
+    script = tmp_path / "resisting.py"
+    script.write_text(RESISTING.replace("MEMBER", member))
+    async with running_hub(tmp_path, {"s": Server(command=("python3", str(script)), era="legacy")}) as hub:
+        first = hub.hub_app.upstreams["s"].pid
+        await hub.operate("servers.restart", server="s")
+        await hub.state("s", ServerState.CONNECTED)
+        assert hub.hub_app.upstreams["s"].pid != first
+        assert (await hub.operate("servers.stop", server="s"))["state"] == "disconnected"
+
+
+RESISTING = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    result = "{}"
+    if asked["method"] == "initialize":
+        mgp = {"version": "0.2.0", "extensions": ["lifecycle"]}
+        result = json.dumps({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "mgp": mgp},
+                             "serverInfo": {"name": "resisting", "version": "1"}})
+    elif asked["method"] == "tools/list":
+        result = '{"tools": []}'
+    elif asked["method"] == "mgp/lifecycle/shutdown":
+        said = {"accepted": "true", "pending_requests": "1", "estimated_drain_ms": "1", "MEMBER": "9" * 400}
+        result = "{%s}" % ", ".join(f'"{name}": {value}' for name, value in said.items())
+    print('{"jsonrpc": "2.0", "id": %s, "result": %s}' % (json.dumps(asked["id"]), result), flush=True)
+"""
+
+
+async def test_a_stop_does_not_wait_for_a_restart_that_drains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "DRAIN_S", 3600.0)
+    async with gated(tmp_path) as (_, hub, calling):
+        restarting = asyncio.create_task(hub.operate("servers.restart", server="gate"))
+        await hub.state("gate", ServerState.DRAINING)
+        assert (await hub.operate("servers.stop", server="gate", now=True))["state"] == "disconnected"
+        assert "error" in await calling
+        await restarting
+        monkeypatch.undo()
+
+
 async def test_a_command_is_carried_out_although_its_caller_went_away(tmp_path: Path) -> None:
     async with gated(tmp_path) as (gate, hub, calling):
         stopping = asyncio.create_task(hub.operate("servers.stop", ADA, server="gate"))

@@ -83,6 +83,22 @@ def test_t38_remarks_before_a_text_cost_no_more_than_their_length(piece: str) ->
     assert judge_value("readonly", statement, Rules()), "it is found behind remarks"
 
 
-@pytest.mark.parametrize("remark", ["/*" + "x" * 20_000 + "*/", "-- a\n" * 4_000, " " * 20_000])
-def test_a_statement_behind_long_remarks_is_judged(remark: str) -> None:
-    assert judge_value("readonly", Found("text", "a", remark + "drop table t", {}), Rules())
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *(remark + "drop table t" for remark in ("/*" + "x" * 20_000 + "*/", "-- a\n" * 4_000, " " * 20_000)),
+        *(f"/**/drop{blanks}table{blanks}t" for blanks in (" " * 9_000, "\n" * 9_000, " \t" * 5_000)),
+        f"insert{' ' * 8_190}into t values (1)",
+        f"update {' ' * 9_000}t set a = 1",
+        f"with a({'b, ' * 5_000}c) as (select 1) delete from t",
+    ],
+)
+def test_a_statement_is_judged_wherever_blanks_and_remarks_stand(statement: str) -> None:
+    assert judge_value("readonly", Found("text", "a", statement, {}), Rules())
+
+
+@pytest.mark.parametrize(
+    "text", ["With regards, " + "we write. " * 2_000, "Update: " + "all is well. " * 2_000, " " * 20_000]
+)
+def test_a_long_text_is_no_statement(text: str) -> None:
+    assert not judge_value("readonly", Found("text", "a", text, {}), Rules())

@@ -311,7 +311,7 @@ class ChannelConversations:
             except Fault as fault:
                 if fault.name != "RESOURCE_EXHAUSTED" or time.monotonic() > ends:
                     raise
-                await asyncio.sleep(0.05)
+                await asyncio.sleep((fault.retry_after_ms or 1000) / 1000)
 
     async def _conversation(self, name: str, table: Table, thread: str | None) -> str:
         """The conversation of a table, or of a thread: begun with the first message, and kept."""

@@ -175,16 +175,16 @@ class Conversations:
         # A turn with large results takes a while to seal.
         sealed = await asyncio.to_thread(self._seal, tuple(messages), turn.id)
         for _ in range(COMMITS):
-            # A turn that began owns its index. So another change of the conversation never costs the turn.
-            found = await self.get(id_)
-            begun = await self._hub_app.store.get(TURNS, turn.id)
-            if begun is None or begun.value.inference != turn.inference:
-                raise Fault("NOT_FOUND", "the conversation was deleted")
-            stored = msgspec.structs.replace(
-                found.stored, updated=turn.at, first=conversation.stored.first,
-                sealed=self._seal(conversation.stable, id_),
-            )  # fmt: skip
             try:
+                # A turn that began owns its index. So another change of the conversation never costs the turn.
+                found = await self.get(id_)
+                begun = await self._hub_app.store.get(TURNS, turn.id)
+                if begun is None or begun.value.inference != turn.inference:
+                    raise Fault("NOT_FOUND", "the conversation was deleted")
+                stored = msgspec.structs.replace(
+                    found.stored, updated=turn.at, first=conversation.stored.first,
+                    sealed=self._seal(conversation.stable, id_),
+                )  # fmt: skip
                 async with self._hub_app.store.transaction() as transaction:
                     transaction.expect(CONVERSATIONS, id_, found.version)
                     transaction.expect(TURNS, turn.id, begun.version)

@@ -26,7 +26,7 @@ from interlock.host.room_conversations import RoomConversations, Rooms
 from interlock.host.server_hooks import ServerHooks
 from interlock.host.states import States
 from interlock.host.tools import Tools
-from interlock.host.turn import Turn
+from interlock.host.turn import Piece, Turn
 from interlock.host.turns import Turns
 from interlock.hub.admin.conversations import (
     MAX_TEXT,
@@ -133,7 +133,11 @@ class Host:
         self._running[id_] = (turn, task)
         task.add_done_callback(lambda _: self._forget(turn))
         self._keep(turn)
-        await turn.begun()
+        try:
+            await turn.begun()
+        except Fault:
+            self._kept.pop((id_, turn.index), None)
+            raise
         return turn
 
     async def idle(self, conversation: str, within_s: float) -> None:
@@ -233,6 +237,8 @@ class Host:
     def _forget(self, turn: Turn) -> None:
         """A turn is over. The next of its conversation may have taken its place."""
         turn.begin(Fault("CANCELLED", "the turn was stopped"))  # For one that was stopped before it began.
+        if not turn.ended:
+            turn.add(Piece("error", "the turn was stopped before its end was stored", "CANCELLED", failed=True))
         running = self._running.get(turn.conversation.id)
         if running is not None and running[0] is turn:
             del self._running[turn.conversation.id]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final
 
 import msgspec
@@ -72,9 +72,13 @@ class Turns:
         except Exception as cause:
             self._hub_app.logs.add("hub", "hub", f"a turn failed: {cause!r}")
             fault = Fault("INTERNAL_ERROR", "a fault of ours; `interlock logs hub` has it")
-        if fault is not None:
+        if fault is not None and running.version:
             self._hooks.failed(turn)
-        return await self._finish(running, fault)
+        finishing = asyncio.ensure_future(self._finish(running, fault))
+        while not finishing.done():
+            with suppress(asyncio.CancelledError):  # A stop that comes now is too late.
+                await asyncio.shield(finishing)
+        return finishing.result()
 
     async def _begin(self, running: RunningTurn) -> None:
         """Store the turn before anything else happens in it."""

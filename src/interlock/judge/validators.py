@@ -170,12 +170,30 @@ def _environment(found: Found) -> tuple[Finding, ...]:
 
 
 def _may_be_statement(text: str) -> bool:
-    """Whether a text begins like a statement. Remarks before it that are too long to be read count as its beginning."""
-    begins = text.lstrip()[:_BEGINNING]
-    return _STATEMENT.match(begins) is not None or (len(begins) == _BEGINNING and begins.startswith(("--", "/*")))
+    """Whether a text begins like a statement. A remark or a list of columns without an end counts as its beginning."""
+    begins, whole = _beginning(text)
+    return _STATEMENT.match(begins) is not None or (not whole and _GOES_ON.match(begins) is not None)
+
+
+def _beginning(text: str) -> tuple[str, bool]:
+    """The first words of a text, with one blank or line end between them, and whether that is the whole text."""
+    found: list[str] = []
+    size = end = 0
+    for word in find_in_pieces(_WORD, text, _LONGEST_WORD):
+        if word.start() > end:
+            found.append("\n" if text.find("\n", end, word.start()) >= 0 else " ")
+        found.append(word[0])
+        end, size = word.end(), size + len(word[0]) + 1
+        if size > _BEGINNING:
+            return "".join(found), False
+    return "".join(found), True
 
 
 _BEGINNING = 8_192
+_LONGEST_WORD = 200
+_WORD = re.compile(r"\S{1,200}")
+_GOES_ON = re.compile(r"(?is)\s*+(?:--|/\*|with\s+(?:recursive\s+)?\w+\s*\([^)]*\Z)")
+"""How a beginning begins that may go on to a statement after it."""
 _STATEMENT = re.compile(
     r"(?is)\s*+(?:(?:--[^\n]*+\n|/\*(?:[^*]|\*(?!/))*+\*/)\s*+)*+(?:insert\s+(?:or\s+\w+\s+)?into\b|delete\s+from\b|update\s+\S+\s+set\b|"
     r"(?:drop|alter|create)\s+(?:or\s+replace\s+)?(?:\w+\s+)?(?:table|database|schema|view|index|user|role|function|"

@@ -20,7 +20,7 @@ from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.contained_servers import explained
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.draining import drain
+from interlock.hub.upstreams.draining import Draining
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restart_plan import RestartPlan
@@ -74,6 +74,7 @@ class Supervisor:
         self._clock = asyncio.get_running_loop().time
         self._loop_task: asyncio.Task[None] | None = None
         self._commands = asyncio.Lock()
+        self._drains = Draining(current.id, upstream, pool, logs)
         self._obeying = TaskSet()
         self._cause: Command | None = None
         """The command that the server follows until it is connected, down or stopped."""
@@ -172,6 +173,7 @@ class Supervisor:
         return unavailable(self._current.id, self.state, self.problem, self.stopped is not None, retry_ms)
 
     async def _obey(self, command: Command) -> None:
+        self._drains.cut_by(command)
         async with self._commands:
             stopped = self.stopped
             if stopped is not None and (stopped.final or command.keeps_stopped):
@@ -203,7 +205,7 @@ class Supervisor:
             if drains and command.drain_s != 0:
                 self.draining = True
                 self._pool.withdraw_shared()
-                await drain(self._upstream, self._pool, command.reason, command.drain_s, self._loop_task)
+                await self._drains.drain(command.reason, command.drain_s, self._loop_task)
             await self._end_run()
         finally:
             self.draining = False
@@ -223,7 +225,7 @@ class Supervisor:
         else:
             self._wake()
         if command.verb == "drain":
-            await drain(self._upstream, self._pool, command.reason, command.drain_s, self._loop_task)
+            await self._drains.drain(command.reason, command.drain_s, self._loop_task)
         await self._end_run()
         if not command.suppresses_restart:
             self._resume_by_policy()
@@ -323,7 +325,7 @@ class Supervisor:
             # The server stays usable when it no longer has a resource that somebody subscribed to.
             await self._pool.watch_shared()
             failure = await watch_connection(self._upstream, self._current, self._lists, connection, ended)
-            if failure is None:
+            if failure is None and self.state is ServerState.CONNECTED:
                 await self._end_idle()
             return failure
         except Fault as fault:
@@ -360,7 +362,7 @@ class Supervisor:
         self._cause = Command("drain", Reason.IDLE_TIMEOUT)
         self._pool.withdraw_shared()
         self._step(ServerEvent.STOP)
-        await drain(self._upstream, self._pool, Reason.IDLE_TIMEOUT, None, None)
+        await self._drains.drain(Reason.IDLE_TIMEOUT, None, None)
 
     def _fail(self, fault: Fault) -> None:
         self.problem = explained(fault, self._current.id, self._current.server)

@@ -10,6 +10,7 @@ SHUTDOWN: Final = "mgp/lifecycle/shutdown"
 CHANGED: Final = "notifications/mgp.lifecycle"
 DEFAULT_TIMEOUT_MS: Final = 30_000
 MAX_TIMEOUT_MS: Final = 3_600_000
+MAX_PENDING: Final = 1_000_000_000
 
 ShutdownReason = Literal[
     "operator_request", "configuration_change", "resource_limit", "idle_timeout", "kernel_shutdown"
@@ -27,8 +28,8 @@ class ShutdownAccepted(msgspec.Struct):
     """Its result."""
 
     accepted: bool
-    pending_requests: int = 0
-    estimated_drain_ms: int = 0
+    pending_requests: Annotated[int, msgspec.Meta(ge=0, le=MAX_PENDING)] = 0
+    estimated_drain_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_TIMEOUT_MS)] = 0
 
 
 class StateChanged(msgspec.Struct):
@@ -45,7 +46,7 @@ def shutdown_answer(result: bytes) -> ShutdownAccepted | None:
     """A server's answer; None if it cannot be read."""
     try:
         return msgspec.json.decode(result, type=ShutdownAccepted)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
