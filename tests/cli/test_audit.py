@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,18 @@ def test_tail_prints_the_newest_entries_and_then_new_ones_alone(busy: User, line
             entries.append(json.loads(line))
         assert [entry["seq"] for entry in entries] == list(range(newest[-1] + 1, newest[-1] + 1 + len(entries)))
         following.terminate()
+
+
+def test_a_hub_whose_log_is_gone_says_so_in_a_sentence_when_it_stops_and_starts(user: User) -> None:
+    user.configure()
+    user.start_hub()
+    with sqlite3.connect(user.home / "hub.db") as database:
+        database.execute("DROP TABLE records")
+    database.close()
+    user.run("down")
+    code, out, err = user.finished("up")
+    stopped = (user.root / "hub.out").read_text()
+    assert "could not write its last entries" in stopped
+    assert "Traceback" not in stopped + out + err
+    assert code == 1
+    assert "interlock restore" in err

@@ -189,6 +189,8 @@ def _store_errors(path: Path) -> Iterator[None]:
         if kind is StoreReadOnly and (exhausted := no_descriptor_left()) is not None:
             raise exhausted from cause
         hint = "check that the disk is healthy and has free space" if kind is StoreUnavailable else ""
+        if "no such table" in str(cause):
+            hint = "another program changed it; restore a backup with `interlock restore`"
         raise kind(f"{path}: {cause}", hint) from cause
     except OverflowError as cause:
         raise StoreError(f"{path}: {cause}", "use a smaller number") from cause

@@ -104,12 +104,16 @@ def _listening(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
 
 def _run(loaded: Loaded, home: Path, as_json: bool) -> int:
     from interlock.hub.cannot_start import CannotStart
+    from interlock.store.errors import StoreError
 
     run_hub: RunHub = importlib.import_module("interlock.web.run").run_hub
     try:
         return run_hub(loaded.config, home=home, on_ready=_announcer(loaded, home, as_json))
     except CannotStart as cause:
         raise Failure(f"the hub cannot start: {cause.message}", cause.hint) from None
+    except StoreError as cause:
+        message = f"the hub has stopped, and could not write its last entries: {cause.message}"
+        raise Failure(message, cause.hint) from None
 
 
 @click.command()
