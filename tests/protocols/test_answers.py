@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from interlock.protocols.mcp.answers import plain_answer, read_answer, read_members
-from interlock.wire.errors import Fault
+from interlock.protocols.mcp.reserved_names import error_of_server
+from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Result, decode, encode_result
 
 MEMBERS = [
@@ -97,3 +98,14 @@ def test_what_is_no_kind_is_refused(kind: str) -> None:
 def test_what_is_no_object_or_means_two_things_is_refused(result: bytes) -> None:
     with pytest.raises(Fault):
         read_members(result)
+
+
+@pytest.mark.parametrize("start", [b"{", b'{"DEV.interlock/error":1,', b'{"d\\u0065v.interlock/error":1,'])
+@pytest.mark.parametrize("inner", [b'{"a":' * 600 + b"1" + b"}" * 600, b'"' + b"x" * 100_000 + b'"'])
+def test_an_error_of_a_server_keeps_no_name_of_the_hub_however_large_or_deep_its_data(
+    start: bytes, inner: bytes
+) -> None:
+    error = ErrorObject(-32000, "It failed", msgspec.Raw(start + b'"own":' + inner + b"}"))
+    passed = error_of_server(error)
+    assert (passed.code, passed.message) == (-32000, "It failed")
+    assert bytes(passed.data) == (bytes(error.data) if start == b"{" else b"")

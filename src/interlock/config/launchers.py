@@ -6,6 +6,7 @@ plain package, script, module or image. The words after that belong to the serve
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import sys
@@ -40,6 +41,8 @@ class Way(NamedTuple):
     """Harmless flags with a value, and the values that they may have."""
     packages: frozenset[str] = frozenset()
     """Flags that name the package. The target is then a program of that package."""
+    reads_on: bool = False
+    """Whether the launcher takes flags behind the target for its own, unless `--` stands before them."""
 
 
 def launcher_name(program: str) -> str:
@@ -72,7 +75,12 @@ def _compare(launcher: str, way: Way, arguments: Sequence[str]) -> tuple[int, st
         elif not word.startswith("-"):
             if matched < len(way.words):
                 break
-            return matched, _check_target(way.target, word, arguments[position + 1 :], has_package=has_package)
+            rest = arguments[position + 1 :]
+            if way.reads_on and "--" not in arguments[:position]:
+                for later in itertools.takewhile(lambda word: word != "--", rest):
+                    if later.startswith("-"):
+                        return matched, f"passes `{later}` to {launcher}, which reads flags behind the package, too"
+            return matched, _check_target(way.target, word, rest, has_package=has_package)
         elif equals or flag not in way.alone:
             pattern = _PACKAGE if flag in way.packages else way.valued.get(flag)
             if pattern is None:
@@ -234,7 +242,7 @@ _DOCKER_GATEWAY = Way(Target.NOTHING, ("mcp", "gateway", "run"), valued={"--prof
 
 LAUNCHERS: Mapping[str, tuple[Way, ...]] = {
     "npx": (_NPX,),
-    "npm": (_NPX._replace(words=("exec",)), _NPX._replace(words=("x",))),
+    "npm": tuple(_NPX._replace(words=(word,), reads_on=True) for word in ("exec", "x")),
     "pnpm": (_DLX,),
     "yarn": (_DLX,),
     "bunx": (_BUNX,),

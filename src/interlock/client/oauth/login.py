@@ -26,7 +26,7 @@ from interlock.protocols.oauth.authorization import authorization_request, code_
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings, RegisteredClient
 from interlock.protocols.oauth.metadata import covers
-from interlock.protocols.oauth.tokens import CLIENT_ERRORS, LASTING_ERRORS, Tokens, code_request, device_request
+from interlock.protocols.oauth.tokens import LASTING_ERRORS, UNKNOWN_CLIENT, Tokens, code_request, device_request
 from interlock.transports.http.authorized_calls import Refused
 from interlock.wire.errors import Fault
 
@@ -241,11 +241,13 @@ class Login:
         except Fault as fault:
             if (error := fault.data.get("error")) not in LASTING_ERRORS:
                 raise
-            if error not in CLIENT_ERRORS or not self._registered(stored.client):
+            if error != UNKNOWN_CLIENT or not self._registered(stored.client):
                 await self._store.save(msgspec.structs.replace(stored, tokens=None))
             self._use(None)
             return False
         await self._store.save(msgspec.structs.replace(stored, tokens=fresh))
+        if self._rejected:
+            self._rejected, self.wanted = "", None  # A server that refuses this token as well says so again.
         self._use(fresh)
         return True
 
@@ -255,7 +257,7 @@ class Login:
         try:
             yield
         except Fault as fault:
-            if client is not None and fault.data.get("error") in CLIENT_ERRORS and self._registered(client):
+            if client is not None and fault.data.get("error") == UNKNOWN_CLIENT and self._registered(client):
                 stored = await self._store.load()
                 if stored is not None and stored.client == client:
                     await self._store.save(None)

@@ -17,7 +17,7 @@ from interlock.client.oauth.endpoints import Endpoints
 from interlock.client.oauth.storage import StoredLogin
 from interlock.protocols.oauth.clients import ClientSettings, RegisteredClient, known_client
 from interlock.protocols.oauth.tokens import (
-    CLIENT_ERRORS,
+    UNKNOWN_CLIENT,
     DeviceCode,
     TokenRequest,
     Tokens,
@@ -63,7 +63,7 @@ class TokenRequests:
         try:
             await self.refresh(stored, Tokens("", secrets.token_urlsafe(32)))
         except Fault as fault:
-            return fault.data.get("error") not in CLIENT_ERRORS
+            return fault.data.get("error") != UNKNOWN_CLIENT
         return True
 
     async def exchange(

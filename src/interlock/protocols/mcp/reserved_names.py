@@ -20,6 +20,8 @@ ERROR_MEMBERS: Final = frozenset(
     {"domain", "name", "gate", "rule", "hint", "decision", "denied_by", "trace_id", "retry_after_ms"}
 )
 """The members of an error's `data` by which a client knows the hub's own errors, in any case of letters."""
+MOST_SEARCHED: Final = 65_536
+"""Bytes of data whose members are looked through on the loop."""
 STRAY: Final = ("inputRequests", "requestState")
 
 _QUOTED: Final = b'"' + HUB_PREFIX
@@ -27,15 +29,19 @@ _UNSET: Final = msgspec.UNSET
 
 
 def error_of_server(error: ErrorObject) -> ErrorObject:
-    """A server's error without the hub's names in its data."""
-    if not bytes(error.data):
+    """A server's error without the hub's names in its data. Data that is too large or deep to be read goes."""
+    raw = bytes(error.data)
+    if not raw:
         return error
+    found = _Found()
     try:
-        data = msgspec.json.decode(error.data)
+        kept = msgspec.json.decode(raw)
+        if _may_spell_prefix(raw):
+            if len(raw) > MOST_SEARCHED:
+                return ErrorObject(error.code, error.message)
+            kept = _without_prefix(kept, found)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ErrorObject(error.code, error.message)
-    found = _Found()
-    kept = _without_prefix(data, found)
     if isinstance(kept, dict):
         own = {name: value for name, value in kept.items() if name.lower() not in ERROR_MEMBERS}
         found.any = found.any or len(own) < len(kept)
@@ -45,13 +51,19 @@ def error_of_server(error: ErrorObject) -> ErrorObject:
     return ErrorObject(error.code, error.message, msgspec.Raw(msgspec.json.encode(kept) if kept else b""))
 
 
+def _may_spell_prefix(raw: bytes) -> bool:
+    """Whether a name anywhere may begin with the hub's prefix, in any case of letters."""
+    lowered = raw.lower()
+    return PREFIX.removesuffix("/").encode() in lowered or b"\\u" in lowered
+
+
 class _Found:
     any = False
     """Whether a name of the hub was removed."""
 
 
 def _without_prefix(value: Any, found: _Found) -> Any:
-    """A JSON value without members that are named with the hub's prefix, at any depth. The decoder bounds the depth."""
+    """A JSON value without members that are named with the hub's prefix, at any depth. Raises RecursionError."""
     if isinstance(value, list):
         return [_without_prefix(item, found) for item in value]
     if not isinstance(value, dict):

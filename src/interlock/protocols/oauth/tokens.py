@@ -26,8 +26,8 @@ _ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 _JWT_CLIENT: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 LASTING_ERRORS: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope"})
 """Errors after which the same request would fail again."""
-CLIENT_ERRORS: Final = frozenset({"invalid_client", "unauthorized_client"})
-"""Errors of a client that the authorization server does not know, or no longer."""
+UNKNOWN_CLIENT: Final = "invalid_client"
+"""The error of a client that the authorization server does not know, or no longer (RFC 6749, 5.2)."""
 
 
 class Tokens(msgspec.Struct, frozen=True):

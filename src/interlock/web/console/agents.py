@@ -71,6 +71,8 @@ async def create_key(visit: Visit) -> Response:
 
 async def show_key(visit: Visit) -> Response:
     """A new key, once."""
+    if visit.request.method == "HEAD":
+        return Response()
     agent, key = visit.session.take_key(str(visit.request.path_params["name"])) or ("", "")
     return await visit.page("key.html", agent=agent, key=key)
 
