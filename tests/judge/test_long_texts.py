@@ -89,6 +89,8 @@ def test_t38_remarks_before_a_text_cost_no_more_than_their_length(piece: str) ->
         *(remark + "drop table t" for remark in ("/*" + "x" * 20_000 + "*/", "-- a\n" * 4_000, " " * 20_000)),
         *(f"/**/drop{blanks}table{blanks}t" for blanks in (" " * 9_000, "\n" * 9_000, " \t" * 5_000)),
         f"insert{' ' * 8_190}into t values (1)",
+        *("DELETE/**/FROM users", "drop -- x\n table t", "; delete from x", "(delete from x)", "\ufeffdelete from t"),
+        *("explain analyze delete from t", "update only t set a = 1", "update t as u set a = 1"),
         f"update {' ' * 9_000}t set a = 1",
         f"with a({'b, ' * 5_000}c) as (select 1) delete from t",
     ],

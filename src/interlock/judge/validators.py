@@ -172,7 +172,9 @@ def _environment(found: Found) -> tuple[Finding, ...]:
 def _may_be_statement(text: str) -> bool:
     """Whether a text begins like a statement. A remark or a list of columns without an end counts as its beginning."""
     begins, whole = _beginning(text)
-    return _STATEMENT.match(begins) is not None or (not whole and _GOES_ON.match(begins) is not None)
+    if not whole and _GOES_ON.match(begins) is not None:
+        return True
+    return any(_STATEMENT.match(form) is not None for form in (begins, _REMARK.sub(" ", begins)))
 
 
 def _beginning(text: str) -> tuple[str, bool]:
@@ -192,10 +194,13 @@ def _beginning(text: str) -> tuple[str, bool]:
 _BEGINNING = 8_192
 _LONGEST_WORD = 200
 _WORD = re.compile(r"\S{1,200}")
-_GOES_ON = re.compile(r"(?is)\s*+(?:--|/\*|with\s+(?:recursive\s+)?\w+\s*\([^)]*\Z)")
+_GOES_ON = re.compile(r"(?is)[\s;(\ufeff]*+(?:--|/\*|with\s+(?:recursive\s+)?\w+\s*\([^)]*\Z)")
 """How a beginning begins that may go on to a statement after it."""
+_REMARK = re.compile(r"--[^\n]*+(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*+\*/")
 _STATEMENT = re.compile(
-    r"(?is)\s*+(?:(?:--[^\n]*+\n|/\*(?:[^*]|\*(?!/))*+\*/)\s*+)*+(?:insert\s+(?:or\s+\w+\s+)?into\b|delete\s+from\b|update\s+\S+\s+set\b|"
+    r"(?is)[\s;(\ufeff]*+(?:insert\s+(?:or\s+\w+\s+)?into\b|delete\s+from\b|update\s+\S+\s+set\b|"
+    r"update\s+(?:only\s+)?\S+(?:\s+(?:as\s+)?\w+)?\s+set\s+[^\s=]+\s*=|"
+    r"explain\s+(?:analyze|\().{0,200}\b(?:insert|update|delete|merge|replace)\b|"
     r"(?:drop|alter|create)\s+(?:or\s+replace\s+)?(?:\w+\s+)?(?:table|database|schema|view|index|user|role|function|"
     r"trigger|extension|procedure|sequence|type)\b|truncate\s+(?:table\s+)?\w+\s*;?\s*$|(?:merge|replace)\s+into\b|"
     r"(?:grant|revoke)\s.{1,200}\s(?:to|from)\s|copy\s.{1,200}\s(?:to|from)\s|select\b.{0,4000}(?:\bfrom\b|;|\()|"
