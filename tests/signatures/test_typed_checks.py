@@ -45,6 +45,21 @@ def digits(x: Annotated[Decimal, pydantic.Field(max_digits=4, decimal_places=2)]
 
 
 @server.tool
+def several(x: list[Annotated[Decimal, pydantic.Field(gt=0, lt=10)]]) -> str:
+    return repr(x)
+
+
+@server.tool
+def perhaps(x: Annotated[Decimal, pydantic.Field(gt=0, lt=10, decimal_places=1)] | None = None) -> str:
+    return repr(x)
+
+
+@server.tool
+def by_key(x: dict[str, Annotated[bytes, pydantic.Field(max_length=2)]]) -> str:
+    return repr(x)
+
+
+@server.tool
 def key(x: Annotated[bytes, Meta(min_length=2, max_length=3)]) -> str:
     return repr(x)
 
@@ -117,6 +132,9 @@ def text(count: int) -> str:
     [
         ("bounded", ["5", 5, "0.001", "9.999"], ["50", "-1", "0", "10", 10, "1e2"]),
         ("digits", ["12.34", 12.34, "1.5", "0.05", "99"], ["123.45", "1.234", "12345", "1e4", "0.005"]),
+        ("several", [[], ["9.9", 1]], [["11"], ["1", "0"]]),
+        ("perhaps", [None, "9.9"], ["11", "0", "1.25"]),
+        ("by_key", [{}, {"a": text(2)}], [{"a": text(3)}]),
         ("key", [text(2), text(3)], [text(0), text(1), text(4), text(30)]),
         ("zoned", ["2024-01-01T00:00:00Z", "2024-01-01T00:00:00+02:00"], ["2024-01-01T00:00:00"]),
         (

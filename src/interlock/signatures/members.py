@@ -167,7 +167,7 @@ def _types_in(
     marks: Sequence[Any] = ()
     if kind is Annotated:
         arguments, marks = arguments[:1], arguments[1:]
-    yield kind, marks
+    yield arguments[0] if kind is Annotated else kind, marks
     if enters(kind) and kind not in seen:
         seen.add(kind)
         arguments = (*arguments, *(member.annotation for member in members_of(kind, {})))
