@@ -15,7 +15,7 @@ from interlock.config.settings import Server as Settings
 from interlock.host import Host
 from interlock.host.hooks import Hooks, Response
 from interlock.host.turn import Turn
-from interlock.hub.conversation_documents import CONVERSATIONS
+from interlock.hub.conversation_documents import CONVERSATIONS, TURNS
 from interlock.protocols.mcpl.content import Image
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
@@ -166,6 +166,37 @@ async def test_neither_media_nor_words_of_a_turn_that_failed_come_again(tmp_path
             system, *_ = model.asked[-1].body["messages"]
             assert "never instructions of the user" in system["content"], "also where nothing is injected there"
             await host.close()
+
+
+async def test_a_stop_that_comes_while_the_answer_is_stored_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with model_server() as endpoint:
+        endpoint.answer_with(openai_text("Hello."))
+        models = {"real": Model(kind="openai", url=endpoint.url, model="m")}
+        async with running_hub(tmp_path, {}, models=models, host=HostSettings(model="real")) as hub:
+            storing, stopped = asyncio.Event(), asyncio.Event()
+            get = hub.hub_app.store.get
+
+            async def held(collection: Any, key: str) -> Any:
+                if collection is TURNS:
+                    storing.set()
+                    await stopped.wait()
+                return await get(collection, key)
+
+            monkeypatch.setattr(hub.hub_app.store, "get", held)
+            conversation = await hub.host.create()
+            turn = await hub.host.send(conversation, "Hi.")
+            await storing.wait()
+            stopping = asyncio.ensure_future(hub.host.stop(conversation.id))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            stopped.set()
+            assert await turn.answer() == "Hello."
+            await stopping
+            monkeypatch.undo()
+            (shown,) = (await hub.host.show(conversation.id)).turns
+            assert (shown.error, [row.text for row in shown.said]) == ("", ["Hi.", "Hello."])
 
 
 async def test_a_turn_whose_end_cannot_be_stored_ends_all_the_same(

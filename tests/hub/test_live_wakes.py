@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from interlock.config.live_settings import Hook, Live, LiveRule, QuietHours
 from interlock.events import EventFilter
 from interlock.events.types import ResourceUpdated
-from interlock.hub.live import wakes
+from interlock.hub.live import usage, wakes
 from interlock.hub.live.intake import Incoming
 from interlock.hub.live.wakes import EVENTS_AT_ONCE, Wakes
 from interlock.protocols.mcpl.coalescing import Group, Timing, Waiting
@@ -32,7 +32,8 @@ class Wall:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._ahead = timedelta()
         monkeypatch.setattr(wakes, "local_now", lambda: self.at)
-        monkeypatch.setattr(wakes, "now", lambda: self.at.timestamp())
+        for module in (wakes, usage):
+            monkeypatch.setattr(module, "now", lambda: self.at.timestamp())
         monkeypatch.setattr(wakes, "AGAIN_S", 0.01)
         monkeypatch.setattr(wakes, "RECHECK_S", 0.05)
 
@@ -80,7 +81,7 @@ class Waking:
 
     async def count(self) -> int:
         """The wakes of these days."""
-        return sum(row["wakes"] for row in (await self.hub.operate("usage"))["usage"])
+        return sum(row["wakes"] for row in (await self.hub.operate("usage", days=3))["usage"])
 
     def pass_quiet_period(self) -> None:
         """Let every group be due."""

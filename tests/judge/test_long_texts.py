@@ -75,6 +75,11 @@ def longest_turn(function: Callable[[], object]) -> float:
     return longest / (time.process_time() - began)
 
 
+@pytest.mark.parametrize("text", ["x " + "/*x" * 2_700, "x" + "--" * 4_000, "/*x" * 2_700, "update " + "a " * 4_000])
+def test_t38_remarks_without_an_end_cost_no_more_than_their_length(text: str) -> None:
+    assert work_of(lambda: judge_value("readonly", Found("text", "a", text, {}), Rules())) < 500_000
+
+
 @pytest.mark.parametrize("piece", ["/**/", "/**/ ", "-- a\n", "/***/", "\n"])
 def test_t38_remarks_before_a_text_cost_no_more_than_their_length(piece: str) -> None:
     found = Found("text", "a", piece * 25 + "x", {})

@@ -196,7 +196,7 @@ _LONGEST_WORD = 200
 _WORD = re.compile(r"\S{1,200}")
 _GOES_ON = re.compile(r"(?is)[\s;(\ufeff]*+(?:--|/\*|with\s+(?:recursive\s+)?\w+\s*\([^)]*\Z)")
 """How a beginning begins that may go on to a statement after it."""
-_REMARK = re.compile(r"--[^\n]*+(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*+\*/")
+_REMARK = re.compile(r"--[^\n]*+(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)")
 _STATEMENT = re.compile(
     r"(?is)[\s;(\ufeff]*+(?:insert\s+(?:or\s+\w+\s+)?into\b|delete\s+from\b|update\s+\S+\s+set\b|"
     r"update\s+(?:only\s+)?\S+(?:\s+(?:as\s+)?\w+)?\s+set\s+[^\s=]+\s*=|"
