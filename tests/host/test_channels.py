@@ -194,7 +194,7 @@ async def test_events_of_a_channel_whose_table_is_gone_or_of_another_agent_are_d
         await until(lambda: len(chat.published) == 2)
         assert [each.content[0].text for each in chat.published] == ["All is well.", "You said: Alice: And now?"]  # type: ignore[union-attr]
 
-        # Whatever ends the hub: a message counts as delivered when the turn is stored with its answer, not before.
+        # However the hub ends, a message counts as delivered when the turn is stored with its answer, not before.
         arrived, stored = deliveries.arrived, list[str]()
 
         async def looks_first(agent: str, events: Any) -> None:

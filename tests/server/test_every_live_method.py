@@ -54,7 +54,7 @@ WITHOUT_FUNCTION = {"featureSets/update", "channels/list", "mcpl/manifest"}
 
 
 class Host:
-    """A host at the other end of a server's streams. It answers whatever the server asks while it waits."""
+    """A host at the other end of a server's streams. It answers each request of the server while it waits."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None

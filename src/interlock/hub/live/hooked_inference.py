@@ -40,7 +40,7 @@ class Answer(msgspec.Struct, frozen=True):
     rewritten_by: tuple[tuple[str, str | None], ...] = ()
     """The servers that replaced it, each with the feature set that it named."""
     metadata: Mapping[str, object] = {}
-    """What these servers say of their changes."""
+    """The remarks of these servers on their changes."""
 
 
 def after_params(inference: HookedInference, answer: Answer) -> AfterInference:
