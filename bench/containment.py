@@ -20,6 +20,8 @@ ROUNDS = 20
 PAUSE_S = 0.25
 """Between starts, as a hub that starts one server now and then."""
 COMMAND = ("/bin/cat",)
+WITH_HOSTS = "with hosts"
+"""Sandlock with its supervisor, which decides over connections."""
 
 
 def plain() -> subprocess.Popen[bytes]:
@@ -27,13 +29,13 @@ def plain() -> subprocess.Popen[bytes]:
     return subprocess.Popen(COMMAND, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
 
 
-def contained(backend: BackendName, folder: Path) -> ContainedProcess:
+def contained(backend: BackendName, folder: Path, hosts: tuple[str, ...] = ()) -> ContainedProcess:
     asked = Containment(
         folder=str(folder),
         backend=backend,
         read=(),
         write=(),
-        hosts=(),
+        hosts=hosts,
         memory_bytes=512 << 20,
         cpus=1,
         processes=32,
@@ -63,12 +65,16 @@ def main() -> None:
         for backend in serving:  # starts the launcher
             answered(contained(backend, folder), 0)
         times: dict[str, list[float]] = {"plain": [], **{backend: [] for backend in serving}}
+        if "sandlock" in serving:
+            times[WITH_HOSTS] = []
         for _ in range(ROUNDS):  # in turn, so that all meet the same load of the machine
             for name, measured in times.items():
                 time.sleep(PAUSE_S)
                 began = time.perf_counter()
                 if name == "plain":
                     measured.append(answered(plain(), began))
+                elif name == WITH_HOSTS:
+                    measured.append(answered(contained("sandlock", folder, ("example.org",)), began))
                 else:
                     measured.append(answered(contained(name, folder), began))  # type: ignore[arg-type]
     base = statistics.median(times["plain"])
