@@ -75,22 +75,23 @@ def test_a_real_hub_withholds_a_tool_until_the_person_at_the_terminal_says_yes(u
     )
     user.start_hub()
 
-    def listing() -> Any:
-        return json.loads(user.finished("permissions", "list", "--json")[1])["permissions"]
+    def status() -> Any:
+        return json.loads(user.finished("status", "--json")[1])["servers"][0]
 
-    for _ in range(100):
-        if listing():
-            break
+    # The server declares its permissions before it lists its tools.
+    until = time.monotonic() + 60
+    while status()["state"] != "connected" and time.monotonic() < until:
         time.sleep(0.05)
-    assert [(row["permission"], row["grant"]) for row in listing()] == [("shell.execute", "deferred")]
+    assert status()["state"] == "connected"
+    listing = json.loads(user.finished("permissions", "list", "--json")[1])["permissions"]
+    assert [(row["permission"], row["grant"]) for row in listing] == [("shell.execute", "deferred")]
     assert "s__run" not in user.finished("list")[1]
     code, shown = on_terminal(user, "permissions", "approve", "s", "shell", "--expires", "1h")
     assert code == 0, shown
     assert "approved by person:" in shown
     (listed,) = json.loads(user.finished("list", "--json")[1])["tools"]
     assert (listed["name"], listed["permissions"]) == ("s__run", ["shell.execute"])
-    status = json.loads(user.finished("status", "--json")[1])["servers"][0]
-    assert status["mgp"]["extensions"] == ["security"]
+    assert status()["mgp"]["extensions"] == ["security"]
     assert user.finished("permissions", "revoke", "s", "shell")[0] == 0
     code, _, err = user.finished("call", "s__run")
     assert code != 0
