@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec.structs import fields
+from msgspec.structs import FieldInfo, fields
 
 from interlock.wire.spelling import nearest
 
@@ -22,8 +23,7 @@ def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: s
     if not isinstance(table, Mapping):
         report.add(at, f"{where(at)} must be a table, not {kind(table)}", f"write it as [{dotted(at)}]", server=server)
         return cls()
-    derived: Collection[str] = getattr(cls, "derived", ())
-    settings = {field.encode_name: field for field in fields(cls) if field.name not in derived}
+    settings = _settings_of(cls)
     for key, value in table.items():
         field = settings.get(key)
         if field is None:
@@ -39,6 +39,13 @@ def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: s
                 name, inside = (f"`{key}`", ()) if part is None else (_part_name(key, part[0]), (part[0],))
                 report.add((*at, key, *inside), f"{name} in {where(at)} {message}", hint, server=server)
     return cls(**values)
+
+
+@cache
+def _settings_of(cls: type[msgspec.Struct]) -> Mapping[str, FieldInfo]:
+    """The settings of a class by name. Kept, as to read annotations takes longer than to build a server."""
+    derived: Collection[str] = getattr(cls, "derived", ())
+    return {field.encode_name: field for field in fields(cls) if field.name not in derived}
 
 
 def _wrong_part(wanted: Any, value: object) -> tuple[str | int, msgspec.ValidationError, Any, object] | None:

@@ -285,6 +285,7 @@ class HubApp:
             await self._authentication.reload()
             await self._listings.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, config.hub.timeouts)
+            self.plan_generation.advance()  # Plans made meanwhile may be of settings before.
             await self.permissions.apply()
             self.live.connections.reload()
             await self._listings.starting_servers.on_configured(changed)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -11,6 +13,7 @@ import msgspec
 
 from interlock.client.oauth.login import NEEDS_LOGIN
 from interlock.config.problems import Problem
+from interlock.config.settings import Server
 from interlock.config.value_types import Mode
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.operation import Nothing
@@ -31,6 +34,8 @@ from interlock.wire.errors import Fault
 MAX_NAMED: Final = 100
 """Items in quarantine and withheld tools of one server, in one answer."""
 MAX_FINDINGS: Final = 8
+BATCH: Final = 20
+"""Servers described in one turn of the loop."""
 
 
 class StatusOperations:
@@ -39,6 +44,8 @@ class StatusOperations:
     def __init__(self, hub_app: HubApp, configuration: ConfigurationOperations) -> None:
         self._hub_app = hub_app
         self._configuration = configuration
+        self._where: dict[str, tuple[Server, str]] = {}
+        """The shown addresses and the settings they are made of: to find secrets in them takes most of a status."""
 
     async def show(self, by: Principal, params: Nothing, trace: str) -> Status:
         """The hub, its configuration and its servers."""
@@ -46,6 +53,7 @@ class StatusOperations:
         # No caller can be admitted while the hub cannot know the grants, and the status says so.
         stale = hub_app.access.freshness.refusal() is not None
         pins = [] if stale else pins_over_budget(config, self._list_scope, hub_app.listings)
+        servers = await self._servers()
         return Status(
             version=VERSION,
             pid=os.getpid(),
@@ -56,7 +64,7 @@ class StatusOperations:
             mode=config.hub.mode,
             policy_version=hub_app.policy_version.number,
             catalog_generation=hub_app.catalog.generation,
-            servers=[self._server(upstream) for upstream in hub_app.upstreams],
+            servers=servers,
             disabled=[name for name, server in config.servers.items() if not server.enabled],
             agents=[AgentStatus(key.principal, key.kind, key.profile) for key in hub_app.keys.list()],
             calls=hub_app.hub.open_calls,
@@ -64,7 +72,25 @@ class StatusOperations:
             warnings=[HubWarning(message, hint) for message, hint in hub_app.warnings],
         )
 
-    def _server(self, upstream: Upstream) -> ServerStatus:
+    async def _servers(self) -> list[ServerStatus]:
+        findings = self._hub_app.findings
+        would_refuse, flagged = _by_server(findings.would_refuse), _by_server(findings.flagged)
+        present = list(self._hub_app.upstreams)
+        self._where = {one.id: self._where[one.id] for one in present if one.id in self._where}
+        rows = []
+        for count, upstream in enumerate(present, 1):
+            rows.append(self._server(upstream, would_refuse[upstream.id], flagged[upstream.id]))
+            if not count % BATCH:
+                await asyncio.sleep(0)
+        return rows
+
+    def _where_shown(self, upstream: Upstream) -> tuple[Server, str]:
+        known = self._where.get(upstream.id)
+        if known is None or known[0] is not upstream.settings:
+            known = self._where[upstream.id] = upstream.settings, where_shown(upstream.settings)
+        return known
+
+    def _server(self, upstream: Upstream, would_refuse: dict[str, int], flagged: dict[str, int]) -> ServerStatus:
         hub_app, settings, peer = self._hub_app, upstream.settings, upstream.peer
         offer = hub_app.catalog.offer(upstream.id)
         about = {} if peer is None else msgspec.json.decode(peer.server_info, type=dict[str, Any])
@@ -77,7 +103,7 @@ class StatusOperations:
             id=upstream.id,
             state=upstream.state,
             transport=settings.transport,
-            where=where_shown(settings),
+            where=self._where_shown(upstream)[1],
             era=None if peer is None else peer.revision.era.value,
             era_reason=None if peer is None else upstream.pool.era_reason,
             revision=None if peer is None else peer.revision.name,
@@ -96,8 +122,8 @@ class StatusOperations:
             withheld=[] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MAX_NAMED],
             left_out=upstream.lists.left_out,
             denied=[*settings.tools.deny][:MAX_NAMED],
-            would_refuse=_by_rule(hub_app.findings.would_refuse, upstream.id),
-            flagged=_by_rule(hub_app.findings.flagged, upstream.id),
+            would_refuse=would_refuse,
+            flagged=flagged,
             quarantined=[] if offer is None else [_quarantined(item) for item in offer.quarantined[:MAX_NAMED]],
             since=since.replace(microsecond=0),
             health=upstream.condition,
@@ -114,8 +140,11 @@ class StatusOperations:
         return self._hub_app.authenticator.admit_principal(principal, address).list_scope
 
 
-def _by_rule(counts: Mapping[tuple[str, str], int], server: str) -> dict[str, int]:
-    return {rule: count for (name, rule), count in counts.items() if name == server}
+def _by_server(counts: Mapping[tuple[str, str], int]) -> defaultdict[str, dict[str, int]]:
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for (server, rule), count in counts.items():
+        found[server][rule] = count
+    return found
 
 
 def _agreed(upstream: Upstream) -> Agreed | None:

@@ -29,6 +29,8 @@ from interlock.wire.errors import Fault
 
 MAX_PER_SERVER: Final = 64
 """Permissions of one server. A server that declares more is refused, a tool that names more is withheld."""
+BATCH: Final = 20
+"""Servers to which a new configuration is applied in one turn of the loop."""
 MAX_EXPIRY_CHECK_S: Final = 60.0
 """The longest time between two checks for expired approvals: the wall clock may be set meanwhile."""
 
@@ -203,12 +205,17 @@ class Permissions:
     async def apply(self) -> None:
         """Apply a new configuration to known servers and open requests."""
         servers = self._config().servers
-        for server in {*self._declared, *self._named}:
+        decided = {server for server, _ in self._recorded}
+        for count, server in enumerate({*self._declared, *self._named}, 1):
+            if not count % BATCH:
+                await asyncio.sleep(0)
             if server not in servers:
                 for known in (self._declared, self._named, self._offers):
                     known.pop(server, None)
                 await self._withdraw(server, keep=())
                 continue
+            if server not in decided and not self._wanted(server):
+                continue  # It needs no permission, and never did.
             statuses = await self._settle(server, self._wanted(server))
             await self._withdraw(server, keep={each.permission for each in statuses if each.grant == "deferred"})
             self._changed(server)

@@ -87,13 +87,18 @@ class Catalog:
         self._profiles = {name: ProfileFilter(profile) for name, profile in profiles.items()}
         self._lists.clear()
         self._servers.clear()
+        self._join_audiences()
         self._on_change()
 
     def put(self, offer: Offer) -> None:
         """Replace the offer of a server."""
-        if offer.server in self._offers:
-            self._offers[offer.server] = offer
-            self._on_change()
+        before = self._offers.get(offer.server)
+        if before is None:
+            return
+        self._offers[offer.server] = offer
+        if before.audiences != offer.audiences:  # Seldom, and the union takes longer the more servers there are.
+            self._join_audiences()
+        self._on_change()
 
     def offer(self, server: str) -> Offer | None:
         """The last known offer of a server."""
@@ -197,8 +202,10 @@ class Catalog:
         listing = self._lists[view, kind] = _joined(self.generation, pieces)
         return listing.octets
 
-    def _on_change(self) -> None:
+    def _join_audiences(self) -> None:
         self.audiences = frozenset().union(*(offer.audiences for offer in self._offers.values()))
+
+    def _on_change(self) -> None:
         self.generation += 1
         self._changed()
 

@@ -46,6 +46,8 @@ class CallOutcomes:
     @property
     def health(self) -> Health:
         """A server whose every call fails is unhealthy. One of whose calls most fail is degraded."""
+        if not self.ended:
+            return Health.HEALTHY
         calls = self._last()
         if calls.counted < ENOUGH:
             return Health.DEGRADED if calls.unanswered >= UNANSWERED else Health.HEALTHY

@@ -39,9 +39,7 @@ class Upstreams:
         """
         wanted = {id_: settings for id_, settings in servers.items() if settings.enabled}
         changed = [
-            id_
-            for id_, old in self._all.items()
-            if id_ not in wanted or _without_judging(wanted[id_]) != _without_judging(old.settings)
+            id_ for id_, old in self._all.items() if id_ not in wanted or _needs_replacing(old.settings, wanted[id_])
         ]
         leaving = {id_: self._all[id_] for id_ in changed}
         added: dict[str, Upstream] = {}
@@ -70,6 +68,10 @@ async def _end(upstreams: Iterable[Upstream], reason: Reason) -> None:
     ended = list(upstreams)
     await asyncio.gather(*(upstream.command(Command("drain", reason, final=True)) for upstream in ended))
     await asyncio.gather(*(upstream.audience_lists.close() for upstream in ended))
+
+
+def _needs_replacing(old: Server, new: Server) -> bool:
+    return old != new and _without_judging(old) != _without_judging(new)
 
 
 def _without_judging(settings: Server) -> Server:
