@@ -571,5 +571,11 @@ async def test_a_client_keeps_the_state_and_rolls_back_where_nobody_shares_the_c
                 rows = [each.record.details or {} for each in await entries(hub, event="dev.interlock.live_rollback")]
                 assert [row["outcome"] for row in rows] == ["asked", "failed", "asked", "done"]
                 assert all(row["agent_id"] == "mine" and "conversationId" not in row for row in rows)
+                gone = {"code": -32005, "message": "gone", "data": {"name": "ACCESS_DENIED", "checkpoint": "k"}}
+                await client.result(
+                    "tools/call", {"name": "a__reply", "arguments": {"method": "state/rollback", "error": gone}}
+                )
+                lost = (await client.ask("state/rollback", {"featureSet": "a.note.edit", "checkpoint": "k"}))["error"]
+                assert (lost["code"], lost["data"]) == (-32005, {"domain": "mcpl", "name": "CHECKPOINT_NOT_FOUND"})
             unknown = await client.ask("state/rollback", {"featureSet": "a.note.nothing", "checkpoint": "k"})
             assert unknown["error"]["code"] == -32003
