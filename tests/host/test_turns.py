@@ -199,6 +199,30 @@ async def test_a_stop_that_comes_while_the_answer_is_stored_loses_nothing(
             assert (shown.error, [row.text for row in shown.said]) == ("", ["Hi.", "Hello."])
 
 
+async def test_a_turn_that_begins_while_its_conversation_is_deleted_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with model_server() as endpoint:
+        endpoint.answer_with(openai_text("Hello."))
+        models = {"real": Model(kind="openai", url=endpoint.url, model="m")}
+        async with running_hub(tmp_path, {}, models=models, host=HostSettings(model="real")) as hub:
+            store, find = hub.hub_app.store, hub.hub_app.store.find
+            conversation = await hub.host.create()
+
+            async def between(collection: Any, **columns: Any) -> Any:
+                found = await find(collection, **columns)
+                if collection is TURNS and not found:
+                    monkeypatch.undo()
+                    await (await hub.host.send(conversation, "Hi.")).answer()
+                return found
+
+            monkeypatch.setattr(store, "find", between)
+            assert await hub.host.conversations.delete(conversation.id)
+            assert store.find == find, "a turn came between"
+            assert await store.get(CONVERSATIONS, conversation.id) is None
+            assert await find(TURNS, conversation=conversation.id) == []
+
+
 async def test_a_turn_whose_end_cannot_be_stored_ends_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

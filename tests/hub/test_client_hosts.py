@@ -156,7 +156,7 @@ async def test_hooks_are_fanned_out_and_merged_into_one_answer(tmp_path: Path, m
             {
                 "featureSet": "note.check",
                 "modifiedResponse": "No key.",
-                "metadata": {"redactions": 1, "dev.interlock/rewrittenBy": []},
+                "metadata": {"redactions": 1, "why\u200b": ["a\u202eb"], "dev.interlock/rewrittenBy": []},
             },
         )
         await reply(hub, "b", "context/afterInference", {"featureSet": "note.check", "modifiedResponse": "Mine!"})
@@ -179,7 +179,11 @@ async def test_hooks_are_fanned_out_and_merged_into_one_answer(tmp_path: Path, m
             told = {"assistantMessage": "The key is sk-1.", "usage": {"inputTokens": 5, "outputTokens": 2}, **TURN}
             after = await client.result("context/afterInference", told)
             assert (after["featureSet"], after["modifiedResponse"]) == ("c.note.check", "No.")
-            assert after["metadata"] == {"redactions": 1, "dev.interlock/rewrittenBy": ["a.note.check", "c.note.check"]}
+            assert after["metadata"] == {
+                "redactions": 1,
+                "why\\u{200B}": ["a\\u{202E}b"],
+                "dev.interlock/rewrittenBy": ["a.note.check", "c.note.check"],
+            }
             assert [each["assistantMessage"] for each in await heard(hub, "c", "context/afterInference")] == ["No key."]
             assert (await heard(hub, "b", "context/afterInference"))[0]["assistantMessage"] == "No."
         rows = [entry.record for entry in await entries(hub, event="dev.interlock.live_hook")]
@@ -571,5 +575,11 @@ async def test_a_client_keeps_the_state_and_rolls_back_where_nobody_shares_the_c
                 rows = [each.record.details or {} for each in await entries(hub, event="dev.interlock.live_rollback")]
                 assert [row["outcome"] for row in rows] == ["asked", "failed", "asked", "done"]
                 assert all(row["agent_id"] == "mine" and "conversationId" not in row for row in rows)
+                gone = {"code": -32005, "message": "gone", "data": {"name": "ACCESS_DENIED", "checkpoint": "k"}}
+                await client.result(
+                    "tools/call", {"name": "a__reply", "arguments": {"method": "state/rollback", "error": gone}}
+                )
+                lost = (await client.ask("state/rollback", {"featureSet": "a.note.edit", "checkpoint": "k"}))["error"]
+                assert (lost["code"], lost["data"]) == (-32005, {"domain": "mcpl", "name": "CHECKPOINT_NOT_FOUND"})
             unknown = await client.ask("state/rollback", {"featureSet": "a.note.nothing", "checkpoint": "k"})
             assert unknown["error"]["code"] == -32003

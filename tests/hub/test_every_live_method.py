@@ -145,6 +145,14 @@ async def test_every_method_crosses_the_hub_between_peers_written_by_hand(
                 else:
                     await server("reply", method=method, result=result)
                     assert "error" not in await client.ask(method, params), method
+            # `channels/publish` has two forms, and each stays what it was.
+            await client.tell("channels/publish", {**SAID, "content": [{"type": "text", "text": "No answer"}]})
+            published: list[dict[str, Any]] = []
+            async with asyncio.timeout(60):
+                while len(published) < 2:
+                    published = [each for each in await server("heard") if each.get("method") == "channels/publish"]
+            assert [("id" in each, each["params"]["stream"]) for each in published] == [(True, False), (False, False)]
+            assert published[1]["params"]["content"][0]["text"] == "No answer"
             if dialect is Dialect.V0_4:
                 later: dict[str, Any] = {"method": "featureSets/changed", "params": {"removed": ["note.alarm"]}}
             else:

@@ -217,13 +217,29 @@ class Conversations:
 
     async def _delete(self, ids: list[str]) -> None:
         for id_ in ids:
-            store = self._hub_app.store
-            parts = [(each, await store.find(each, conversation=id_)) for each in PARTS]
+            for _ in range(COMMITS):
+                if await self._delete_whole(id_):
+                    break
+            else:
+                raise Fault("RESOURCE_EXHAUSTED", f"the conversation {id_} changes all the time", hint="stop its turn")
+
+    async def _delete_whole(self, id: str) -> bool:
+        """Delete a conversation with its parts. False if it changed while they were read: a turn may have begun."""
+        store = self._hub_app.store
+        found = await store.get(CONVERSATIONS, id)
+        if found is None:
+            return True
+        parts = [(each, await store.find(each, conversation=id)) for each in PARTS]
+        try:
             async with store.transaction() as transaction:
-                transaction.delete(CONVERSATIONS, id_)
+                transaction.expect(CONVERSATIONS, id, found.version)
+                transaction.delete(CONVERSATIONS, id)
                 for collection, documents in parts:
                     for document in documents:
                         transaction.delete(collection, document.key)
+        except Conflict:
+            return False
+        return True
 
     @property
     def _settings(self) -> Settings:

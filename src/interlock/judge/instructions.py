@@ -120,7 +120,7 @@ def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool,
             break
     hidden = f" ({disguise})" if disguise else ""
     findings = [
-        Finding(f"instruction.{rule}", f"{where} {SAYS[rule]}{hidden}: {words[:120]!r}.", _MEND)
+        Finding(f"instruction.{rule}", f"{where} {SAYS[rule]}{hidden}: {words[:120]!r}.", _HINT)
         for _, (rule, *_), words in kept
     ]
     return Weighed(_weight_of(kept), tuple(findings), any(not each.signal.address for each in found))
@@ -220,7 +220,7 @@ _EXAMPLE = re.compile(
     rb"(?i)\b(?:phrases?|patterns?|examples?|such as|e\.g\.|for instance|strings? like|prompts? like|payloads?|"
     rb"attackers?|attacks?|injections?|jailbreaks?)\b"
 )
-_MEND = "Describe what the tool does; leave to the person and the client what the model shall do."
+_HINT = "Describe what the tool does; leave to the person and the client what the model shall do."
 
 
 class _Signals:

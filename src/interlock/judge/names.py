@@ -34,12 +34,12 @@ RESERVED = frozenset(
 def judge_name(name: str) -> tuple[Finding, ...]:
     """The faults in the name of a tool, prompt or server."""
     if not name or len(name) > LONGEST_NAME:
-        return (Finding("name.length", f"A name has 1 to {LONGEST_NAME} characters; this one has {len(name)}.", _MEND),)
+        return (Finding("name.length", f"A name has 1 to {LONGEST_NAME} characters; this one has {len(name)}.", _HINT),)
     if found := judge_text(name):
         return found
     if match := _ODD.search(name):
         message = f"The name holds {match[0]!r}, which models and clients may take for something else."
-        return (Finding("name.characters", message, _MEND, match.span()),)
+        return (Finding("name.characters", message, _HINT, match.span()),)
     return ()
 
 
@@ -78,7 +78,7 @@ def exposed_name(server: str, name: str) -> str:
     return f"{plain[: LONGEST_EXPOSED - 9]}_{sha256(identity).hexdigest()[:8]}"
 
 
-_MEND = "Use letters, digits, _, - and . only."
+_HINT = "Use letters, digits, _, - and . only."
 _ODD = re.compile(r"[^A-Za-z0-9_./:\- ]")
 _OUTSIDE = re.compile(r"[^A-Za-z0-9_-]")
 _ASCII_TWINS = str.maketrans({"0": "O", "1": "l", "I": "l", "|": "l", "5": "S"})

@@ -36,7 +36,7 @@ MAX_FINDINGS = 32
 MAX_ARGUMENTS = 2_048
 MAX_NESTED_LENGTH = 2_048
 _QUIET_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/1", "/dev/fd/2"})
-_READ_MEND = "use a program that only reads, or have the operator list it in `readers`"
+_READ_HINT = "use a program that only reads, or have the operator list it in `readers`"
 
 
 def judge_readonly_shell(command: str | Sequence[str], rules: ReadonlyRules = _DEFAULTS) -> tuple[Finding, ...]:
@@ -170,11 +170,11 @@ def _judge_argv(
         yield from _judge_inner(name, arguments, rules, span, depth)
         return
     if program.writes is None:
-        yield Finding("readonly.unknown_program", f"{name!r} is not known to only read", _READ_MEND, span)
+        yield Finding("readonly.unknown_program", f"{name!r} is not known to only read", _READ_HINT, span)
         return
     reason = _why_writes(name, program, arguments)
     if reason is not None:
-        yield Finding("readonly.writes", f"{name}: {reason}", _READ_MEND, span)
+        yield Finding("readonly.writes", f"{name}: {reason}", _READ_HINT, span)
     for command in run_on_matches(name, arguments):
         yield from _judge_argv(command, rules, span, depth + 1)
 
@@ -186,12 +186,12 @@ def _judge_inner(
     if name == "command" and arguments[:1] in (["-v"], ["-V"]):
         return
     if name == "time" and uses_flag(arguments[:4], frozenset({"-o", "--output"}), "f"):
-        yield Finding("readonly.writes", "time: '-o' writes a file", _READ_MEND, span)
+        yield Finding("readonly.writes", "time: '-o' writes a file", _READ_HINT, span)
     if "scheduler" in kinds and uses_flag(arguments, _PROCESSES, "cn"):
-        yield Finding("readonly.writes", f"{name}: it sets how a running process is scheduled", _READ_MEND, span)
+        yield Finding("readonly.writes", f"{name}: it sets how a running process is scheduled", _READ_HINT, span)
     inner, texts = inner_commands(name, arguments)
     if "else-shell" in kinds and not inner:
-        yield Finding("readonly.unknown_program", f"{name!r} starts a shell or an editor", _READ_MEND, span)
+        yield Finding("readonly.unknown_program", f"{name!r} starts a shell or an editor", _READ_HINT, span)
     for command in inner:
         yield from _judge_argv(command, rules, span, depth + 1)
     for text in texts:

@@ -48,7 +48,7 @@ _WRITES_FIRST = re.compile(
 )
 """Statements that begin so are not given to the parser: some of them would keep it busy for ever."""
 _SETS_VARIABLE = re.compile(r"@\w+\s*:=")
-_MEND = "send one SELECT, or use a tool that may write"
+_HINT = "send one SELECT, or use a tool that may write"
 
 
 def judge_readonly_sql(sql: str, dialect: str | None = None) -> tuple[Finding, ...]:
@@ -96,14 +96,14 @@ def _judge(sql: str, dialect: str | None) -> Iterator[Finding]:
         return
     match = _WRITES_FIRST.match(sql)
     if match:
-        yield Finding("sql.writes", f"{match[1].upper()} does not only read", _MEND, match.span(1))
+        yield Finding("sql.writes", f"{match[1].upper()} does not only read", _HINT, match.span(1))
         return
     if "system_versioning" in sql.lower():
-        yield Finding("sql.unparsable", "this is not SQL that can be read safely", _MEND)
+        yield Finding("sql.unparsable", "this is not SQL that can be read safely", _HINT)
         return
     match = _SETS_VARIABLE.search(sql)
     if match:
-        yield Finding("sql.writes", "sets a variable", _MEND, match.span())
+        yield Finding("sql.writes", "sets a variable", _HINT, match.span())
         return
     ambiguous = dialect is None and _AMBIGUOUS.search(_PLAINLY_QUOTED.sub("_", sql)) is not None
     disagreeing = (*_DISAGREEING, "tsql") if "[" in sql else _DISAGREEING
@@ -128,12 +128,12 @@ def _judge(sql: str, dialect: str | None) -> Iterator[Finding]:
         if not ambiguous:
             break
     if not read:
-        yield Finding("sql.unparsable", "this is not SQL that can be read safely", _MEND)
+        yield Finding("sql.unparsable", "this is not SQL that can be read safely", _HINT)
     elif unread:
         match = _WRITE_WORDS.search(_QUOTED_EVERYWHERE.sub(lambda quoted: "_" * len(quoted[0]), sql))
         if match:
             yield Finding(
-                "sql.ambiguous", f"dialects disagree on this text, and it holds {match[0]!r}", _MEND, match.span()
+                "sql.ambiguous", f"dialects disagree on this text, and it holds {match[0]!r}", _HINT, match.span()
             )
 
 
@@ -182,7 +182,7 @@ def _judge_statements(statements: list[exp.Expr]) -> Iterator[Finding]:
         elif isinstance(statement, exp.Command):
             yield from _judge_command(statement)
         elif not isinstance(statement, (exp.Query, exp.Values, exp.Show, exp.Describe)):
-            yield Finding("sql.writes", f"{kind.key.upper()} does not only read", _MEND)
+            yield Finding("sql.writes", f"{kind.key.upper()} does not only read", _HINT)
         else:
             yield from _judge_tree(statement)
 
@@ -201,11 +201,11 @@ def _judge_tree(statement: exp.Expr) -> Iterator[Finding]:
         if isinstance(node, exp.Query):
             continue
         if isinstance(node, writers):
-            yield Finding("sql.writes", f"{node.key.upper()} inside the statement writes or locks", _MEND)
+            yield Finding("sql.writes", f"{node.key.upper()} inside the statement writes or locks", _HINT)
         elif isinstance(node, exp.Func):
             name = _function_name(node)
             if _has_effect(name):
-                yield Finding("sql.side_effect", f"the function {name}() has effects beyond reading", _MEND)
+                yield Finding("sql.side_effect", f"the function {name}() has effects beyond reading", _HINT)
         elif isinstance(node, exp.Table) and node.name.lower().startswith("pragma_"):
             if node.name.lower().removeprefix("pragma_") not in _PRAGMA_READS:
                 yield Finding("sql.writes", f"{node.name} may set something", "use a PRAGMA that only reports")
@@ -216,11 +216,11 @@ def _judge_tree(statement: exp.Expr) -> Iterator[Finding]:
         elif isinstance(node, exp.Table) and node.args.get("alias") is not None and not node.alias:
             # `FROM file('x')`: what one dialect reads as a table with odd columns, another calls as a function.
             if _has_effect(node.name.lower()):
-                yield Finding("sql.side_effect", f"the function {node.name}() has effects beyond reading", _MEND)
+                yield Finding("sql.side_effect", f"the function {node.name}() has effects beyond reading", _HINT)
         elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
             name = f"{node.this.name}.{_function_name(node.expression)}".lower()
             if _EFFECT_SCHEMAS.match(name):
-                yield Finding("sql.side_effect", f"the function {name}() has effects beyond reading", _MEND)
+                yield Finding("sql.side_effect", f"the function {name}() has effects beyond reading", _HINT)
 
 
 def _function_of(table: exp.Expr) -> str:
@@ -312,4 +312,4 @@ def _judge_command(statement: exp.Expr) -> Iterator[Finding]:
         elif re.search(r"\banalyze\b", text, re.IGNORECASE) or not re.fullmatch(r"[\w.\"`\[\]]+", inner):
             yield Finding("sql.writes", "EXPLAIN may run what it explains", "explain a SELECT")
     elif not re.match(r"SHOW\b", text, re.IGNORECASE):
-        yield Finding("sql.writes", f"{statement.name.upper()} is not known to only read", _MEND)
+        yield Finding("sql.writes", f"{statement.name.upper()} is not known to only read", _HINT)

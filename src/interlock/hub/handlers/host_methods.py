@@ -78,6 +78,8 @@ class HostMethods:
             "channels/typing": channels.typing,
             "channels/acknowledge": channels.acknowledge,
         }
+        self._told: dict[str, Answering] = {**self._served, "channels/publish": channels.announce}
+        """The same methods as notifications."""
 
     @property
     def methods(self) -> dict[str, Serve]:
@@ -108,9 +110,9 @@ class HostMethods:
                 self._update(host, said.params, request=False)
             elif said.method == CHUNK:
                 self._hosts.requests.on_chunk(host.key, decode(InferenceChunk, said.params))
-            elif said.method in self._served:
+            elif said.method in self._told:
                 self._requests.count(caller)
-                self._begin(self._served[said.method], host, said.params)
+                self._begin(self._told[said.method], host, said.params)
         except Fault:
             return
 

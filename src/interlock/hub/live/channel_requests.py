@@ -70,6 +70,11 @@ async def publish(live: LiveConnection, said: channels.Publish) -> channels.Publ
     return await live.ask(PUBLISH, said, channels.PublishResult, ANSWER_S)
 
 
+def announce(live: LiveConnection, said: channels.Publish) -> None:
+    """Deliver content to a channel without an answer, after `check_publish`."""
+    live.connection.tell(PUBLISH, msgspec.json.encode(said))
+
+
 def tell(live: LiveConnection, rights: Connection, method: str, channel: str, said: Value, *, own: bool = True) -> None:
     """Tell an observer of a channel, if it may observe it. A notification promises nothing.
 

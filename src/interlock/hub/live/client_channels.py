@@ -6,6 +6,8 @@ client's, so a channel that it may not have is unknown to it.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Final, TypeVar
 
 import msgspec
@@ -56,21 +58,22 @@ class ClientChannels:
         return channels.CloseResult(await channel_requests.close_channel(live, rights, channel))
 
     async def publish(self, host: ClientHost, params: bytes) -> channels.PublishResult:
-        """Deliver a client's content to a channel."""
-        said = decode(channels.Publish, params)
-        live, rights, channel = self._of(host, said.channel_id)
-        conversation = host.conversation(said.conversation_id)
-        try:
-            channel_requests.check_publish(live, rights, channel)
-            own = msgspec.structs.replace(said, conversation_id=conversation, channel_id=channel)
+        """Deliver a client's content to a channel. The server answers whether it was delivered."""
+        live, rights, own = self._publication(host, params)
+        with self._recorded_failure(live, own):
+            channel_requests.check_publish(live, rights, own.channel_id)
             result = await channel_requests.publish(live, own)
-        except Fault as fault:
-            reason = f"{fault.name}: {fault.message}"[:500]
-            self._journal.live_published(live.server, channel, conversation, "failed", reason)
-            raise
         outcome = "delivered" if result.delivered else "not delivered"
-        self._journal.live_published(live.server, channel, conversation, outcome)
+        self._journal.live_published(live.server, own.channel_id, own.conversation_id, outcome)
         return result
+
+    async def announce(self, host: ClientHost, params: bytes) -> None:
+        """Deliver a client's content to a channel without an answer, as the client asked for none."""
+        live, rights, own = self._publication(host, params)
+        with self._recorded_failure(live, own):
+            channel_requests.check_publish(live, rights, own.channel_id)
+            channel_requests.announce(live, own)
+        self._journal.live_published(live.server, own.channel_id, own.conversation_id, "sent")
 
     async def chunk(self, host: ClientHost, params: bytes) -> None:
         """Tell observers of a piece of an answer."""
@@ -116,6 +119,22 @@ class ClientChannels:
             mine = [each for each in live.channels.values() if grant.allows_channel(CHANNELS_REGISTER, each.id)]
             found += [self._shown(host, live, channel) for channel in mine]
         return found
+
+    def _publication(self, host: ClientHost, params: bytes) -> tuple[LiveConnection, Connection, channels.Publish]:
+        """The server of a publication, its rights with the client, and the publication with the server's ids."""
+        said = decode(channels.Publish, params)
+        live, rights, channel = self._of(host, said.channel_id)
+        conversation = host.conversation(said.conversation_id)
+        return live, rights, msgspec.structs.replace(said, conversation_id=conversation, channel_id=channel)
+
+    @contextlib.contextmanager
+    def _recorded_failure(self, live: LiveConnection, own: channels.Publish) -> Iterator[None]:
+        try:
+            yield
+        except Fault as fault:
+            reason = f"{fault.name}: {fault.message}"[:500]
+            self._journal.live_published(live.server, own.channel_id, own.conversation_id, "failed", reason)
+            raise
 
     def _tell(self, host: ClientHost, method: str, said: Outgoing) -> None:
         conversation = host.conversation(said.conversation_id)

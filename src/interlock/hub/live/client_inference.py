@@ -11,6 +11,7 @@ from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.hooked_inference import Answer
 from interlock.hub.live.inference_hooks import InferenceHooks
+from interlock.judge.results import made_visible
 from interlock.protocols.mcp.reserved_names import PREFIX
 from interlock.protocols.mcpl.between import FEATURE_SET, channels_for, private_id
 from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, OBSERVE, Dialect
@@ -128,4 +129,4 @@ def _servers_own(metadata: Mapping[str, object]) -> dict[str, object]:
     """The members of a server's metadata, without names of the hub. Too much of it is left out."""
     if len(msgspec.json.encode(metadata)) > MOST_METADATA:
         return {}
-    return {name: value for name, value in metadata.items() if not name.lower().startswith(PREFIX)}
+    return made_visible({name: value for name, value in metadata.items() if not name.lower().startswith(PREFIX)})

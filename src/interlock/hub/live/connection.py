@@ -13,8 +13,10 @@ from interlock.hub.live.features import Features
 from interlock.protocols.mcpl import states
 from interlock.protocols.mcpl.channels import Channel
 from interlock.protocols.mcpl.decoding import decode_answer
+from interlock.protocols.mcpl.errors import as_fault
 from interlock.protocols.mcpl.negotiation import Offer
 from interlock.protocols.mcpl.policy import effective
+from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id
 
 CAUSE: Final = "dev.interlock/cause"
@@ -78,9 +80,16 @@ class LiveConnection:
         return any(cause == hook.inference or conversation == hook.conversation for hook in self.hooks)
 
     async def ask(self, method: str, params: msgspec.Struct, result: type[Result], timeout: float) -> Result:
-        """Send a request that changes something, and read its result. Raises UPSTREAM_ERROR for one without sense."""
+        """Send a request that changes something, and read its result. Raises UPSTREAM_ERROR for one without sense.
+
+        An error of the server that MCPL has is raised under its name.
+        """
         said = msgspec.json.encode(params)
-        answer = await self.connection.request(method, said, timeout=timeout, idempotent=False)
+        try:
+            answer = await self.connection.request(method, said, timeout=timeout, idempotent=False)
+        except Fault as fault:
+            known = None if fault.foreign_code is None else as_fault(ErrorObject(fault.foreign_code, fault.message))
+            raise known or fault from None
         return decode_answer(result, answer, f"{self.server}, asked for {method},")
 
     def for_agent(self, features: Features, agent: str) -> states.Connection:

@@ -70,7 +70,7 @@ _ALIASES = {
 }
 _SHELLS = frozenset({"bash", "sh", "shell", "zsh", "ksh", "dash"})
 _ESCAPED = re.compile(r"\\(?:u\{?[0-9a-fA-F]{2,6}\}?|x[0-9a-fA-F]{2})")
-_MEND = "leave it out, or have the code run by a tool in isolation"
+_HINT = "leave it out, or have the code run by a tool in isolation"
 
 
 def judge_by_pattern(code: str, rules: CodeRules) -> Iterator[Finding]:
@@ -109,10 +109,10 @@ def _search(code: str, language: str, rules: CodeRules) -> Iterator[Finding]:
         code,
     )
     if imported and imported[1] not in rules.allowed_imports:
-        yield Finding("code.import", f"Blocked import: {imported[1]!r}", _MEND, imported.span(1))
+        yield Finding("code.import", f"Blocked import: {imported[1]!r}", _HINT, imported.span(1))
     called = re.search(_CALLS[language], code)
     if called:
-        yield Finding("code.process", f"Blocked pattern: {called[0].strip()[:40]!r}", _MEND, called.span())
+        yield Finding("code.process", f"Blocked pattern: {called[0].strip()[:40]!r}", _HINT, called.span())
     escaped = _ESCAPED.search(code)
     if (
         escaped

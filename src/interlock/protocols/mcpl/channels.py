@@ -118,7 +118,7 @@ class OutgoingComplete(Value, frozen=True):
     content: Blocks
 
 
-class Publish(Value, frozen=True):
+class Publish(Value, frozen=True, omit_defaults=False):
     """The params of `channels/publish`, the one message that delivers."""
 
     conversation_id: Name

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-import jsonpatch
 import msgspec
-from jsonpointer import JsonPointer, JsonPointerException
 
 from interlock.protocols.mcpl.decoding import Value
 from interlock.wire.errors import Fault
@@ -63,13 +61,16 @@ def apply_patch(document: bytes, patch: tuple[Operation, ...], limits: PatchLimi
     """The document after a patch, both encoded. Raises INVALID_PARAMS for a patch that does not apply, or TOO_LARGE."""
     if len(patch) > limits.operations:
         raise Fault("TOO_LARGE", f"the patch has more than {limits.operations} operations")
+    # Loaded with the first patch: most hubs and servers never see one.
+    import jsonpatch
+
     value = decode_document(document, limits)
     size, work, counted = len(document), 0, 0
     for index, operation in enumerate(patch):
         try:
             touched = _measure(value, operation, limits, limits.work - work)
             value = jsonpatch.JsonPatch([msgspec.to_builtins(operation)]).apply(value, in_place=True)
-        except (jsonpatch.JsonPatchException, JsonPointerException) as cause:
+        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as cause:
             raise _does_not_apply(index, operation, cause) from None
         work += touched.nodes
         size += touched.bytes
@@ -111,6 +112,8 @@ def _measure(document: object, operation: Operation, limits: PatchLimits, left: 
         raise Fault("TOO_LARGE", "a path of the patch is nested too deeply")
     if operation.op == "remove":
         return Extent(steps, 0)
+    from jsonpointer import JsonPointer
+
     subject = JsonPointer(origin).resolve(document) if operation.op in ("move", "copy") else operation.value
     extent = _extent(subject, limits.depth - steps, left)
     if extent.bytes > limits.bytes:
