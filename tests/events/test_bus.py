@@ -95,6 +95,19 @@ async def test_a_limit_is_a_bound(limit: int) -> None:
         Bus().subscribe(LINES, limit)
 
 
+async def test_a_subscription_has_one_reader() -> None:
+    """A second one would take the place of the first, which nobody would wake again."""
+    bus = Bus()
+    with bus.subscribe(LINES) as subscription:
+        first = asyncio.ensure_future(subscription.wait())
+        await turns()
+        with pytest.raises(RuntimeError, match="one reader"):
+            await asyncio.wait_for(subscription.wait(), 5)
+        bus.publish(line(1))
+        await asyncio.wait_for(first, 5)
+        assert subscription.take() == [line(1)]
+
+
 async def test_readers_leave_while_events_are_delivered() -> None:
     """Each reader closes the next one as soon as it reads: half of them read, and the others end without a word."""
     bus, read = Bus(), list[int]()

@@ -30,8 +30,18 @@ LATER: Final = {
     "mcp": ("anyio._backends._asyncio", "argparse", "rich.logging"),
 }
 """Modules that a package imports only when a program runs: every program of these tests does."""
-COMMAND_LINE: Final = ("interlock.cli", "interlock.cli.app", "interlock.web.run")
-"""Modules of `python -m interlock.cli`. Those of its commands follow."""
+COMMAND_LINE: Final = (
+    *(
+        "interlock.cli",
+        "interlock.cli.app",
+        "interlock.web.run",
+        "interlock.rooms.history",
+        "interlock.store.migrations",
+    ),
+    *("interlock.signatures.explain", "interlock.signatures.validate", "interlock.protocols.registry.openapi"),
+    *("ctypes", "getpass", "http.client", "importlib.readers", "jsonschema_rs", "re2", "uvicorn.lifespan.off"),
+)
+"""Modules of `python -m interlock.cli`, and those that a hub imports when it starts. Those of its commands follow."""
 LENGTH: Final = 4
 PATIENCE_S: Final = 60.0
 """A program says at once what it wants. One that was stopped must not hold up the others."""
@@ -121,6 +131,8 @@ class ForkServer:
         os.environb.clear()
         os.environb.update(start.variables)
         random.seed()
+        # A hub looks at all of its memory once. Here it would copy each page that all forks share.
+        gc.unfreeze = _keep_frozen
         sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, "w" if number else "r") for number in (0, 1, 2))
         sys.stderr.reconfigure(errors="backslashreplace", line_buffering=True)
         os._exit(_run(start.arguments))
@@ -181,6 +193,10 @@ def _run_script(path: str) -> None:
 @cache
 def _code(path: str, changed_ns: int) -> CodeType:
     return compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
+
+
+def _keep_frozen() -> None:
+    return
 
 
 def _end_with(program: socket.socket) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from example_counts import example_count
 from interlock.config.settings import Hub, Limits, Server, Timeouts
 from interlock.transports.requests.call_parking import CallParking
 from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
@@ -22,7 +23,7 @@ from .legacy_client import answers
 from .modern_client import ModernClient
 from .running_hub import RunningHub, child, running_hub, text_of, until
 
-CALLS = 1000
+CALLS = example_count(300, 1000)
 OWNERS = 10
 AT_ONCE = 40
 SECONDS = 10.0
@@ -45,7 +46,8 @@ async def each(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_a_thousand_parked_calls_are_answered_cancelled_and_expire_with_a_restart_in_between(
+@pytest.mark.hypothesis  # `make soak` runs it too, with a thousand
+async def test_hundreds_of_parked_calls_are_answered_cancelled_and_expire_with_a_restart_in_between(
     tmp_path: Path,
 ) -> None:
     """All wait at once. Half of each third ends before the restart; the others are cut off by it, told so, made anew by

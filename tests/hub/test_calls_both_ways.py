@@ -14,7 +14,10 @@ import pytest
 
 from interlock.client import Handlers
 from interlock.config.settings import Agent, Approvals, Hub, Limits, Rate, Requests, Server, Timeouts
-from interlock.hub.auth.principals import local_person
+from interlock.hub.auth.principals import Principal, local_person
+from interlock.hub.calls.gates.requests import RequestsGate
+from interlock.hub.calls.verdicts import PASS, Refuse
+from interlock.hub.catalog.target import CLIENT_TARGETS, Target
 from interlock.wire.errors import Fault
 
 from .asking_server import asking_server
@@ -150,6 +153,35 @@ async def test_t55_requests_of_servers_are_denied_asked_limited_and_allowed(
         calls = [record.trace for record in records if record.server == "allowed" and record.kind == "tool"]
         assert {record.trace for record in mine} <= set(calls), "a request has the trace of its call"
         assert hub.hub_app.hub.open_calls == 0
+
+
+@pytest.mark.parametrize("client", ["handshake", "stateless"])
+@pytest.mark.parametrize("server", ["handshake", "stateless"])
+async def test_t55_no_other_method_of_a_server_reaches_a_client(tmp_path: Path, client: Era, server: Era) -> None:
+    others = ("tools/call", "tools/list", "initialize", "interlock/hello", "hub/status", "x/other", "Roots/List")
+    async with pair(tmp_path, client, server) as both:
+        for number, method in enumerate(others):
+            asked = {"method": method, "params": {"name": "allowed__do", "arguments": {}}}
+            steps = [{"ask": {"id": f"x{number}", **asked}}, {"wait": f"x{number}"}]
+            arguments = {"steps": steps, "rounds": [{"inputRequests": {"q": asked}}]}
+            error = refusal(await both.client.call("allowed__do", arguments))
+            if server == "handshake":
+                assert (error["code"], error["message"]) == (-32601, f"no such method: {method}")
+            else:
+                assert error["data"]["name"] == "UPSTREAM_ERROR"
+        heard = both.client.asked if isinstance(both.client, ModernClient) else both.client.heard
+        assert not {message.get("method") for message in heard} & {*others}
+
+
+@pytest.mark.parametrize("method", CLIENT_TARGETS)
+def test_a_server_that_is_not_configured_may_ask_no_client(method: str) -> None:
+    kind, name = CLIENT_TARGETS[method]
+    gate = RequestsGate({"here": Server(url="http://127.0.0.1/mcp")})
+    asker = Principal("server:gone", "service")
+    verdict = gate.plan(asker, Target(kind, "gone", name))
+    assert isinstance(verdict, Refuse)
+    assert verdict.rule == f'[servers.gone.requests] {name} = "deny"'
+    assert gate.plan(asker, Target(kind, "here", name)) is PASS
 
 
 async def test_a_grant_denies_a_server_what_its_settings_allow(tmp_path: Path) -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
+import socket
+import struct
+from asyncio.trsock import TransportSocket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -28,6 +33,8 @@ from .test_journal import entries
 ALL = [*OPERATIONS.values()]
 CHANGES_NOTHING = ("call", "chat.read", "logins.wait", "logins.poll", "rollback.plan", "clients.list")
 """Operations of the owner that the audit log shows as something else."""
+HELLO = b'{"jsonrpc":"2.0","id":1,"method":"interlock/hello","params":{"role":"control"}}\n'
+CALL_STATUS = b'{"jsonrpc":"2.0","id":2,"method":"hub/status","params":{}}\n'
 
 
 @pytest.fixture(scope="module")
@@ -161,17 +168,73 @@ class Terminal:
 
 
 @contextlib.asynccontextmanager
-async def terminal(hub: RunningHub, folder: Path) -> AsyncIterator[Terminal]:
+async def listening(hub: RunningHub, folder: Path) -> AsyncIterator[Path]:
+    """A control socket; its path."""
     control = ControlSocket(hub.hub_app, Operations(hub.hub_app, lambda: None))
     await control.listen(folder / "control.sock")
-    reader, writer = await asyncio.open_unix_connection(folder / "control.sock")
     try:
-        here = Terminal(reader, writer)
-        assert (await here.ask("interlock/hello", {"role": "control"}))["result"]["principal"]["kind"] == "person"
-        yield here
+        yield folder / "control.sock"
+    finally:
+        await control.close()
+
+
+@contextlib.asynccontextmanager
+async def terminal(hub: RunningHub, folder: Path) -> AsyncIterator[Terminal]:
+    async with listening(hub, folder) as path:
+        reader, writer = await asyncio.open_unix_connection(path)
+        try:
+            here = Terminal(reader, writer)
+            assert (await here.ask("interlock/hello", {"role": "control"}))["result"]["principal"]["kind"] == "person"
+            yield here
+        finally:
+            writer.close()
+
+
+async def closed_unheard(path: Path) -> bool:
+    """Whether a peer's hello is not even answered."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    try:
+        with contextlib.suppress(ConnectionError):
+            writer.write(HELLO)
+            return await asyncio.wait_for(reader.readline(), 60) == b""
+        return True
     finally:
         writer.close()
-        await control.close()
+
+
+async def test_t15_the_control_socket_hears_nobody_but_its_own_user(
+    hub: RunningHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel names the peer. Here it names another user, or says that the peer is gone."""
+    uid: int | None = os.getuid()
+
+    def of_the_kernel(self: TransportSocket, level: int, option: int, *size: int) -> bytes:
+        assert (level, option) == (socket.SOL_SOCKET, socket.SO_PEERCRED)
+        if uid is None:
+            raise OSError(errno.ENOTCONN, "nobody")
+        return struct.pack("3i", os.getpid(), uid, uid)
+
+    async with listening(hub, tmp_path) as path:
+        monkeypatch.setattr(socket, "SO_PEERCRED", 17, raising=False)
+        monkeypatch.setattr(TransportSocket, "getsockopt", of_the_kernel)
+        assert not await closed_unheard(path)
+        for uid in (os.getuid() + 1, 0 if os.getuid() else 65534, None):
+            assert await closed_unheard(path), uid
+
+
+async def test_the_control_socket_has_a_bound_of_connections(
+    hub: RunningHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.web.control.MOST_CONNECTIONS", 3)
+    async with listening(hub, tmp_path) as path, contextlib.AsyncExitStack() as stack:
+        for _ in range(3):
+            reader, writer = await asyncio.open_unix_connection(path)
+            stack.callback(writer.close)
+            writer.write(HELLO)
+            assert b"result" in await asyncio.wait_for(reader.readline(), 60)
+        assert await closed_unheard(path)
+        writer.write(CALL_STATUS)
+        assert b"result" in await asyncio.wait_for(reader.readline(), 60), "those before it go on"
 
 
 async def test_the_control_socket_answers_every_operation_that_raises(

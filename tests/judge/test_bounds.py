@@ -24,10 +24,9 @@ SIZE = 65_536
 MOST_WORK = 7_000_000
 PART = 4
 """A quarter of the size is judged first. Work that grows with the square of the size is sixteen times that in all."""
-WHOLE = ("definition", "result")
-"""They are made of the others, so they get the longer way of each text alone."""
-DEAR = (*WHOLE, "instructions")
-"""A quarter of the size never shows that all of it is little work for them."""
+DEAR = ("definition", "result", "instructions")
+"""A quarter of the size never shows that all of it is little work for them, so they get the longer way of each text
+alone. The first two are made of the others."""
 
 Judge = Callable[[str], object]
 
@@ -131,7 +130,7 @@ def test_a_judge_takes_a_tenth_of_a_second_for_64_kilobytes_of_anything(name: st
     judge = JUDGES[name]
     slow, unit = {}, speed()
     # Each piece alone, and with one letter at the end that sends the whole text down the longer way.
-    for piece, end in product(PIECES, ("é",) if name in WHOLE else ("", "é")):
+    for piece, end in product(PIECES, ("é",) if name in DEAR else ("", "é")):
         times = SIZE // len(piece.encode("utf-8", "surrogatepass"))
         part = partial(judge, piece * (times // PART) + end)
         if name not in DEAR and is_little_work(part, MOST_WORK / PART**2, unit):

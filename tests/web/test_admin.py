@@ -18,7 +18,7 @@ from interlock.hub.admin.operation import Operation
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.approvals.states import DecisionState
-from interlock.web.admin.routes import admin_routes
+from interlock.web.admin.routes import MAX_BODY, admin_routes
 
 pytestmark = pytest.mark.anyio
 
@@ -230,6 +230,31 @@ async def test_a_request_that_means_nothing_is_refused_with_the_reason(
     status, refused = await shared_admin.ask("POST", path, body)
     assert status == 400
     assert refused["message"]
+
+
+async def test_t15_nobody_without_the_right_learns_of_parameters(shared_hub: RunningHub) -> None:
+    agent = Admin(shared_hub, await shared_hub.new_key("curious", "agent"))
+    for verb, path, body in (
+        ("POST", "/admin/keys", b"{"),
+        ("POST", "/admin/keys", {"surprise": 1}),
+        ("GET", "/admin/audit?surprise=1", None),
+        ("GET", "/admin/audit?most=x", None),
+    ):
+        assert (await agent.ask(verb, path, body))[0] == 403, (path, str(body)[:30])
+
+
+async def test_a_parameter_that_is_given_twice_is_refused(shared_admin: Admin) -> None:
+    for path in ("/admin/audit?most=1&most=2", "/admin/audit/1?seq=2", "/admin/audit?most=1&most=1"):
+        status, refused = await shared_admin.ask("GET", path)
+        assert (status, refused["message"]) == (400, "a parameter is given twice")
+
+
+async def test_a_body_has_a_bound(shared_admin: Admin) -> None:
+    """Spaces around an object mean nothing, so that only the length decides."""
+    about = b'{"agent":"nobody"}'
+    for length, expected in ((MAX_BODY, 200), (MAX_BODY + 1, 413)):
+        status, answer = await shared_admin.ask("POST", "/admin/keys", about.ljust(length))
+        assert status == expected, answer
 
 
 @pytest.mark.parametrize("number", ["99999999999999999999999999", str(2**63), "-1", "0", "x", "1.5"])

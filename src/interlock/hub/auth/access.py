@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, Protocol, get_args
 
 import msgspec
 
@@ -77,8 +79,10 @@ class Access:
 
     def decision(self, principal: Principal, server: str, tool: str | None) -> Decision:
         """The decision of the grants for a tool, or for a server as a whole."""
-        entries = self._grants.at(principal.id, server, tool)
-        return decide(entries, tool or "", self.default(principal, server), self.now())
+        entries, default = self._grants.at(principal.id, server, tool), self.default(principal, server)
+        if not entries:  # As for most principals, at each server of each list.
+            return _BY_DEFAULT[default]
+        return decide(entries, tool or "", default, self.now())
 
     def default(self, principal: Principal, server: str) -> DefaultPolicy:
         """The policy where no grant applies. It restricts agents and services, not people and administrators.
@@ -151,24 +155,28 @@ class Access:
 
     def seen(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
         """The items that a principal's lists show."""
+        seen_of = self.seen_of(principal)
+        groups = groupby(items, key=_server_of)
+        return [item for server, group in groups for item in seen_of(server, tuple(group))]
+
+    def seen_of(self, principal: Principal) -> Callable[[str, tuple[Item, ...]], tuple[Item, ...]]:
+        """Selects among items of one server those that a principal's lists show. Holds for the present moment."""
         rights = self.rights(principal)
-        if rights is None:
-            return ()
-        if rights.list_all:
-            return items
-        whole: dict[str, bool] = {}
-        """For servers without grants for single tools: whether the whole server is allowed."""
-        for server in {item.server for item in items}:
-            if all(grant.tool_name is None for grant in self._grants.of_server(principal.id, server)):
-                whole[server] = self.decision(principal, server, None).permission == "allow"
 
-        def is_seen(item: Item) -> bool:
-            if not _reads(rights, item):
-                return False
-            known = whole.get(item.server)
-            return self._allows(principal, item) if known is None else known
+        def select(server: str, items: tuple[Item, ...]) -> tuple[Item, ...]:
+            if rights is None:
+                return ()
+            if rights.list_all:
+                return items
+            if not rights.names_any_of(server):
+                return ()
+            if any(grant.tool_name is not None for grant in self._grants.of_server(principal.id, server)):
+                return tuple(item for item in items if _reads(rights, item) and self._allows(principal, item))
+            if self.decision(principal, server, None).permission != "allow":
+                return ()
+            return items if rights.all_tools else tuple(item for item in items if _reads(rights, item))
 
-        return [item for item in items if is_seen(item)]
+        return select
 
     def sees(self, principal: Principal, item: Sighted) -> bool:
         """Whether a principal sees an item, listed or not."""
@@ -179,15 +187,25 @@ class Access:
 
     def callable(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
         """The items that a principal sees and may call: some keys read more than they call."""
-        rights = self.rights(principal)
-        if rights is None:
-            return ()
-        allowed = self.seen(principal, items)
-        if not rights.all_tools:
-            allowed = [item for item in allowed if rights.invokes(item.exposed)]
-        if not rights.list_all:
-            return allowed
-        return [item for item in allowed if self._allows(principal, item)]
+        callable_of = self.callable_of(principal)
+        groups = groupby(items, key=_server_of)
+        return [item for server, group in groups for item in callable_of(server, tuple(group))]
+
+    def callable_of(self, principal: Principal) -> Callable[[str, tuple[Item, ...]], tuple[Item, ...]]:
+        """Selects among items of one server those that a principal sees and may call."""
+        rights, seen_of = self.rights(principal), self.seen_of(principal)
+
+        def select(server: str, items: tuple[Item, ...]) -> tuple[Item, ...]:
+            allowed = seen_of(server, items)
+            if rights is None or not allowed:
+                return ()
+            if not rights.all_tools:
+                allowed = tuple(item for item in allowed if rights.invokes(item.exposed))
+            if not rights.list_all:
+                return allowed
+            return tuple(item for item in allowed if self._allows(principal, item))
+
+        return select
 
     def may_call(self, principal: Principal, tool: Sighted) -> bool:
         """Whether key and grants let a principal call a tool."""
@@ -211,6 +229,13 @@ class Access:
         key = self.key(principal)
         ends = [self._grants.next_end(principal.id, self.now()), None if key is None else key.expires_at]
         return min((end for end in ends if end is not None), default=None)
+
+
+_BY_DEFAULT: Final = {
+    policy: decide((), "", policy, datetime.min.replace(tzinfo=UTC)) for policy in get_args(DefaultPolicy)
+}
+"""The decisions where no grant applies."""
+_server_of: Final = attrgetter("server")
 
 
 def _reads(rights: Rights, item: Sighted) -> bool:

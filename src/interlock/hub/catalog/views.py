@@ -6,6 +6,7 @@ A list has one piece for each server. The piece of a server whose offer did not 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,6 +31,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 EVERYTHING: Final = View()
+KINDS: Final[tuple[ItemKind, ...]] = ("tool", "prompt", "resource", "template")
 
 
 class ProfileFilter:
@@ -74,7 +76,12 @@ class Catalog:
         self._offers: dict[str, Offer] = {}
         self._profiles: dict[str, ProfileFilter] = {}
         self._lists: dict[tuple[View, ItemKind], _Listing] = {}
+        self._whole: dict[str, dict[ItemKind, Part]] = {}
+        """The parts of each server outside profiles."""
+        self._parts: dict[tuple[View, ItemKind], tuple[int, dict[str, Part]]] = {}
         self._servers: dict[View, tuple[int, dict[str, None]]] = {}
+        self.arrangement = 0
+        """Grows with every configuration."""
         self.generation = 0
         """Grows with every change of any offer or profile."""
         self.audiences: frozenset[str] = frozenset()
@@ -84,9 +91,14 @@ class Catalog:
     def arrange(self, servers: Iterable[str], profiles: Mapping[str, Profile]) -> None:
         """Use the servers and profiles of a configuration. Offers of removed servers are dropped."""
         self._offers = {server: self._offers.get(server) or Offer(server) for server in servers}
+        self._whole = {server: self._whole.get(server) or _parts(offer) for server, offer in self._offers.items()}
         self._profiles = {name: ProfileFilter(profile) for name, profile in profiles.items()}
-        self._lists.clear()
+        # A definition depends on its offer alone, but for profiles. So unchanged servers are not rendered again.
+        kept = {view for view, _ in (*self._lists, *self._parts) if view.profile is None and self.knows(view)}
+        self._lists = {key: value for key, value in self._lists.items() if key[0] in kept}
+        self._parts = {key: value for key, value in self._parts.items() if key[0] in kept}
         self._servers.clear()
+        self.arrangement += 1
         self._join_audiences()
         self._on_change()
 
@@ -96,6 +108,7 @@ class Catalog:
         if before is None:
             return
         self._offers[offer.server] = offer
+        self._whole[offer.server] = _parts(offer)
         if before.audiences != offer.audiences:  # Seldom, and the union takes longer the more servers there are.
             self._join_audiences()
         self._on_change()
@@ -181,9 +194,24 @@ class Catalog:
 
     def items(self, view: View, kind: ItemKind) -> list[Item]:
         """Every item of one kind in a view, in order."""
-        servers = [view.server] if view.server is not None else list(self._offers)
-        found = (item for name in servers if name in self._offers for item in self._offers[name].items(kind))
-        return [item for item in found if self._seen(view, item)]
+        return [*chain.from_iterable(part.items for part in self.parts(view, kind).values())]
+
+    def parts(self, view: View, kind: ItemKind) -> dict[str, Part]:
+        """The items of one kind in a view, by server, in order. The part of an unchanged offer is the same object."""
+        generation, before = self._parts.get((view, kind), (-1, {}))
+        if generation == self.generation:
+            return before
+        parts = {}
+        for server in self._whole if view.server is None else (view.server,) if self.knows(view) else ():
+            whole, known = self._whole[server][kind], before.get(server)
+            if known is not None and known.offer is whole.offer:
+                parts[server] = known
+            elif view.profile is None:
+                parts[server] = whole
+            else:
+                parts[server] = _part(whole.offer, tuple(item for item in whole.items if self._seen(view, item)))
+        self._parts[view, kind] = (self.generation, parts)
+        return parts
 
     def offered(self, view: View, kind: ItemKind, audiences: Collection[str]) -> list[Item]:
         """The items of a view that servers offer to a caller of these audiences."""
@@ -197,10 +225,15 @@ class Catalog:
         before = self._lists.get((view, kind), _NONE)
         if before.generation == self.generation:
             return before.octets
-        servers = [view.server] if view.server is not None else list(self._offers)
-        pieces = ((offer, self._piece(before, view, offer, kind)) for offer in map(self._offers.get, servers) if offer)
+        pieces = ((part.offer, self._piece(before, view, part)) for part in self.parts(view, kind).values())
         listing = self._lists[view, kind] = _joined(self.generation, pieces)
         return listing.octets
+
+    def piece(self, view: View, kind: ItemKind, server: str) -> memoryview:
+        """The items of one server in a list, without brackets."""
+        octets = self.listing(view, kind)
+        piece = self._lists[view, kind].pieces[server]
+        return memoryview(octets)[piece.start : piece.end]
 
     def _join_audiences(self) -> None:
         self.audiences = frozenset().union(*(offer.audiences for offer in self._offers.values()))
@@ -242,11 +275,31 @@ class Catalog:
             return profile.sees(item)
         return self.sees_server(view, item.server)
 
-    def _piece(self, before: _Listing, view: View, offer: Offer, kind: ItemKind) -> bytes | memoryview:
-        known = before.pieces.get(offer.server)
-        if known is not None and known.offer is offer:
+    def _piece(self, before: _Listing, view: View, part: Part) -> bytes | memoryview:
+        known = before.pieces.get(part.offer.server)
+        if known is not None and known.offer is part.offer:
             return memoryview(before.octets)[known.start : known.end]
-        return b",".join(self.render(view, item) for item in offer.items(kind) if self._seen(view, item))
+        return b",".join(self.render(view, item) for item in part.items)
+
+
+class Part(NamedTuple):
+    """The items of one kind that a view shows of one offer."""
+
+    offer: Offer
+    items: tuple[Item, ...]
+    max_bytes: int
+    """Upper bound for the bytes of the definitions."""
+    for_some: bool
+    """Whether not everybody has each of the items."""
+
+
+def _part(offer: Offer, items: tuple[Item, ...]) -> Part:
+    for_some = any(isinstance(item, Tool) and item.only_for is not None for item in items)
+    return Part(offer, items, sum(item.max_bytes for item in items), for_some)
+
+
+def _parts(offer: Offer) -> dict[ItemKind, Part]:
+    return {kind: _part(offer, tuple(offer.items(kind))) for kind in KINDS}
 
 
 class _Piece(NamedTuple):
@@ -269,10 +322,11 @@ _NONE: Final = _Listing(-1, b"", {})
 def _joined(generation: int, parts: Iterable[tuple[Offer, bytes | memoryview]]) -> _Listing:
     at = 1
     pieces: dict[str, _Piece] = {}
-    nonempty: list[bytes | memoryview] = []
+    octets: list[bytes | memoryview] = [b"["]
     for offer, part in parts:
         pieces[offer.server] = _Piece(offer, at, at + len(part))
         if part:
-            nonempty.append(part)
+            octets += (part, b",")
             at += len(part) + 1
-    return _Listing(generation, b"".join((b"[", b",".join(nonempty), b"]")), pieces)
+    octets[1:] = [*octets[1:-1], b"]"]  # The last comma goes. One copy is made, as a list may have megabytes.
+    return _Listing(generation, b"".join(octets), pieces)

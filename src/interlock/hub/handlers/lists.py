@@ -142,7 +142,7 @@ class ListHandler:
         """The hub's capabilities for a caller, in the form of its era."""
         offered = answers.capabilities(self._upstream_capabilities(caller))
         if caller.view.server is None:
-            offered = answers.with_apps(offered, self._starting.capabilities(caller.list_scope))
+            offered = answers.with_apps(offered, self._starting.with_extensions(caller.list_scope))
         upstream = self._upstream(caller)
         if offers_tasks(dialect, caller.view, None if upstream is None else upstream.peer):
             offered = with_tasks(offered, modern=dialect.modern)

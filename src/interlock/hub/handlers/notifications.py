@@ -19,6 +19,7 @@ from interlock.hub.catalog.items import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.handlers.claude_channel import notice
 from interlock.hub.tool_search.listings import ToolListings
+from interlock.hub.tool_search.seen_items import ListState
 from interlock.protocols.mcpl.live import FILTER, LiveFilter
 from interlock.protocols.mgp.events import SubscribeParams
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
@@ -71,7 +72,7 @@ class ChangeNotifier:
         self._task: SubscriberTask | None = None
         self._listings = listings
         self._listeners: dict[ListScope, set[Listener]] = {}
-        self._seen: dict[tuple[ListScope, ListName], tuple[bytes, ...]] = {}
+        self._seen: dict[tuple[ListScope, ListName], tuple[ListState, ...]] = {}
         self._subscribers: dict[tuple[str, str], dict[object, Subscriber]] = {}
 
     def start(self) -> None:
@@ -117,7 +118,8 @@ class ChangeNotifier:
                 if before is None:
                     break  # Its last listener left meanwhile.
                 state = self._state(list_scope, which)
-                if state == before:
+                await asyncio.sleep(0)
+                if _equal(state, before) or (list_scope, which) not in self._seen:
                     continue
                 self._seen[list_scope, which] = state
                 for listener in list(self._listeners[list_scope]):
@@ -189,10 +191,14 @@ class ChangeNotifier:
             and (connection_key is None or any(each.connection_key == connection_key for each in clients.values()))
         ]
 
-    def _state(self, list_scope: ListScope, which: ListName) -> tuple[bytes, ...]:
+    def _state(self, list_scope: ListScope, which: ListName) -> tuple[ListState, ...]:
         if not self._catalog.knows(list_scope.view):
             return ()
-        return tuple(self._listings.listing(list_scope, kind) for kind in KINDS[which])
+        return tuple(self._listings.state(list_scope, kind) for kind in KINDS[which])
+
+
+def _equal(one: tuple[ListState, ...], other: tuple[ListState, ...]) -> bool:
+    return len(one) == len(other) and all(map(ListState.equals, one, other))
 
 
 def _is_agent(list_scope: ListScope, agent: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from interlock.hub.tool_search.tokens import SIGNS, TokenCounts
+from interlock.wire.bounded_cache import remembers_short
 
 MAX_CHARS: Final = 4_000
 """The hub passes on this many characters of one server's instructions."""
@@ -59,6 +60,7 @@ def merged(
     return Instructions("\n\n".join(sections), used, tuple(left_out), counted)
 
 
+@remembers_short(4096)
 def section(server: str, text: str) -> bytes:
     """The text of a server under its name."""
     return f"# {server} (tools named {server}__…)\n{_below(_cut(text))}".encode("utf-8", "replace")

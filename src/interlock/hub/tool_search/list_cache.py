@@ -21,6 +21,8 @@ MAX_CACHED: Final = 10_000
 
 Stamp = tuple[int, int, int]
 """The versions of the catalog, the counts and the rights."""
+Basis = tuple[int, int]
+"""The versions of the configuration and the rights."""
 Value = TypeVar("Value")
 
 
@@ -28,6 +30,7 @@ class _Cached(msgspec.Struct, frozen=True):
     """A value, and the versions it was computed from."""
 
     stamp: Stamp
+    basis: Basis
     until: datetime | None
     value: object
 
@@ -47,15 +50,23 @@ class ListCache:
 
     def get(self, what: str, list_scope: ListScope, make: Callable[[], Value]) -> Value:
         """A value, computed again when its versions change or a right expires."""
+        return self.get_from(what, list_scope, lambda before: make())
+
+    def get_from(self, what: str, list_scope: ListScope, make: Callable[[Value | None], Value]) -> Value:
+        """A value that can be computed from the last one, while neither configuration nor rights have changed."""
         sight = self._access.sight(list_scope.principal)
         audiences = tuple(each for each in list_scope.audiences if each in self._catalog.audiences)
         key = (what, msgspec.structs.replace(list_scope, principal=LOCAL_AGENT, audiences=audiences), sight)
         stamp = self.stamp(list_scope)
         cached = self._values.get(key)
-        if cached is not None and cached.stamp == stamp and (cached.until is None or self._access.now() < cached.until):
+        if cached is not None and cached.until is not None and self._access.now() >= cached.until:
+            cached = None
+        if cached is not None and cached.stamp == stamp:
             return cast(Value, cached.value)
-        value = make()
+        basis = (self._catalog.arrangement, stamp[2])
+        value = make(cast(Value, cached.value) if cached is not None and cached.basis == basis else None)
         if len(self._values) >= MAX_CACHED:
             self._values.clear()
-        self._values[key] = _Cached(stamp, self._access.until(list_scope.principal) if sight.agent else None, value)
+        until = self._access.until(list_scope.principal) if sight.agent else None
+        self._values[key] = _Cached(stamp, basis, until, value)
         return value

@@ -7,7 +7,7 @@ is a session of the handshake era, whose list also shows the tools that it loade
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from interlock.config.value_types import Level
 from interlock.discovery.budget import Budget, fit
@@ -15,19 +15,18 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import Item, ItemKind, Tool
-from interlock.hub.catalog.views import Catalog
+from interlock.hub.catalog.views import EVERYTHING, Catalog
 from interlock.hub.tool_search.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
 from interlock.hub.tool_search.instructions import SHARE, Instructions, merged
 from interlock.hub.tool_search.list_cache import ListCache
 from interlock.hub.tool_search.listed_categories import listed_categories
 from interlock.hub.tool_search.room_definitions import ROOM_DEFINITIONS, ROOM_TOKENS, room_resource
+from interlock.hub.tool_search.seen_items import WRAPPING_TOKENS, ListState, SeenItems, Select, seen_items
 from interlock.hub.tool_search.tokens import TokenCounts, joint
 from interlock.protocols.patterns import PatternSet
 
 OWN_TOOLS_TOKENS: Final = sum(TOKENS.values()) + sum(map(joint, DEFINITIONS.values())) + 2
 """The tokens of the hub's own tools in a list, and of the list itself."""
-WRAPPING_TOKENS: Final = 20
-"""The tokens of the object schema around an output schema that has none, for clients before 2026-07-28."""
 ANSWER_TOKENS: Final = 160
 """Pinned tools always leave this much for an answer: enough to say that no tool fits."""
 
@@ -69,6 +68,13 @@ class ToolListings:
             return listing
         return listing[:-1] + (b"," if len(listing) > 2 else b"") + b",".join(own) + b"]"
 
+    def state(self, list_scope: ListScope, kind: ItemKind) -> ListState:
+        """The state of a list, without rendering a whole one."""
+        if list_scope.view.profile is not None or (kind == "tool" and self.level(list_scope) != "L0"):
+            return ListState(None, self.listing(list_scope, kind))
+        own = () if self._own is None else self._own.items(list_scope, kind)
+        return ListState(self._seen(list_scope, kind), b",".join(own))
+
     def _listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...]) -> bytes:
         if kind == "resource" and list_scope.rooms:
             rooms = b",".join(map(room_resource, list_scope.rooms))
@@ -83,7 +89,7 @@ class ToolListings:
 
     def level(self, list_scope: ListScope) -> Level:
         """How much of the catalog the list shows."""
-        return self._shown(list_scope)[0]
+        return self._cache.get("level", list_scope, lambda: self._level(list_scope))
 
     async def settle(self, list_scope: ListScope) -> None:
         """Wait for counts that could still change the list, up to a limit."""
@@ -112,14 +118,14 @@ class ToolListings:
 
     def tools(self, list_scope: ListScope) -> list[Tool]:
         """Every tool that the principal sees."""
-        return [item for item in self._items(list_scope, "tool") if isinstance(item, Tool)]
+        return cast(list[Tool], self._seen(list_scope, "tool").items)
 
     def callable(self, list_scope: ListScope) -> frozenset[Identity]:
         """The identities of the tools that the principal may call. A search finds no others."""
 
         def find() -> frozenset[Identity]:
-            items = self._access.callable(list_scope.principal, self._offered(list_scope))
-            return frozenset((item.server, item.name) for item in items)
+            seen = self._selected(list_scope, "tool", "called", self._access.callable_of(list_scope.principal))
+            return frozenset((item.server, item.name) for item in seen.items)
 
         return self._cache.get("callable", list_scope, find)
 
@@ -173,8 +179,7 @@ class ToolListings:
     def listed_tokens(self, list_scope: ListScope, tools: int) -> int:
         """All tokens in the context, given those of pinned, loaded and found tools, which a whole list contains."""
         if self.level(list_scope) == "L0":
-            whole = 2 + sum(self.cost(list_scope, tool) for tool in self.tools(list_scope))
-            tools = whole + self._room_tokens(list_scope) - self._fixed(list_scope)
+            tools = self._whole_tokens(list_scope) + self._room_tokens(list_scope) - self._fixed(list_scope)
         return self._fixed(list_scope) + self.instructions(list_scope).tokens + tools
 
     def budget(self, list_scope: ListScope) -> Budget | None:
@@ -212,19 +217,28 @@ class ToolListings:
         return own + (self._categories(list_scope)[1] if list_scope.level == "L1" else 0)
 
     def _instructions(self, list_scope: ListScope) -> Instructions:
-        servers = self._catalog.servers(list_scope.view)
-        offers = (
-            (name, self._catalog.offer(name)) for name in servers if self._access.reaches(list_scope.principal, name)
-        )
+        reached = self._reached(list_scope)
+        servers = [name for name in self._catalog.servers(list_scope.view) if name in reached]
+        offers = ((name, self._catalog.offer(name)) for name in servers)
         texts = ((name, offer.instructions) for name, offer in offers if offer is not None)
         return merged(texts, self._tokens_for_instructions(list_scope), self._tokens, bare=list_scope.view.bare)
+
+    def _reached(self, list_scope: ListScope) -> frozenset[str]:
+        """The servers that the principal may see or call something of. Offers do not matter."""
+
+        def find(before: frozenset[str] | None) -> frozenset[str]:
+            if before is not None:
+                return before
+            servers = self._catalog.servers(EVERYTHING)
+            return frozenset(name for name in servers if self._access.reaches(list_scope.principal, name))
+
+        return self._cache.get_from("reached", ListScope(EVERYTHING, principal=list_scope.principal), find)
 
     def _tokens_for_instructions(self, list_scope: ListScope) -> int | None:
         if list_scope.budget is None:
             return None
         if self.level(list_scope) == "L0":
-            whole = 2 + sum(self.cost(list_scope, tool) for tool in self.tools(list_scope))
-            listed = whole + self._room_tokens(list_scope) if self._bound(list_scope) else 0
+            listed = self._whole_tokens(list_scope) + self._room_tokens(list_scope) if self._bound(list_scope) else 0
         elif list_scope.parts is None:
             listed = self._fixed(list_scope) + sum(self.pinned(list_scope).values())
         else:
@@ -249,7 +263,7 @@ class ToolListings:
 
     def _shown(self, list_scope: ListScope) -> tuple[Level, bytes]:
         def show() -> tuple[Level, bytes]:
-            level = self._level(list_scope)
+            level = self.level(list_scope)
             shown = self._whole(list_scope, "tool") if level == "L0" else self._few(list_scope, level)
             return level, joined(shown, ROOM_DEFINITIONS) if list_scope.rooms else shown
 
@@ -262,13 +276,31 @@ class ToolListings:
 
     def _whole(self, list_scope: ListScope, kind: ItemKind) -> bytes:
         """All items of one kind. Callers that see all of them share the rendered list of the catalog."""
-        items = self._items(list_scope, kind)
-        if len(items) == len(self._catalog.items(list_scope.view, kind)):
-            return self._catalog.listing(list_scope.view, kind)
-        return b"[" + b",".join(self._catalog.render(list_scope.view, item) for item in items) + b"]"
+        seen, view = self._seen(list_scope, kind), list_scope.view
+        if seen.whole:
+            return self._catalog.listing(view, kind)
+        pieces: list[bytes | memoryview] = []
+        for server, part in seen.parts.items():
+            if part.items and part.whole:
+                pieces.append(self._catalog.piece(view, kind, server))
+            else:
+                pieces += [self._catalog.render(view, item) for item in part.items]
+        return b"[" + b",".join(pieces) + b"]"
 
-    def _items(self, list_scope: ListScope, kind: ItemKind) -> Sequence[Item]:
-        return self._access.seen(list_scope.principal, self._offered(list_scope, kind))
+    def _seen(self, list_scope: ListScope, kind: ItemKind) -> SeenItems:
+        """The items that the principal sees."""
+        return self._selected(list_scope, kind, "seen", self._access.seen_of(list_scope.principal))
+
+    def _selected(self, list_scope: ListScope, kind: ItemKind, what: str, select: Select) -> SeenItems:
+        audiences = tuple(each for each in list_scope.audiences if each in self._catalog.audiences)
+        parts = self._catalog.parts(list_scope.view, kind)
+        # Budget and level decide how much is listed, not what is seen.
+        scope = ListScope(list_scope.view, principal=list_scope.principal, audiences=list_scope.audiences)
+
+        def find(before: SeenItems | None) -> SeenItems:
+            return seen_items(parts, audiences, select, before)
+
+        return self._cache.get_from(f"{what} {kind}", scope, find)
 
     def _offered(self, list_scope: ListScope, kind: ItemKind = "tool") -> Sequence[Item]:
         return self._catalog.offered(list_scope.view, kind, list_scope.audiences)
@@ -289,9 +321,11 @@ class ToolListings:
         """Whether the whole list fits into the budget, whatever the pending counts are."""
         if self._fits_by_far(list_scope):
             return True
-        return not self._exceeds(list_scope) and 2 + sum(
-            self.cost(list_scope, tool) for tool in self.tools(list_scope)
-        ) <= self._for_tools(list_scope)
+        return not self._exceeds(list_scope) and self._whole_tokens(list_scope) <= self._for_tools(list_scope)
+
+    def _whole_tokens(self, list_scope: ListScope) -> int:
+        """The tokens of a list of all tools."""
+        return 2 + sum(self.cost(list_scope, tool) for tool in self.tools(list_scope))
 
     def _for_tools(self, list_scope: ListScope) -> int:
         """The tokens that a whole list of tools may have."""
@@ -301,8 +335,7 @@ class ToolListings:
         """Whether the whole list fits even if each byte were a token, with one more at each joint. Reads no text."""
         if list_scope.view.profile is not None:
             return False  # a profile may describe a tool at any length
-        most = 2 + sum(3 * tool.max_bytes + WRAPPING_TOKENS for tool in self.tools(list_scope))
-        return most <= self._for_tools(list_scope)
+        return 2 + self._seen(list_scope, "tool").most <= self._for_tools(list_scope)
 
     def _exceeds(self, list_scope: ListScope) -> bool:
         """Whether the whole list exceeds the budget, whatever the pending counts are. Stops as early as possible."""
@@ -319,7 +352,7 @@ class ToolListings:
         by_size = list_scope.view.bare or list_scope.level in (None, "L0")
         if by_size and self._fits(list_scope):
             return True
-        undecided = [] if not by_size or self._exceeds(list_scope) else self.tools(list_scope)
+        undecided = [] if not by_size or self._exceeds(list_scope) else [*self.tools(list_scope)]
         undecided += self._to_pin(list_scope) if self.pinned_over_budget(list_scope) else []
         return self._tokens.counted(self._catalog.render(list_scope.view, tool) for tool in undecided)
 

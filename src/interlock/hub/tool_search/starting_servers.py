@@ -62,10 +62,11 @@ class StartingServers:
         starting = [each for each in self._upstreams if each.starting and only in (None, each.id)]
         return [each for each in starting if self._waits_for(each) and self._access.reaches(principal, each.id)]
 
-    def capabilities(self, scope: ListScope) -> list[Mapping[str, object]]:
-        """The capabilities of the servers of a list scope, as far as they are known."""
+    def with_extensions(self, scope: ListScope) -> list[Mapping[str, object]]:
+        """The capabilities of the servers of a list scope that declare extensions, as far as they are known."""
         known = ((each.id, each.capabilities) for each in self._upstreams)
-        return [said for server, said in known if said and self._access.reaches(scope.principal, server)]
+        said = [(server, said) for server, said in known if said and "extensions" in said]
+        return [each for server, each in said if self._access.reaches(scope.principal, server)]
 
     async def wait(self, starting: Iterable[Upstream]) -> None:
         """Wait until the servers are listed or down, each at most for `first_list_s` since it began to start.

@@ -1,0 +1,96 @@
+"""A change of one server costs the work of that server, however many others there are. Counted, never timed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from interlock.config.settings import Profile
+from interlock.hub.catalog.definitions import make_offer
+from interlock.hub.catalog.items import Item
+from interlock.hub.catalog.offer import Offer
+from interlock.hub.catalog.views import EVERYTHING, Catalog, View
+from interlock.hub.tool_search.seen_items import ListState, SeenItems, seen_items
+
+SERVERS = 50
+
+
+def offer(server: str, text: str = "Does it.") -> Offer:
+    definition = {"name": "run", "description": text, "inputSchema": {"type": "object"}}
+    return make_offer(server, [json.dumps(definition).encode()])
+
+
+def arranged() -> tuple[Catalog, list[str]]:
+    names = [f"s{number}" for number in range(SERVERS)]
+    made = Catalog()
+    made.arrange(names, {"few": Profile(tools=("s1__*",))})
+    for name in names:
+        made.put(offer(name))
+    return made, names
+
+
+class Selecting:
+    """Selects everything, and counts the servers that it was asked about."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, server: str, items: tuple[Item, ...]) -> tuple[Item, ...]:
+        self.asked.append(server)
+        return items
+
+
+def seen(catalog: Catalog, select: Selecting, before: SeenItems | None = None) -> SeenItems:
+    return seen_items(catalog.parts(EVERYTHING, "tool"), (), select, before)
+
+
+def test_only_the_items_of_a_changed_server_are_selected_again() -> None:
+    catalog, names = arranged()
+    select = Selecting()
+    before = seen(catalog, select)
+    assert select.asked == names
+    select.asked.clear()
+    catalog.put(offer("s7", "Does it otherwise."))
+    after = seen(catalog, select, before)
+    assert select.asked == ["s7"]
+    assert [item.exposed for item in after.items] == [f"{name}__run" for name in names]
+    assert not ListState(after, b"").equals(ListState(before, b""))
+
+
+def test_an_equal_offer_changes_no_list() -> None:
+    catalog, _ = arranged()
+    before = seen(catalog, Selecting())
+    catalog.put(offer("s7"))
+    after = seen(catalog, Selecting())
+    assert ListState(after, b"").equals(ListState(before, b""))
+    assert not ListState(after, b"[]").equals(ListState(before, b""))
+    assert not ListState(None, b"").equals(ListState(before, b""))
+
+
+def test_a_new_configuration_renders_no_unchanged_server_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog, names = arranged()
+    catalog.listing(EVERYTHING, "tool")
+    rendered: list[str] = []
+    render = Catalog.render
+
+    def counting(self: Catalog, view: View, item: Item) -> bytes:
+        rendered.append(item.server)
+        return render(self, view, item)
+
+    monkeypatch.setattr(Catalog, "render", counting)
+    catalog.arrange([*names[1:], "new"], {})
+    catalog.put(offer("new"))
+    listed = [tool["name"] for tool in json.loads(catalog.listing(EVERYTHING, "tool"))]
+    assert rendered == ["new"]
+    assert listed == [f"{name}__run" for name in (*names[1:], "new")]
+
+
+def test_a_profile_is_applied_anew_with_a_new_configuration() -> None:
+    catalog, names = arranged()
+    view = View(profile="few")
+    assert [tool["name"] for tool in json.loads(catalog.listing(view, "tool"))] == ["s1__run"]
+    catalog.arrange(names, {"few": Profile(tools=("s2__*",), describe={"s2__run": "Two."})})
+    (tool,) = json.loads(catalog.listing(view, "tool"))
+    assert (tool["name"], tool["description"]) == ("s2__run", "Two.")
+    assert [item.exposed for item in catalog.items(view, "tool")] == ["s2__run"]
