@@ -17,6 +17,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.handlers.discovery_methods import ListServers
 from interlock.process.turns import AT_ONCE, encode_in_turns
 from interlock.protocols.mcp.results import own_result
+from interlock.web.metrics.gather import gather
 
 SERVERS = 10 * AT_ONCE
 MANY = 8
@@ -74,6 +75,10 @@ async def test_the_lists_of_servers_are_made_in_many_turns(tmp_path: Path) -> No
         async with Turns() as turns:
             found = await hub.discovery.list(OPERATOR, ListServers())
         assert (len(found.servers), turns.count >= MANY) == (SERVERS, True)
+        async with Turns() as turns:
+            gathered = await gather(hub, None)
+        assert len([*gathered.values["interlock_server_tools"]]) == SERVERS
+        assert turns.count >= MANY
     finally:
         await hub.stop()
 

@@ -118,7 +118,7 @@ class ToolOperations:
     def _row(self, item: Item) -> ToolRow:
         hub_app, tool = self._hub_app, item if isinstance(item, Tool) else None
         return ToolRow(
-            **msgspec.structs.asdict(msgspec.json.decode(item.full, type=Definition)),
+            **msgspec.structs.asdict(msgspec.json.decode(item.full, type=_Undecoded)),
             name=item.exposed,
             server=item.server,
             tool=item.name,
@@ -171,6 +171,9 @@ def _object(arguments: msgspec.Raw) -> bytes:
     return text
 
 
+_NULL: Final = msgspec.Raw(b"null")
+
+
 class ListTools(msgspec.Struct):
     """The tools of one server or one profile, or all."""
 
@@ -190,6 +193,13 @@ class Definition(msgspec.Struct):
     annotations: Any = None
     security: Any = None
     meta: Any = msgspec.field(default=None, name="_meta")
+
+
+class _Undecoded(Definition):
+    """The same with schemas as they are: thousands of them take long to decode, and to free."""
+
+    inputSchema: msgspec.Raw = _NULL
+    outputSchema: msgspec.Raw = _NULL
 
 
 class ToolRow(Definition, kw_only=True):
