@@ -65,7 +65,7 @@ class HealthHandler:
                 int(self._readiness.uptime_s),
                 available,
                 total,
-                caller.load.open_calls,
+                len(caller.load.calls),
                 resources,
                 {name: refusal is None or refusal[0] != name for name in ("keys", "audit")},
             )
