@@ -22,6 +22,8 @@ PAUSE_S = 0.25
 COMMAND = ("/bin/cat",)
 WITH_HOSTS = "with hosts"
 """Sandlock with its supervisor, which decides over connections."""
+HOST = "127.0.0.1"
+"""An address: how long a name takes to look up depends on the network, and one that is unknown starts no server."""
 
 
 def plain() -> subprocess.Popen[bytes]:
@@ -50,8 +52,9 @@ def answered(process: subprocess.Popen[bytes] | ContainedProcess, began: float) 
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdin.write(b"x\n")
-    process.stdout.read(2)
+    said = process.stdout.read(2)
     took = time.perf_counter() - began
+    assert said == b"x\n", f"it did not start: {process.stderr.read()!r}"
     for stream in (process.stdin, process.stdout, process.stderr):
         stream.close()
     process.wait()
@@ -74,7 +77,7 @@ def main() -> None:
                 if name == "plain":
                     measured.append(answered(plain(), began))
                 elif name == WITH_HOSTS:
-                    measured.append(answered(contained("sandlock", folder, ("example.org",)), began))
+                    measured.append(answered(contained("sandlock", folder, (HOST,)), began))
                 else:
                     measured.append(answered(contained(name, folder), began))  # type: ignore[arg-type]
     base = statistics.median(times["plain"])

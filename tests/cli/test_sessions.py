@@ -18,6 +18,7 @@ SESSION: dict[str, Any] = {
     "transport": "http",
     "since": "2026-11-16T02:03:04.5Z",
     "calls": 1,
+    "streams": 4,
     "subscriptions": 2,
 }
 PRINCIPAL: dict[str, Any] = {
@@ -26,6 +27,7 @@ PRINCIPAL: dict[str, Any] = {
     "version": "",
     "revision": "2026-07-28",
     "last_seen": "2026-11-16T02:03:04.5Z",
+    "calls": 5,
     "streams": 3,
 }
 
@@ -37,11 +39,13 @@ def test_sessions_and_principals_are_listed_in_columns(user: User, hub: FakeHub)
     first, seen, last = shown.splitlines()
     for part in ("n7k2q9xw.w0.0123456789ab", "ci", "1.2", "2025-11-25", "http", "since 2026-11-16 02:03", "1 call"):
         assert part in first
+    assert "4 streams" in first
     assert "2 subscriptions" in first
     assert "\x1b" not in shown
     assert seen == "Seen lately:"
     assert "agent:ci" in last
     assert "unnamed client" in last
+    assert "5 calls" in last
     assert "3 streams" in last
 
 
@@ -59,8 +63,8 @@ def test_a_hub_without_clients_says_so(user: User, hub: FakeHub) -> None:
 
 
 def test_ending_a_session_says_how_much_ended(user: User, hub: FakeHub) -> None:
-    hub.answers["hub/sessions.end"] = lambda params: {"id": params["id"], "sessions": 1, "streams": 0}
-    assert user.run("sessions", "end", "agent:ci").stdout == "Ended 1 session and 0 streams of agent:ci.\n"
+    hub.answers["hub/sessions.end"] = lambda params: {"id": params["id"], "sessions": 1, "streams": 0, "calls": 2}
+    assert user.run("sessions", "end", "agent:ci").stdout == "Ended 1 session, 0 streams and 2 calls of agent:ci.\n"
     assert hub.params_of("hub/sessions.end") == [{"id": "agent:ci"}]
 
 

@@ -176,15 +176,14 @@ async def test_a_stop_that_comes_while_the_answer_is_stored_loses_nothing(
         models = {"real": Model(kind="openai", url=endpoint.url, model="m")}
         async with running_hub(tmp_path, {}, models=models, host=HostSettings(model="real")) as hub:
             storing, stopped = asyncio.Event(), asyncio.Event()
-            get = hub.hub_app.store.get
+            with_turn = hub.host.conversations.with_turn
 
-            async def held(collection: Any, key: str) -> Any:
-                if collection is TURNS:
-                    storing.set()
-                    await stopped.wait()
-                return await get(collection, key)
+            async def held(*ids: str) -> Any:
+                storing.set()
+                await stopped.wait()
+                return await with_turn(*ids)
 
-            monkeypatch.setattr(hub.hub_app.store, "get", held)
+            monkeypatch.setattr(hub.host.conversations, "with_turn", held)
             conversation = await hub.host.create()
             turn = await hub.host.send(conversation, "Hi.")
             await storing.wait()
@@ -235,7 +234,7 @@ async def test_a_turn_whose_end_cannot_be_stored_ends_all_the_same(
             async def away(*_: object) -> None:
                 raise StoreUnavailable("the database is away")
 
-            monkeypatch.setattr(hub.hub_app.store, "get", away)
+            monkeypatch.setattr(hub.host.conversations, "with_turn", away)
             with pytest.raises(Fault, match="away"):
                 await turn.answer()
             monkeypatch.undo()

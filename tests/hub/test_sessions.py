@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Hub, Limits, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Limits, Server, Timeouts
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.sessions import Ended, SessionRows
 from interlock.hub.auth.keys import KEYS
@@ -24,7 +24,9 @@ from interlock.wire.errors import Fault
 from interlock.wire.ids import is_node, read_id
 
 from .instructed_server import InstructedServer
-from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, until
+from .legacy_client import answers
+from .modern_client import ModernClient
+from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, text_of, until
 from .test_journal import entries
 from .test_stream_credentials import running as running_with_socket
 from .test_stream_credentials import stream
@@ -118,7 +120,7 @@ async def test_an_ended_session_is_unknown_and_its_calls_are_cancelled_and_answe
             await until(lambda: hub.hub_app.hub.open_calls == 1)
             (row,) = (await listed(hub)).sessions
             assert (row.calls, row.streams) == (1, 1)
-            assert await end(hub, row.id) == Ended(row.id, 1, 0)
+            assert await end(hub, row.id) == Ended(row.id, 1, 1, 1)
             async with asyncio.timeout(PATIENCE_S):
                 await listening.readuntil(b"0\r\n\r\n")
                 answer = await calling.readuntil(b"}}")
@@ -148,10 +150,42 @@ async def test_stateless_clients_show_as_principals_and_ending_one_closes_its_st
         async with open_request(client, "POST", body, **headers) as listening:
             await listening.readuntil(b"acknowledged")
             assert (await listed(hub)).principals[0].streams == 1
-            assert await end(hub, "agent:ci") == Ended("agent:ci", 0, 1)
+            assert await end(hub, "agent:ci") == Ended("agent:ci", 0, 1, 0)
             async with asyncio.timeout(PATIENCE_S):
                 assert b"complete" in await listening.readuntil(b"0\r\n\r\n")
         assert (await listed(hub)).principals[0].streams == 0
+
+
+async def test_ending_a_principal_ends_its_calls_without_a_session(tmp_path: Path) -> None:
+    servers = {"busy": child("busy_server.py"), "old": child("busy_server.py", era="legacy")}
+    ask = {"ci": Agent(ask=("busy__ec*",))}
+    settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), approvals=Approvals(hold_s=600))
+    async with running_hub(tmp_path, servers, hub=settings, agents=ask) as hub:
+        address = hub.url + "/mcp"
+        client, other = [ModernClient(address, answers(name), await hub.new_key(name)) for name in ("ci", "other")]
+        asking = [(each, f"{server}__ask_name") for each in (client, other) for server in servers]
+        replies = [each.reply(await each.start(name)) for each, name in asking]
+        hanging = [asyncio.ensure_future(each.call("busy__hang", {"mark": "m"})) for each in (client, other)]
+        held = asyncio.ensure_future(client.call("busy__echo", {"text": "x"}))
+        clients = hub.hub_app.hub.clients
+        await until(lambda: hub.hub_app.hub.open_calls == 4 and len(clients.calls_of("agent:ci")) == 3)
+        calls = {row.id: row.calls for row in (await listed(hub)).principals}
+        assert calls == {"agent:ci": 3, "agent:other": 2}, "the question of a stateless server waits at its client"
+        assert await end(hub, "agent:ci") == Ended("agent:ci", 0, 0, 3)
+        for ended in (await hanging[0], await held):
+            assert "an operator ended it" in ended["error"]["message"]
+        again = [
+            await each.ask("tools/call", {"name": name, "arguments": {}}, **reply)
+            for (each, name), reply in zip(asking, replies, strict=True)
+        ]
+        assert [each["error"]["data"]["name"] for each in again[:2]] == ["REQUEST_STATE_REFUSED"] * 2
+        assert [text_of(each) for each in again[2:]] == ["accept:{'name': 'other'}"] * 2
+        assert await client.call("busy__add", {"a": 1}), "it may begin anew"
+        assert "result" in await client.call("busy__ask_name")
+        assert not hanging[1].done()
+        hanging[1].cancel()
+        (entry,) = await entries(hub, event="dev.interlock.session_ended")
+        assert entry.record.details["calls"] == 3
 
 
 async def test_t50_idle_sessions_of_one_key_lock_nobody_out(tmp_path: Path) -> None:

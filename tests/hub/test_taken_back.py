@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .running_hub import MODERN, RawClient, RunningHub, child, messages, running_hub, until
+from .running_hub import MODERN, RawClient, RunningHub, child, messages, running_hub, text_of, until
 from .test_journal import entries
 
 URI = "interlock://busy/text://one"
@@ -111,6 +111,33 @@ async def test_t31_a_listen_stream_ends_with_the_key_that_opened_it(hub: Running
         assert messages(ada.heard)[-1]["result"]["resultType"] == "complete"
         await touch(hub, bob)
         assert not bob.over.is_set()
+
+
+async def test_t31_a_call_without_a_session_ends_with_its_key(hub: RunningHub) -> None:
+    ada, bob = [RawClient(hub.url + "/mcp", await hub.new_key(name)) for name in ("ada", "bob")]
+    hanging = [
+        asyncio.ensure_future(each.modern("tools/call", {"name": "busy__hang", "arguments": {"mark": mark}}))
+        for each, mark in ((ada, "ada"), (bob, "bob"))
+    ]
+    await marked(bob, "begun", "ada,bob")
+    await hub.hub_app.keys.revoke("ada")
+    answer = await hanging[0]
+    assert answer["error"]["data"]["name"] == "AUTH_REQUIRED"
+    assert "no longer valid" in answer["error"]["message"]
+    await marked(bob, "cancelled", "ada")
+    (entry,) = await entries(hub, event="TOOL_EXECUTED", actor="ada")
+    assert entry.record.outcome is not None
+    assert entry.record.outcome.transport == "cancelled"
+    assert not hanging[1].done()
+    hanging[1].cancel()
+
+
+async def marked(client: RawClient, how: str, marks: str) -> None:
+    """Wait until these calls were begun or cancelled at the server."""
+    params = {"name": f"busy__{how}_marks", "arguments": {}}
+    async with asyncio.timeout(120):
+        while sorted(text_of(await client.modern("tools/call", params)).split(",")) != marks.split(","):
+            pass
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])

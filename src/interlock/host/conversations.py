@@ -30,8 +30,9 @@ from interlock.hub.conversation_documents import (
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.store_faults import fault_of
+from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.injections import Prefix
-from interlock.store import Conflict, StoreError
+from interlock.store import Conflict, Document, StoreError, documents
 from interlock.store.documents import AnyCollection
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
@@ -47,6 +48,8 @@ PARTS: Final[tuple[AnyCollection, ...]] = (TURNS, STATE_TREES, CHANNEL_CONVERSAT
 """The collections with a part of a conversation, which is deleted with it."""
 COMMITS: Final = 5
 """How often the end of a turn is tried to store, while the conversation changes."""
+SEALED_HERE: Final = 8 * 1024
+"""Characters that are sealed or opened on the loop: a tenth of a millisecond, less than handing them to a thread."""
 AT_ONCE: Final = 50
 """Conversations deleted at once."""
 T = TypeVar("T")
@@ -130,15 +133,25 @@ class Conversations:
         """The turns of a conversation from one on, oldest first."""
         found = await self._hub_app.store.find(TURNS, conversation=conversation.id)
         stored = [document.value for document in found if document.value.index >= first]
+        if sum(len(turn.sealed) for turn in stored) <= SEALED_HERE:
+            return [self._recorded(turn) for turn in stored]
         # Long conversations take a while to open.
         return await asyncio.to_thread(lambda: [self._recorded(turn) for turn in stored])
+
+    async def with_turn(
+        self, id: str, turn: str
+    ) -> tuple[Document[StoredConversation] | None, Document[StoredTurn] | None]:
+        """A conversation and one of its turns as they are stored, in one look."""
+        return await self._hub_app.store.read(
+            lambda database: (documents.get(database, CONVERSATIONS, id), documents.get(database, TURNS, turn))
+        )
 
     async def begin(self, conversation: Conversation, turn: StoredTurn, messages: Iterable[Message]) -> int:
         """Store a turn that begins, and the conversation with its model. Returns the version of the turn.
 
         Raises a `Fault` if another turn came between, and then changes nothing.
         """
-        sealed = await asyncio.to_thread(self._seal, tuple(messages), turn.id)
+        sealed = await self._sealed(messages, turn.id)
         stored = msgspec.structs.replace(conversation.stored, updated=turn.at, turns=turn.index + 1)
         try:
             async with self._hub_app.store.transaction() as transaction:
@@ -155,7 +168,7 @@ class Conversations:
         self, conversation: Conversation, turn: StoredTurn, version: int, messages: Iterable[Message], cost: float
     ) -> int:
         """Store a turn as far as it came. Returns its next version."""
-        sealed = await asyncio.to_thread(self._seal, tuple(messages), turn.id)
+        sealed = await self._sealed(messages, turn.id)
         try:
             async with self._hub_app.store.transaction() as transaction:
                 transaction.expect(TURNS, turn.id, version)
@@ -172,17 +185,15 @@ class Conversations:
     ) -> Conversation:
         """Store a turn at its end, and the conversation that it makes. Raises NOT_FOUND if that was deleted."""
         id_ = conversation.id
-        # A turn with large results takes a while to seal.
-        sealed = await asyncio.to_thread(self._seal, tuple(messages), turn.id)
+        sealed = await self._sealed(messages, turn.id)
         for _ in range(COMMITS):
             try:
                 # A turn that began owns its index. So another change of the conversation never costs the turn.
-                found = await self.get(id_)
-                begun = await self._hub_app.store.get(TURNS, turn.id)
-                if begun is None or begun.value.inference != turn.inference:
+                found, begun = await self.with_turn(id_, turn.id)
+                if found is None or begun is None or begun.value.inference != turn.inference:
                     raise Fault("NOT_FOUND", "the conversation was deleted")
                 stored = msgspec.structs.replace(
-                    found.stored, updated=turn.at, first=conversation.stored.first,
+                    found.value, updated=turn.at, first=conversation.stored.first,
                     sealed=self._seal(conversation.stable, id_),
                 )  # fmt: skip
                 async with self._hub_app.store.transaction() as transaction:
@@ -234,8 +245,8 @@ class Conversations:
             async with store.transaction() as transaction:
                 transaction.expect(CONVERSATIONS, id, found.version)
                 transaction.delete(CONVERSATIONS, id)
-                for collection, documents in parts:
-                    for document in documents:
+                for collection, found_parts in parts:
+                    for document in found_parts:
                         transaction.delete(collection, document.key)
         except Conflict:
             return False
@@ -251,6 +262,14 @@ class Conversations:
 
     def _recorded(self, turn: StoredTurn) -> Recorded:
         return Recorded(turn, self._open(turn.sealed, turn.id, tuple[Message, ...]), len(turn.sealed) * 3 // 4)
+
+    async def _sealed(self, messages: Iterable[Message], bound_to: str) -> str:
+        """The messages of a turn, sealed. A turn with results of tools or media may take a while."""
+        given = tuple(messages)
+        sizes = [len(part.text) if isinstance(part, Text) else SEALED_HERE for each in given for part in each.parts]
+        if sum(sizes) < SEALED_HERE:
+            return self._seal(given, bound_to)
+        return await asyncio.to_thread(self._seal, given, bound_to)
 
     def _seal(self, value: object, bound_to: str) -> str:
         return self._encryption.seal(msgspec.json.encode(value).decode(), bound_to)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from typing import Final
 
 import msgspec
 
-from interlock.host.conversations import MOST_TURN_BYTES, Conversation, Conversations, next_turn_id
+from interlock.host.conversations import MOST_TURN_BYTES, Conversation, Conversations, Recorded, next_turn_id
 from interlock.host.hooks import Hooks, Response
 from interlock.host.models.model import (
     Chunk,
@@ -90,12 +90,16 @@ class Turns:
         turn = running.turn
         caller = self._tools.admit(turn.conversation.principal)
         tools = await self._tools.list(caller) if "tools" in turn.model.info.capabilities else ()
-        injections = [*turn.context, *await self._hooks.before(turn)]
-        arranged = arrange(injections, turn.conversation.stable.prefix)
+        # Earlier turns are read while the servers think.
+        injections, stored = await asyncio.gather(
+            self._hooks.before(turn),
+            self._conversations.turns(turn.conversation.stored, first=turn.conversation.stored.first),
+        )
+        arranged = arrange([*turn.context, *injections], turn.conversation.stable.prefix)
         self._hooks.placed(turn, arranged)
         running.use(msgspec.structs.replace(turn.conversation.stable, prefix=arranged.prefix))
         running.messages.append(user_message(turn.user_message, arranged))
-        earlier = await self._history(running, tools)
+        earlier = self._history(running, tools, stored)
         # An answer that a server may rewrite is shown to nobody before that.
         held = self._hooks.rewrites(turn)
         running.hold(held=held)
@@ -117,10 +121,11 @@ class Turns:
         if held and response.text:
             turn.add(Piece("text", response.text))
 
-    async def _history(self, running: RunningTurn, tools: tuple[ToolDefinition, ...]) -> tuple[Message, ...]:
+    def _history(
+        self, running: RunningTurn, tools: tuple[ToolDefinition, ...], stored: Sequence[Recorded]
+    ) -> tuple[Message, ...]:
         """The messages of earlier turns, as many as fit into the model's window."""
         conversation, info = running.conversation, running.turn.model.info
-        stored = await self._conversations.turns(conversation.stored, first=conversation.stored.first)
         turns = [turn for turn in stored if turn.stored.index < running.turn.index]
         fixed = estimated(Prompt(tuple(running.messages), system_of(conversation.stable), tools), 0).input_tokens
         window = info.context_window or 0

@@ -17,7 +17,7 @@ from interlock.hub.auth.keys import PREFIX, Keys, expired
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import LOCAL_AGENT, TOKEN, Principal
 from interlock.hub.auth.room_membership import rooms_of
-from interlock.hub.calls.call import Caller, Load
+from interlock.hub.calls.call import Call, Caller, Load
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.store.feed import now_s
 from interlock.transports.requests.pending_authentication import AuthenticationPending
@@ -96,6 +96,11 @@ class Authenticator:
     def callers(self) -> list[Caller]:
         """The callers in use."""
         return list(self._callers)
+
+    def stateless_calls(self) -> list[Call]:
+        """The open calls without a session, of all principals: under way, parked, or waiting for an approval."""
+        loads = list(self._loads.values())
+        return [call for load in loads for call in (*load.calls, *load.held) if call.exchange.session is None]
 
     def note_uses(self) -> None:
         """Note in the keys which of them were used since the last time."""

@@ -146,10 +146,10 @@ class Journal:
         self._recorder().event(event, by, target=Target("server", server, ""), reason=reason, details=details)
 
     def session_ended(
-        self, by: Principal, kind: str, id: str, owner: str, sessions: int, streams: int, trace: str = ""
+        self, by: Principal, kind: str, id: str, owner: str, ended: Mapping[str, int], trace: str = ""
     ) -> None:
-        """Record that an operator ended a session, or everything that a principal had open."""
-        details = {kind: id, "owner": owner, "sessions": sessions, "streams": streams}
+        """Record that an operator ended a session, or everything that a principal had open, and how much that was."""
+        details = {kind: id, "owner": owner, **ended}
         self._recorder().event(SESSION_ENDED, by, trace=trace, details=details)
 
     def room(

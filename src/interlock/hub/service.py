@@ -139,6 +139,7 @@ class HubService:
             sessions.limits,
             time.monotonic,
             handlers.subscriptions.streams,
+            authenticator,
             self._on_session_opened,
             self._on_session_ended,
         )
@@ -180,6 +181,14 @@ class HubService:
     def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
         """End a session, unless it is over already."""
         self.clients.sessions.end(session, event, reason)
+
+    def end_calls(self, owner: str, reason: str) -> int:
+        """End the calls of an owner that belong to no session, and those that its clients could continue. Returns how
+        many were open. A call that waits for a client at its server alone is not among those, and cannot go on."""
+        calls = self.clients.end_calls(owner, reason)
+        self._sessions.retries.end(owner)
+        self.pipeline.dispatcher.states.end(owner, asyncio.get_running_loop().time())
+        return calls
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, now or later."""

@@ -15,9 +15,11 @@ def fingerprint(definition: object) -> str:
     stack: list[object] = [definition]
     while stack:
         value = stack.pop()
-        if isinstance(value, _Mark):
+        if type(value) is str:  # First, as most values are texts.
+            digest.update(_scalar(value))
+        elif isinstance(value, _Mark):
             digest.update(value)
-        elif isinstance(value, Mapping):
+        elif type(value) is dict or isinstance(value, Mapping):
             digest.update(b"{%d:" % len(value))
             stack.append(_Mark(b"}"))
             for key in sorted(value, key=str, reverse=True):

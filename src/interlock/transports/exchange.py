@@ -126,6 +126,13 @@ class SessionExchange(abc.ABC, Generic[S_co]):
         """Let the client's connection go, where the client can come back for the answer."""
         return
 
+    def revoke(self, fault: Fault, reason: str) -> None:
+        """Answer with an error, and stop the work."""
+        on_cancel = self.on_cancel
+        self.fail(fault)
+        if on_cancel is not None:
+            on_cancel(reason)
+
     @property
     def conversation(self) -> object | None:
         """The conversation in which the request's id is unique; None where each request stands alone."""
@@ -161,13 +168,6 @@ class OpenExchange(Exchange):
     def abort(self, reason: str) -> None:
         """Answer that the session has ended, and stop the work."""
         self.revoke(ended(reason), reason)
-
-    def revoke(self, fault: Fault, reason: str) -> None:
-        """Answer with an error of the transport's own, and stop the work."""
-        on_cancel = self.on_cancel
-        self.fail(fault)
-        if on_cancel is not None:
-            on_cancel(reason)
 
 
 class SessionService(Protocol[S]):

@@ -20,6 +20,7 @@ from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
 from interlock.hub.calls.call import Caller
 from interlock.process.task_set import TaskSet
+from interlock.process.turns import encode_in_turns
 from interlock.transports.credentials import header_of
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.peers import peer_uid
@@ -253,7 +254,7 @@ class _Connection(asyncio.Protocol):
                 raise Fault("METHOD_NOT_FOUND", f"no such method: {request.method[:200]}")
             name = request.method.removeprefix(PREFIX)
             result = await self._operations.perform(self._operations.owner, name, request.params)
-            answer = encode_result(request.id, msgspec.json.encode(result))
+            answer = encode_result(request.id, await encode_in_turns(result))
         except Fault as fault:
             self._write_fault(request.id, fault)
             return

@@ -194,17 +194,14 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
 
 async def _watch_files(hub_app: HubApp, configuration: ConfigurationOperations) -> None:
     """A changed file is read again; a broken one changes nothing, and says so in `status`."""
-    seen = _stamps(hub_app.config)
     with contextlib.suppress(Exception):  # the configuration in use was read a moment ago
         await configuration.look()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        now = _stamps(hub_app.config)
-        if now != seen:
+        if configuration.changed_since:  # A change that a command had read is not read once more.
             await configuration.read_again()
             for problem in configuration.problems:
                 hub_app.logs.add("hub", "config", f"{problem.place}: {problem.message}")
-            seen = now  # a change during the reload is seen next time
 
 
 async def _watch_memory(listener: HttpListener, hub_app: HubApp) -> None:
@@ -216,15 +213,6 @@ async def _watch_memory(listener: HttpListener, hub_app: HubApp) -> None:
         if memory_trend.has_fallen(len(listener.connections)):
             await asyncio.to_thread(return_free_memory)
         collector.check(sum(hub_app.counts.calls.values()), hub_app.hub.open_calls)
-
-
-def _stamps(config: Config) -> dict[str, tuple[int, int, int]]:
-    stamps: dict[str, tuple[int, int, int]] = {}
-    for name in config.origin.files:
-        with contextlib.suppress(OSError):
-            stat = os.stat(name)
-            stamps[name] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-    return stamps
 
 
 def _write_info(home: Path, listen: str, control: ControlSocket) -> None:

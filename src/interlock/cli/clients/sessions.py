@@ -20,7 +20,7 @@ def sessions(ctx: click.Context, agent: str | None, as_json: bool) -> None:
     """List and end the sessions of clients.
 
     Without a command, it lists them. Clients of revision 2026-07-28 have no sessions: for these it lists who was seen
-    lately, with their open streams.
+    lately, with their open calls and streams.
 
     \b
     Example:
@@ -60,8 +60,8 @@ def end(ended: Json, id: str) -> None:
     Example:
       interlock sessions end agent:nightly
     """
-    done = f"{counted(ended['sessions'], 'session')} and {counted(ended['streams'], 'stream')}"
-    say(f"Ended {done} of {plain(id)}.")
+    sessions, streams = counted(ended["sessions"], "session"), counted(ended["streams"], "stream")
+    say(f"Ended {sessions}, {streams} and {counted(ended['calls'], 'call')} of {plain(id)}.")
 
 
 def _session(row: dict[str, Any]) -> tuple[str, ...]:
@@ -73,6 +73,7 @@ def _session(row: dict[str, Any]) -> tuple[str, ...]:
         str(row.get("transport")),
         f"since {_minute(row.get('since'))}",
         counted(int(row.get("calls") or 0), "call"),
+        counted(int(row.get("streams") or 0), "stream"),
         counted(int(row.get("subscriptions") or 0), "subscription"),
     )
 
@@ -83,6 +84,7 @@ def _principal(row: dict[str, Any]) -> tuple[str, ...]:
         _client(row),
         str(row.get("revision")),
         f"last seen {_minute(row.get('last_seen'))}",
+        counted(int(row.get("calls") or 0), "call"),
         counted(int(row.get("streams") or 0), "stream"),
     )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from interlock.config.confirmations import Confirmations
 from interlock.config.imports import project_folder
 from interlock.config.load import Loaded, load_again
 from interlock.config.problems import Problem
+from interlock.config.settings import Config
 from interlock.events.types import ConfigurationReloaded, now_us
 from interlock.hub.admin.operation import Nothing
 from interlock.hub.app import HubApp
@@ -31,6 +34,8 @@ class ConfigurationOperations:
         self._stop = stop
         self.problems: tuple[Problem, ...] = ()
         """The problems found when the configuration was last read."""
+        self._read: dict[str, tuple[int, int, int]] = {}
+        """The files as they were right before they were last read."""
 
     async def reload(self, by: Principal, params: Nothing, trace: str) -> Reloaded:
         """Read the configuration again."""
@@ -61,6 +66,7 @@ class ConfigurationOperations:
     async def look(self) -> Loaded:
         """Read the files, and note their problems and what waits for a person's confirmation."""
         hub_app = self._hub_app
+        self._read = _stamps(hub_app.config)  # A change from now on is read again.
         loaded: Loaded = await asyncio.to_thread(load_again, hub_app.config, home=hub_app.home)
         message = "nobody has confirmed this project file as it is now; the hub starts none of its servers"
         hint = "run `interlock up` in {}, in a terminal, to review and confirm it"
@@ -70,6 +76,11 @@ class ConfigurationOperations:
         )
         self.problems = (*loaded.problems, *unconfirmed)
         return loaded
+
+    @property
+    def changed_since(self) -> bool:
+        """Whether a file changed since anybody last had it read."""
+        return _stamps(self._hub_app.config) != self._read
 
     async def confirm(self, by: Principal, params: Confirm, trace: str) -> Confirmed:
         """Confirm a project's file as it is now, and use it."""
@@ -96,6 +107,15 @@ class ConfigurationOperations:
             # The real address decides who is admitted without a credential.
             config = msgspec.structs.replace(config, hub=msgspec.structs.replace(config.hub, listen=listen))
         return await self._hub_app.apply(config)
+
+
+def _stamps(config: Config) -> dict[str, tuple[int, int, int]]:
+    stamps: dict[str, tuple[int, int, int]] = {}
+    for name in config.origin.files:
+        with contextlib.suppress(OSError):
+            stat = os.stat(name)
+            stamps[name] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    return stamps
 
 
 class Confirm(msgspec.Struct):

@@ -12,6 +12,7 @@ from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import WITHOUT_FAULT, Upstream
+from interlock.process.turns import in_turns
 from interlock.protocols.mgp.health import Health
 from interlock.wire.errors import Fault
 
@@ -27,7 +28,7 @@ class HealthOperations:
         hub_app = self._hub_app
         refusal = hub_app.refusal
         if params.server is None:
-            servers = [_row(upstream, None) for upstream in hub_app.upstreams]
+            servers = [_row(upstream, None) async for upstream in in_turns(list(hub_app.upstreams))]
         else:
             upstream = hub_app.upstreams.get(params.server)
             if upstream is None:

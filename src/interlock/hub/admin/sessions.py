@@ -1,4 +1,5 @@
-"""Operations on clients: list sessions, principals seen lately and open streams, end them, and test their channel."""
+"""Operations on clients: list sessions, principals seen lately, their open calls and streams, end them, and test their
+channel."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class ListSessions(msgspec.Struct):
 
 
 class EndSession(msgspec.Struct):
-    """A session by its id, or a principal such as `agent:NAME` with all its sessions and streams."""
+    """A session by its id, or a principal such as `agent:NAME` with all its sessions, streams and calls."""
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
 
@@ -65,7 +66,7 @@ class SessionRow(msgspec.Struct):
 
 
 class PrincipalRow(msgspec.Struct):
-    """A principal that was seen lately, with its open streams (stateless era)."""
+    """A principal that was seen lately, with its open calls and streams that belong to no session (stateless era)."""
 
     id: str
     agent: str
@@ -75,6 +76,8 @@ class PrincipalRow(msgspec.Struct):
     revision: str
     first_seen: datetime
     last_seen: datetime
+    calls: int
+    """Under way, parked until the client answers a question, or waiting for an approval."""
     streams: int
 
 
@@ -86,11 +89,12 @@ class SessionRows(msgspec.Struct):
 
 
 class Ended(msgspec.Struct):
-    """The ended sessions and streams."""
+    """The ended sessions, and the streams and calls that were open, in these sessions and without one."""
 
     id: str
     sessions: int
     streams: int
+    calls: int
 
 
 class ChannelTested(msgspec.Struct):
@@ -119,7 +123,7 @@ class SessionOperations:
         )
 
     async def end(self, by: Principal, params: EndSession, trace: str) -> Ended:
-        """End a session, or every session and stream of a principal. Their calls are cancelled and answered."""
+        """End a session, or everything that a principal has open. The calls are cancelled and answered."""
         id_ = params.id
         session = self._clients.sessions.get(id_)
         if session is not None:
@@ -127,16 +131,19 @@ class SessionOperations:
         else:
             owner = id_
             found = [each for each in self._clients.sessions if each.caller.owner == owner]
-        streams = 0 if session is not None else len(self._clients.streams_of(owner))
-        if not found and not streams and self._clients.principals.get(owner) is None:
+        streams = sum(each.channel.open_streams for each in found)
+        calls = sum(each.channel.open_calls for each in found)
+        if not found and not self._is_known(owner):
             raise Fault("NOT_FOUND", f"no session {id_!r}", hint="`interlock sessions` shows all of them")
         for each in found:
             self._clients.sessions.end(each, SessionEvent.TERMINATE, BY_OPERATOR)
-        if streams:
-            self._clients.end_streams(owner, BY_OPERATOR)
+        if session is None:
+            streams += self._clients.end_streams(owner, BY_OPERATOR)
+            calls += self._hub_app.hub.end_calls(owner, BY_OPERATOR)
         kind: Literal["session", "principal"] = "session" if session is not None else "principal"
-        self._journal.session_ended(by, kind, id_, owner, len(found), streams, trace)
-        return Ended(id_, len(found), streams)
+        ended = {"sessions": len(found), "streams": streams, "calls": calls}
+        self._journal.session_ended(by, kind, id_, owner, ended, trace)
+        return Ended(id_, len(found), streams, calls)
 
     async def test_channel(self, by: Principal, params: ChannelTest, trace: str) -> ChannelTested:
         """Send a test notification to the channel of one session, the way of a wake, and to nobody else."""
@@ -149,6 +156,13 @@ class SessionOperations:
         if not self._hub_app.change_notifier.give_notice(listener, notice_of_test(params.mark)):
             raise Fault("NOT_FOUND", "this session is not notified of events", hint="restart its client")
         return ChannelTested(params.id)
+
+    def _is_known(self, owner: str) -> bool:
+        """Whether a principal was seen lately, also since the last tick, or has something open."""
+        self._clients.principals.collect(self._hub_app.authenticator.callers)
+        if self._clients.principals.get(owner) is not None:
+            return True
+        return bool(self._clients.streams_of(owner) or self._clients.calls_of(owner))
 
     def _session(self, session: Session) -> SessionRow:
         claim, principal = claim_of(session.dialect), session.caller.principal
@@ -175,6 +189,6 @@ class SessionOperations:
 
     def _principal(self, owner: str, seen: SeenPrincipal) -> PrincipalRow:
         principal, client = seen.principal, seen.client
-        streams = len(self._clients.streams_of(owner))
+        calls, streams = len(self._clients.calls_of(owner)), len(self._clients.streams_of(owner))
         about = (client.name, client.version, seen.revision, seen.first_seen, seen.last_seen)
-        return PrincipalRow(owner, principal.id, principal.kind, *about, streams)
+        return PrincipalRow(owner, principal.id, principal.kind, *about, calls, streams)

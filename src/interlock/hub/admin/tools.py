@@ -21,15 +21,13 @@ from interlock.hub.calls.refusals import Refusal
 from interlock.hub.catalog.items import Item, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.tool_search.searching_clients import how_it_searches, list_scope_for
+from interlock.process.turns import in_turns
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
 MAX_FOUND: Final = 100
 START_S: Final = 30.0
 """How long a call from the terminal waits for a server that is starting."""
-
-ROWS_AT_ONCE: Final = 50
-"""Rows that are made in one turn of the loop."""
 
 Arguments: TypeAlias = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 
@@ -45,14 +43,8 @@ class ToolOperations:
         view = View(server=params.server, profile=params.profile) if params.server or params.profile else EVERYTHING
         if not self._hub_app.catalog.knows(view):
             raise Fault("NOT_FOUND", "no such server or profile", hint="`interlock status` shows all of them")
-        rows: list[ToolRow] = []
-        for item in self._hub_app.catalog.items(view, "tool"):
-            if params.name not in ("", item.exposed):
-                continue
-            rows.append(self._row(item))
-            if len(rows) % ROWS_AT_ONCE == 0:
-                await asyncio.sleep(0)  # Thousands of definitions hold up no call.
-        return ToolRows(rows)
+        items = in_turns(self._hub_app.catalog.items(view, "tool"))
+        return ToolRows([self._row(item) async for item in items if params.name in ("", item.exposed)])
 
     async def call(self, by: Principal, params: CallTool, trace: str) -> Called:
         """Call a tool as the principal itself."""
@@ -99,13 +91,14 @@ class ToolOperations:
         client = self._client_of(caller.owner)
         scope = list_scope_for(caller.list_scope, client)
         # A person wants exact counts: wait for them.
-        if not tokens.counted(tool.full for tool in listings.tools(scope)):
+        counted = [tokens.counted((tool.full,)) async for tool in in_turns(listings.tools(scope))]
+        if not all(counted):
             await tokens.settled()
         await listings.settle(scope)
         listed = msgspec.json.decode(listings.listing(scope, "tool"), type=list[msgspec.Raw])
         tools, instructions = listings.tools(scope), listings.instructions(scope)
         costs: dict[str, int] = {}
-        for tool in tools:
+        async for tool in in_turns(tools):
             costs[tool.server] = costs.get(tool.server, 0) + tokens.of_text(tool.full) + 1
         return Budget(
             agent=caller.principal.id,
@@ -115,7 +108,7 @@ class ToolOperations:
             all_tools=len(tools),
             all_tokens=sum(costs.values()),
             listed_tools=len(listed),
-            listed_tokens=sum(tokens.of_text(bytes(item)) + 1 for item in listed),
+            listed_tokens=sum([tokens.of_text(bytes(item)) + 1 async for item in in_turns(listed)]),
             instructions_tokens=instructions.tokens,
             instructions_without_room=instructions.left_out,
             pinned_over_budget=listings.pinned_over_budget(scope),
@@ -125,7 +118,7 @@ class ToolOperations:
     def _row(self, item: Item) -> ToolRow:
         hub_app, tool = self._hub_app, item if isinstance(item, Tool) else None
         return ToolRow(
-            **msgspec.structs.asdict(msgspec.json.decode(item.full, type=Definition)),
+            **msgspec.structs.asdict(msgspec.json.decode(item.full, type=_Undecoded)),
             name=item.exposed,
             server=item.server,
             tool=item.name,
@@ -178,6 +171,9 @@ def _object(arguments: msgspec.Raw) -> bytes:
     return text
 
 
+_NULL: Final = msgspec.Raw(b"null")
+
+
 class ListTools(msgspec.Struct):
     """The tools of one server or one profile, or all."""
 
@@ -197,6 +193,13 @@ class Definition(msgspec.Struct):
     annotations: Any = None
     security: Any = None
     meta: Any = msgspec.field(default=None, name="_meta")
+
+
+class _Undecoded(Definition):
+    """The same with schemas as they are: thousands of them take long to decode, and to free."""
+
+    inputSchema: msgspec.Raw = _NULL
+    outputSchema: msgspec.Raw = _NULL
 
 
 class ToolRow(Definition, kw_only=True):

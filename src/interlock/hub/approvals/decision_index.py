@@ -25,6 +25,8 @@ class DecisionIndex:
         self._known: dict[str, Decision] = {}
         self._live: dict[str, str] = {}
         """By matter: the decision that is open, or whose answer holds."""
+        self._about: dict[tuple[str, str], dict[str, None]] = {}
+        """The matters of those by kind and server: each list of each server is compared with its own."""
         self._open: dict[str, str] = {}
         """The askers of open decisions, by decision id, in the order in which they were asked."""
         self._by_asker: dict[str, dict[str, None]] = {}
@@ -37,6 +39,10 @@ class DecisionIndex:
         before = self._known.pop(id, None)
         if before is not None and self._live.get(before.question.matter) == id:
             del self._live[before.question.matter]
+            matters = self._about[_about(before)]
+            del matters[before.question.matter]
+            if not matters:
+                del self._about[_about(before)]
         is_open = decision is not None and decision.state is DecisionState.OPEN
         if not is_open and (asker := self._open.pop(id, None)) is not None:
             del self._by_asker[asker][id]
@@ -49,7 +55,10 @@ class DecisionIndex:
             return
         self._known[id] = decision
         if decision.state in (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED):
+            if (other := self.of_matter(decision.question.matter)) is not None:
+                self._about[_about(other)].pop(decision.question.matter)
             self._live[decision.question.matter] = id
+            self._about.setdefault(_about(decision), {})[decision.question.matter] = None
         if is_open:
             asker = f"{decision.question.asker_kind}:{decision.question.asker}"
             self._open[id] = asker
@@ -110,8 +119,7 @@ class DecisionIndex:
 
     def about(self, kind: str, server: str) -> list[Decision]:
         """The current decisions of one kind about one server."""
-        live = (self._known[id_] for id_ in self._live.values())
-        return [found for found in live if found.question.kind == kind and found.question.server == server]
+        return [self._known[self._live[matter]] for matter in self._about.get((kind, server), ())]
 
     def late(self, now: int) -> list[Decision]:
         """Those that are past their deadlines, and have not ended."""
@@ -127,6 +135,10 @@ class DecisionIndex:
         over = sorted(ended, key=lambda known: known.deadline)
         surplus = max(0, len(self._known) - MAX_KEPT)
         return [known for place, known in enumerate(over) if place < surplus or known.deadline + KEPT_S * 1000 <= now]
+
+
+def _about(decision: Decision) -> tuple[str, str]:
+    return decision.question.kind, decision.question.server
 
 
 def _can_expire(decision: Decision) -> bool:

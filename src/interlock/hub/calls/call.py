@@ -44,10 +44,13 @@ _UNSET = msgspec.UNSET
 class Load:
     """The open calls of a principal, at all its addresses together."""
 
-    __slots__ = ("__weakref__", "open_calls")
+    __slots__ = ("__weakref__", "calls", "held")
 
     def __init__(self) -> None:
-        self.open_calls = 0
+        self.calls: set[Call] = set()
+        """The calls that have a place: sent, or about to be."""
+        self.held: set[Call] = set()
+        """The calls that wait for an approval."""
 
 
 class Caller:

@@ -22,6 +22,7 @@ from interlock.hub.upstreams.registration.packages import RegisteredPackages
 from interlock.hub.upstreams.registration.registration import Register, Registered, Registration
 from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.turns import in_turns
 from interlock.wire.errors import Fault
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -136,7 +137,11 @@ class DiscoveryMethods:
         asked = params.filter
         registered = [each for each in self._registrations.list() if self._own(each.created_by, each.created_kind, by)]
         own = {each.id for each in registered}
-        rows = (self._row(id_, by) for id_ in self._config().servers if id_ in own or self._access.reaches(by, id_))
+        rows = [
+            self._row(id_, by)
+            async for id_ in in_turns(list(self._config().servers))
+            if id_ in self._config().servers and (id_ in own or self._access.reaches(by, id_))
+        ]
         waiting = (_waiting(each) for each in registered if not each.approved)
         answers = self._registrations.denied()
         own_answers = (each for each in answers if self._own(each.question.asker, each.question.asker_kind, by))

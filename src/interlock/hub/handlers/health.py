@@ -6,7 +6,7 @@ hub knows it. A client learns nothing of tools and servers that its lists do not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -21,7 +21,7 @@ from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.upstream import WITHOUT_FAULT, Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.memory import resident_mb
-from interlock.protocols.mcp.results import complete
+from interlock.protocols.mcp.results import own_result
 from interlock.protocols.mgp.health import HUB, PING, STATUS, Health, Ping, Status, timestamp
 
 MAX_SERVERS: Final = 1_000
@@ -45,7 +45,7 @@ class HealthHandler:
     def _ping(self, exchange: Exchange, caller: Caller) -> None:
         upstream = self._upstream(caller)
         if upstream is None:
-            ping = Ping(self._hub_health(caller), timestamp(), int(self._readiness.uptime_s), HUB)
+            ping = Ping(self._hub_health(self._reached(caller)), timestamp(), int(self._readiness.uptime_s), HUB)
         else:
             ping = Ping(_health(upstream), timestamp(), upstream.uptime_secs, upstream.id)
         _answer(exchange, ping)
@@ -56,15 +56,16 @@ class HealthHandler:
         if upstream is None:
             reads = (rights := self._access.rights(caller.principal)) is not None and rights.admin_read
             refusal = self._readiness.refusal
-            resources: dict[str, object] = {"servers": self._servers(caller)}
+            reached = list(self._reached(caller))
+            resources: dict[str, object] = {"servers": _states(reached)}
             if reads:
                 resources["memory_bytes"] = int((resident_mb() or 0) * 1e6)
             status = Status(
-                self._hub_health(caller),
+                self._hub_health(reached),
                 int(self._readiness.uptime_s),
                 available,
                 total,
-                caller.load.open_calls,
+                len(caller.load.calls),
                 resources,
                 {name: refusal is None or refusal[0] != name for name in ("keys", "audit")},
             )
@@ -74,11 +75,11 @@ class HealthHandler:
             status = Status(_health(upstream), upstream.uptime_secs, available, total, pending, {}, state)
         _answer(exchange, status)
 
-    def _hub_health(self, caller: Caller) -> Health:
+    def _hub_health(self, reached: Iterable[Upstream]) -> Health:
         """Unhealthy while every call is refused; degraded while a server that the caller sees is down."""
         if self._readiness.refusal is not None:
             return Health.UNHEALTHY
-        well = all(each.condition in WITHOUT_FAULT for each in self._reached(caller))
+        well = all(each.condition in WITHOUT_FAULT for each in reached)
         return Health.HEALTHY if well else Health.DEGRADED
 
     def _reached(self, caller: Caller) -> Iterator[Upstream]:
@@ -88,22 +89,22 @@ class HealthHandler:
             if upstream is not None and self._access.reaches(caller.principal, server):
                 yield upstream
 
-    def _servers(self, caller: Caller) -> dict[str, dict[str, str]]:
-        """The state and the health of each server, for clients that ask instead of being told."""
-        reached = islice(self._reached(caller), MAX_SERVERS)
-        return {each.id: {"state": each.state.value, "health": each.condition} for each in reached}
-
     def _tools(self, caller: Caller) -> tuple[int, int]:
         """How many tools of the caller's lists can be called now, and how many there are."""
-        tools = self._access.seen(caller.principal, self._catalog.items(caller.view, "tool"))
-        usable: dict[str, bool] = {}
-        for server in {tool.server for tool in tools}:
-            upstream = self._upstreams.get(server)
-            usable[server] = upstream is not None and upstream.usable
-        return sum(usable[tool.server] for tool in tools), len(tools)
+        seen_of, available, total = self._access.seen_of(caller.principal), 0, 0
+        for server, part in self._catalog.parts(caller.view, "tool").items():
+            upstream, seen = self._upstreams.get(server), len(seen_of(server, part.items))
+            total += seen
+            available += seen if upstream is not None and upstream.usable else 0
+        return available, total
 
     def _upstream(self, caller: Caller) -> Upstream | None:
         return None if caller.view.server is None else self._upstreams.get(caller.view.server)
+
+
+def _states(reached: Iterable[Upstream]) -> dict[str, dict[str, str]]:
+    """The state and the health of each server, for clients that ask instead of being told."""
+    return {each.id: {"state": each.state.value, "health": each.condition} for each in islice(reached, MAX_SERVERS)}
 
 
 def _health(upstream: Upstream) -> Health:
@@ -112,4 +113,4 @@ def _health(upstream: Upstream) -> Health:
 
 def _answer(exchange: Exchange, answer: msgspec.Struct) -> None:
     result = msgspec.json.encode(answer)
-    exchange.result(complete(result) if exchange.dialect.modern else result)
+    exchange.result(own_result(result) if exchange.dialect.modern else result)

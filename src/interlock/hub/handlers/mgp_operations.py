@@ -21,7 +21,8 @@ from interlock.hub.journal import Journal
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
 from interlock.hub.upstreams.registration.registration import Register
-from interlock.protocols.mcp.results import complete
+from interlock.process.turns import encode_in_turns
+from interlock.protocols.mcp.results import own_result
 from interlock.protocols.mgp.methods import read_params
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
@@ -62,11 +63,11 @@ class MgpOperationsHandler:
         trace = trace_of(exchange)
         try:
             params = read_params(exchange.request.params, kind)
-            result = msgspec.json.encode(await operation(caller.principal, params, trace))
+            result = await encode_in_turns(await operation(caller.principal, params, trace))
         except Fault as fault:
             self._journal.refused(caller.principal, exchange.request.method, fault, trace)
             exchange.fail(fault)
         except StoreError as cause:
             exchange.fail(fault_of(cause))
         else:
-            exchange.result(complete(result) if exchange.dialect.modern else result)
+            exchange.result(own_result(result) if exchange.dialect.modern else result)

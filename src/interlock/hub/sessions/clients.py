@@ -1,20 +1,24 @@
-"""The one registry of clients: sessions of all transports, listen streams, and the principals seen lately.
+"""The one registry of clients: sessions of all transports, listen streams, open calls, and the principals seen lately.
 
 A session opens in `SessionRegistry.open` and ends in `SessionRegistry.end`. A listen stream is here while it is open.
+A call with a session ends with it; one without a session is found at its principal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from interlock.hub.auth.principals import Principal
 from interlock.hub.sessions.principals import SeenPrincipals
 from interlock.hub.sessions.resumable import ResumableSessions
-from interlock.hub.sessions.session import Session
+from interlock.hub.sessions.session import Exchange, Session, SessionCaller
 from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
 from interlock.transports.sessions.states import SessionEvent
+from interlock.wire.errors import Fault
+
+INVALID: Final = "its credential is no longer valid"
 
 
 class OpenStream(Protocol):
@@ -28,6 +32,23 @@ class OpenStream(Protocol):
         """End the stream with a result, as the specification requires."""
 
 
+class OpenCall(Protocol):
+    """A call that is under way, parked, or waiting for an approval."""
+
+    @property
+    def caller(self) -> SessionCaller: ...
+
+    @property
+    def exchange(self) -> Exchange: ...
+
+
+class OpenCalls(Protocol):
+    """Knows the open calls of every principal."""
+
+    def stateless_calls(self) -> Sequence[OpenCall]:
+        """Those without a session."""
+
+
 class Clients:
     """The clients of one hub. `opened` and `ended` are called once for each session."""
 
@@ -36,12 +57,14 @@ class Clients:
         limits: SessionLimits,
         clock: Callable[[], float],
         streams: set[OpenStream],
+        calls: OpenCalls,
         opened: Callable[[Session], None],
         ended: Callable[[Session, SessionEvent], None],
     ) -> None:
         self.sessions: SessionRegistry[Session] = SessionRegistry(limits, clock, opened, ended)
         self.streams = streams
         """The open listen streams, of which `handlers/subscriptions.py` keeps track."""
+        self._calls = calls
         self.principals = SeenPrincipals()
         self.resumable = ResumableSessions()
 
@@ -56,9 +79,23 @@ class Clients:
             stream.end(reason)
         return len(streams)
 
+    def calls_of(self, owner: str) -> list[OpenCall]:
+        """The open calls of an owner that belong to no session."""
+        return [call for call in self._calls.stateless_calls() if call.caller.owner == owner]
+
+    def end_calls(self, owner: str, reason: str) -> int:
+        """End the calls of an owner that belong to no session. Returns how many there were."""
+        calls = self.calls_of(owner)
+        for call in calls:
+            call.exchange.revoke(Fault("CANCELLED", f"the call was ended: {reason}"), reason)
+        return len(calls)
+
     def end_revoked(self, is_valid: Callable[[Principal], bool]) -> None:
-        """End the sessions and streams of credentials that are no longer valid."""
+        """End the sessions, streams and calls of credentials that are no longer valid."""
         self.sessions.end_revoked(lambda session: is_valid(session.caller.principal))
         for stream in list(self.streams):
             if not is_valid(stream.principal):
-                stream.end("its credential is no longer valid")
+                stream.end(INVALID)
+        for call in self._calls.stateless_calls():
+            if not is_valid(call.caller.principal):
+                call.exchange.revoke(Fault("AUTH_REQUIRED", f"the call was ended: {INVALID}"), INVALID)

@@ -21,6 +21,7 @@ from interlock.hub.tool_search.declared_categories import declared_of
 from interlock.hub.tool_search.embeddings import BATCH, EmbeddingCache
 from interlock.hub.tool_search.learning import Learning
 from interlock.hub.tool_search.tokens import TokenCounts
+from interlock.process.turns import in_turns
 from interlock.protocols.mgp.permissions import Risk
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 Identity = tuple[str, str]
 
+SERVERS_AT_ONCE: Final = 200
 CONNECTED: Final = "connected"
 KNOWN: Final = "known"
 """The status of a tool whose server is not connected. A call starts a server that starts on demand."""
@@ -95,7 +97,10 @@ class ToolSearch:
         async with acquire(self._busy, self._lock_s(), "the index of tools"):
             self._query_vectors = vectors
             servers = self._catalog.offers()
-            statuses = {server: _ServerStatus(self.status(server), self._judged_by(server)) for server in servers}
+            statuses = {
+                server: _ServerStatus(self.status(server), self._judged_by(server))
+                async for server in in_turns(servers, SERVERS_AT_ONCE)
+            }
             search = partial(
                 self._find, statuses, seen, query, strategy, limit, filters, self.learning.usage, explain, covers
             )

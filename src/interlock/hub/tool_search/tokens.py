@@ -18,6 +18,7 @@ import msgspec
 from interlock.discovery.tokens import at_least, at_most
 from interlock.hub.catalog.items import Tool, digest_of
 from interlock.hub.tool_search.definitions import DEFINITIONS, TOKENS
+from interlock.process.turns import in_turns
 
 MAX_COUNTS: Final = 200_000
 BATCH: Final = 5_000
@@ -128,7 +129,7 @@ class TokenCounts:
                 await self._at_once.wait()
         while self._waiting:
             batch = dict(islice(self._waiting.items(), BATCH))
-            counts = await self._count_batch([text() for text in batch.values()])
+            counts = await self._count_batch([text() async for text in in_turns([*batch.values()])])
             for digest in batch:
                 self._waiting.pop(digest, None)
             if counts is None or len(counts) != len(batch):
@@ -151,7 +152,7 @@ class TokenCounts:
             )
         except OSError:
             return None
-        lines = b"\n".join(msgspec.json.encode(text.decode("utf-8", "replace")) for text in batch)
+        lines = b"\n".join([msgspec.json.encode(text.decode("utf-8", "replace")) async for text in in_turns(batch)])
         try:
             async with asyncio.timeout(BATCH_TIMEOUT_S):
                 output, _ = await child.communicate(lines + b"\n")

@@ -22,10 +22,14 @@ from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restarts import requested_wait_s
 from interlock.hub.upstreams.task_offers import takes_tasks
+from interlock.process.threads import WorkerThreads
 from interlock.wire.errors import Fault
 
-OFF_LOOP_BYTES: Final = 100_000
-"""A thread reads lists larger than this, so that they do not block the event loop."""
+TINY_BYTES: Final = 2_000
+"""Lists of this size are read on the event loop: half a millisecond."""
+LARGE_BYTES: Final = 100_000
+"""Lists larger than this do not keep those of other servers waiting."""
+_OFFERS: Final = WorkerThreads(1, "offers")
 
 MAX_FURTHER: Final = 1_000
 """Tools of one server for one audience beyond those for everybody. Further ones are left out."""
@@ -202,10 +206,14 @@ async def fetch(connection: Connection, within_s: float) -> Listed:
 
 
 async def offer_of(server: str, listed: Listed, settings: Server, tasks: bool = False) -> Offer:
-    """Make an offer of lists, in a thread if they are large. `tasks`: the server takes calls as tasks."""
+    """Make an offer of lists, in a thread unless they are tiny. `tasks`: the server takes calls as tasks."""
     size = sum(len(item) for items in listed for item in items)
     make = partial(_offer_of, server, listed, settings, tasks)
-    return await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
+    if size <= TINY_BYTES:
+        return make()
+    # Many servers list at once: one thread for all of them leaves most of the processor to the loop.
+    thread = None if size > LARGE_BYTES else _OFFERS
+    return await asyncio.get_running_loop().run_in_executor(thread, make)
 
 
 def _offer_of(server: str, listed: Listed, settings: Server, tasks: bool) -> Offer:

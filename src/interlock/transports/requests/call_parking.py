@@ -175,6 +175,11 @@ class CallParking:
             raise refused()
         return place, claim.round
 
+    def end(self, owner: str) -> None:
+        """End the calls of an owner that wait, and forget the outcomes that stay for a retry."""
+        for place in [place for place in self._places.values() if place.work.owner == owner]:
+            self._expire(place)
+
     def close(self) -> None:
         """End every call that waits."""
         for place in list(self._places.values()):

@@ -57,7 +57,7 @@ async def show_one(visit: Visit) -> Response:
 async def call(visit: Visit) -> Response:
     """Call the tool as the person, or judge such a call."""
     tool = await _tool(visit)
-    fields = fields_of(tool.inputSchema)
+    fields = fields_of(msgspec.json.decode(tool.inputSchema))
     given = {name: value for name, value in visit.form.items() if name == WHOLE or name.startswith(PREFIX)}
     try:
         arguments = arguments_of(visit.form, fields)
@@ -83,11 +83,11 @@ async def _page(
     judged: Why | None = None,
     problem: str = "",
 ) -> Response:
-    fields: list[Field] | None = fields_of(tool.inputSchema)
+    fields: list[Field] | None = fields_of(msgspec.json.decode(tool.inputSchema))
     return await visit.page(
         "tool.html",
         tool=tool,
-        schema=_laid_out(msgspec.json.encode(tool.inputSchema)),
+        schema=_laid_out(bytes(tool.inputSchema)),
         fields=fields,
         given=given,
         result=None if result is None else _laid_out(bytes(result)),

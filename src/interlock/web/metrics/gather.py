@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,6 +12,7 @@ from interlock.hub.audit.counts import Snapshot
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import CONDITIONS
 from interlock.process.loop_watch import LoopWatch
+from interlock.process.turns import in_turns
 from interlock.rooms.gateway import Gateway
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.listener import HttpListener
@@ -30,9 +31,9 @@ class Gathered(msgspec.Struct, frozen=True):
     values: Mapping[str, Values]
 
 
-def gather(hub_app: HubApp, listener: HttpListener | None, rooms: Gateway | None = None) -> Gathered:
+async def gather(hub_app: HubApp, listener: HttpListener | None, rooms: Gateway | None = None) -> Gathered:
     counts = Snapshot.of(hub_app.counts)
-    values = {**_of_calls(hub_app, counts), **_of_servers(hub_app), **_of_audit_log(hub_app, counts)}
+    values = {**_of_calls(hub_app, counts), **await _of_servers(hub_app), **_of_audit_log(hub_app, counts)}
     values["interlock_info"] = [((VERSION,), 1)]
     values |= _of_loop()
     if listener is not None:
@@ -55,15 +56,15 @@ def _of_calls(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
     }
 
 
-def _of_servers(hub_app: HubApp) -> dict[str, Values]:
+async def _of_servers(hub_app: HubApp) -> dict[str, Values]:
     states: list[tuple[tuple[str, ...], float]] = []
     health: list[tuple[tuple[str, ...], float]] = []
     restarts: list[tuple[tuple[str, ...], float]] = []
     tools: list[tuple[tuple[str, ...], float]] = []
     quarantined: list[tuple[tuple[str, ...], float]] = []
-    for upstream in hub_app.upstreams:
-        id_ = upstream.id
-        states += [((id_, state.value), float(upstream.state is state)) for state in ServerState]
+    async for upstream in in_turns(list(hub_app.upstreams)):
+        id_, now = upstream.id, upstream.state
+        states += [((id_, word), float(now is state)) for state, word in _STATES]
         condition = upstream.condition
         health += [((id_, word), float(word == condition)) for word in CONDITIONS]
         restarts.append(((id_,), upstream.restarts.total))
@@ -127,6 +128,9 @@ def _of_rooms(topics: Iterable[Room]) -> dict[str, Values]:
             ((room.name, reason), count) for room in rooms for reason, count in room.counts.refused.items()
         ],
     }
+
+
+_STATES: Final = [(state, state.value) for state in ServerState]
 
 
 def _one(value: float) -> Values:

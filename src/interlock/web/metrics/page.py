@@ -70,7 +70,7 @@ class MetricsPage:
 
     async def _make(self) -> None:
         try:
-            gathered = gather(self._hub_app, self.listener, self._rooms)
+            gathered = await gather(self._hub_app, self.listener, self._rooms)
             from interlock.web.metrics.render import render
 
             self._page = await asyncio.to_thread(render, gathered)

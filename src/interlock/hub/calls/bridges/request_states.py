@@ -38,6 +38,8 @@ class RequestStates:
         """How long a client may take to bring back what a server asked it for."""
         self._approved: dict[str, str] = {}
         """The approvals of a round that is not answered yet."""
+        self._ended: dict[str, float] = {}
+        """Owners whose calls were ended, and until when a state that they were given before could be good."""
 
     def close(self, owner: str, purpose: str, state: str | None, expires: float, matter: str = "") -> str:
         """A token for `owner`, good for `purpose` until `expires`. With the matter that a person has approved, it is
@@ -59,12 +61,18 @@ class RequestStates:
         except Fault:
             return ""
 
+    def end(self, owner: str, now: float) -> None:
+        """Refuse from now on every state that an owner was given so far."""
+        self._ended = {each: until for each, until in self._ended.items() if until > now}
+        self._ended[owner] = now + self.life_s
+
     def _read(self, token: str, owner: str, purpose: str, now: float) -> _Sealed:
         body = self._seal.open(token) if len(token) <= 4 * LONGEST else None
         if body is None:
             raise _refused()
         sealed = msgspec.json.decode(body, type=_Sealed)
-        if sealed.owner != owner or sealed.purpose != purpose or now >= sealed.expires:
+        earliest = max(now, self._ended.get(owner, now))
+        if sealed.owner != owner or sealed.purpose != purpose or sealed.expires <= earliest:
             raise _refused()
         return sealed
 

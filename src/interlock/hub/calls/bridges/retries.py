@@ -67,6 +67,10 @@ class Retries:
         if answers and call.target.kind == "tool" and not isinstance(exchange, ParkedExchange):
             call.exchange = ParkedExchange(exchange, self._parking, lambda: binding_of(call))
 
+    def end(self, owner: str) -> None:
+        """End the calls of an owner that wait."""
+        self._parking.end(owner)
+
     def close(self) -> None:
         """End every call that waits."""
         self._parking.close()

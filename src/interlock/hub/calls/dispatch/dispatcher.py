@@ -135,23 +135,24 @@ class Dispatcher:
             return _gone(call.target.server)
         quota, load, size = self.quota, call.caller.load, len(call.exchange.request.params)
         if call.target.kind in CLIENT_KINDS:
-            if load.open_calls >= quota.requests:
+            if len(load.calls) >= quota.requests:
                 return _exhausted(f"{quota.requests} requests of {upstream.id} to this client wait for an answer")
-            load.open_calls += 1
+            load.calls.add(call)
             call.upstream = upstream
             return None
         if size > LARGE:
             if self.large_bytes + size > quota.large_bytes:
                 return _exhausted(f"large calls hold {quota.large_bytes} bytes already")
             call.large_bytes = size
-        of_caller, to_server, in_all = load.open_calls, upstream.open_calls, self.open_calls
-        if of_caller >= quota.per_caller:
+        to_server, in_all = upstream.open_calls, self.open_calls
+        if len(load.calls) >= quota.per_caller:
             return _exhausted(f"{quota.per_caller} calls of this caller are under way")
         if to_server >= quota.per_server:
             return _exhausted(f"{quota.per_server} calls to {upstream.id} are under way")
         if in_all >= quota.in_all:
             return _exhausted(f"{quota.in_all} calls in all are under way")
-        load.open_calls, upstream.open_calls, self.open_calls = of_caller + 1, to_server + 1, in_all + 1
+        load.calls.add(call)
+        upstream.open_calls, self.open_calls = to_server + 1, in_all + 1
         self.large_bytes += call.large_bytes
         call.upstream = upstream
         return None
@@ -161,7 +162,7 @@ class Dispatcher:
         upstream, call.upstream = call.upstream, None
         if upstream is None:
             return
-        call.caller.load.open_calls -= 1
+        call.caller.load.calls.discard(call)
         if call.target.kind not in CLIENT_KINDS:
             self.open_calls -= 1
             self.large_bytes -= call.large_bytes

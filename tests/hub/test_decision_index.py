@@ -1,0 +1,46 @@
+"""The index of decisions finds those about one server without a look at all others."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision_index import DecisionIndex
+from interlock.hub.approvals.states import DecisionState
+
+LIVE = (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED)
+KINDS = ("permission", "definition")
+SERVERS = ("a", "b")
+NAMES = ("x", "y")
+
+changes = st.tuples(
+    st.sampled_from([str(number) for number in range(6)]),
+    st.none()
+    | st.tuples(
+        st.sampled_from(KINDS), st.sampled_from(SERVERS), st.sampled_from(NAMES), st.sampled_from([*DecisionState])
+    ),
+)
+
+
+@given(st.lists(changes, max_size=40))
+def test_the_index_finds_what_a_look_at_all_decisions_finds(steps: list[tuple[str, tuple | None]]) -> None:  # type: ignore[type-arg]
+    index, known, live = DecisionIndex(), {}, {}
+    for id_, told in steps:
+        decision = None
+        if told is not None:
+            kind, server, name, state = told
+            decision = Decision(id_, Question(kind, server, "server", server, name, name, "", ""), 0, 9, state)
+        before = known.pop(id_, None)
+        if before is not None and live.get(before.question.matter) == id_:
+            del live[before.question.matter]
+        if decision is not None:
+            known[id_] = decision
+            if decision.state in LIVE:
+                live[decision.question.matter] = id_
+        index.follow(id_, decision)
+        for kind in KINDS:
+            for server in SERVERS:
+                found = [known[each] for each in live.values()]
+                wanted = {each.id for each in found if (each.question.kind, each.question.server) == (kind, server)}
+                assert {each.id for each in index.about(kind, server)} == wanted
