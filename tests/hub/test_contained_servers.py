@@ -13,7 +13,7 @@ from interlock.config.settings import Sandbox, Server
 from interlock.containment.backends import reports
 from interlock.events import EventFilter
 from interlock.events.types import ServerStateChanged
-from interlock.hub.upstreams import supervisor
+from interlock.hub.upstreams import restart_plan
 from interlock.hub.upstreams.states import ServerState
 
 from .running_hub import HERE, SOURCE, RawClient, child, running_hub, until
@@ -82,7 +82,7 @@ async def test_a_server_that_fails_over_a_denied_path_is_shown_with_the_way_to_a
 async def test_a_server_whose_time_is_nearly_over_is_restarted_after_its_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "END_EARLY_S", 3599.9)
+    monkeypatch.setattr(restart_plan, "END_EARLY_S", 3599.9)
     async with running_hub(tmp_path, {"held": contained(time_s=3600)}, wait=False) as hub:
         told: list[tuple[str, str]] = []
         with hub.hub_app.bus.subscribe(EventFilter.of(ServerStateChanged), limit=64) as changes:
@@ -90,7 +90,7 @@ async def test_a_server_whose_time_is_nearly_over_is_restarted_after_its_calls(
                 assert isinstance(change, ServerStateChanged)
                 told.append((change.after, change.cause))
                 if change.after == "draining":
-                    monkeypatch.setattr(supervisor, "END_EARLY_S", 15.0)
+                    monkeypatch.setattr(restart_plan, "END_EARLY_S", 15.0)
                 if told[-1] == ("connected", "resource_limit"):
                     break
         assert told[-3:-1] == [("draining", "resource_limit"), ("restarting", "resource_limit")]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Hub, Server, Timeouts
+from interlock.config.settings import Hub, Requests, Server, Timeouts
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams import connection_pool, draining
 from interlock.hub.upstreams.commands import Command, Reason, Verb
@@ -106,6 +107,14 @@ async def test_a_new_configuration_of_a_stopped_server_starts_it(hub: RunningHub
     changed = msgspec.structs.replace(settings, env={**settings.env, "CHANGED": "1"})
     await hub.hub_app.apply(msgspec.structs.replace(config, servers={"busy": changed}))
     assert text_of(await echo(hub)) == "a"
+
+
+async def test_other_rules_for_its_requests_to_clients_do_not_restart_a_server(hub: RunningHub) -> None:
+    before, config = pid(hub), hub.hub_app.config
+    asks = msgspec.structs.replace(config.servers["busy"], requests=Requests(sampling="deny"))
+    await hub.hub_app.apply(msgspec.structs.replace(config, servers={"busy": asks}))
+    assert hub.hub_app.upstreams["busy"].settings.requests.sampling == "deny"
+    assert pid(hub) == before
 
 
 async def test_the_hub_itself_does_not_start_what_a_person_stopped(hub: RunningHub) -> None:
@@ -320,6 +329,117 @@ async def test_a_call_that_waits_for_a_server_is_refused_when_the_server_is_stop
         with pytest.raises(Fault):
             await waiting
         assert upstream.state is ServerState.DISCONNECTED
+
+
+async def test_a_server_that_is_stopped_while_it_is_listed_stays_stopped_and_starts_again(tmp_path: Path) -> None:
+    script, listed = tmp_path / "listing.py", tmp_path / "listed"
+    script.write_text(LISTING)
+    server = Server(command=("python3", str(script), str(listed)), era="legacy")
+    async with running_hub(tmp_path, {"s": server}, wait=False) as hub:
+        await until(listed.exists)
+        assert (await hub.operate("servers.stop", ADA, server="s"))["state"] == "disconnected"
+        passed = [entry.record.details.get("to") for entry in await entries(hub, server="s")]
+        assert "connected" not in passed, "it took no calls after it was stopped"
+        await hub.operate("servers.start", ADA, server="s")
+        await hub.state("s", ServerState.CONNECTED)
+
+
+LISTING = """
+import json, os, sys
+# Its first list comes when it is asked to shut down, which it does not answer.
+listed, held = sys.argv[1], None
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    result = {}
+    if asked["method"] == "initialize":
+        mgp = {"version": "0.2.0", "extensions": ["lifecycle"]}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "mgp": mgp},
+                  "serverInfo": {"name": "listing", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        result = {"tools": []}
+        if not os.path.exists(listed):
+            held = asked["id"]
+            open(listed, "w").close()
+            continue
+    elif asked["method"] == "mgp/lifecycle/shutdown" and held is not None:
+        asked["id"], result = held, {"tools": []}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+async def test_a_defect_of_the_hub_ends_the_run_of_a_server_and_not_its_supervisor(
+    hub: RunningHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream = hub.hub_app.upstreams["busy"]
+    failures: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context["exception"]))
+    defect = ZeroDivisionError()
+
+    def fail(*_: object) -> bool:
+        raise defect
+
+    monkeypatch.setattr(upstream.supervisor.plan, "stays_away", fail)
+    os.kill(pid(hub), signal.SIGKILL)
+    await hub.state("busy", ServerState.ERROR)
+    assert failures == [defect]
+    assert upstream.problem is not None
+    assert upstream.problem.name == "INTERNAL_ERROR"
+    monkeypatch.undo()
+    await hub.operate("servers.start", ADA, server="busy")
+    assert text_of(await echo(hub)) == "a"
+
+
+async def test_a_command_tells_the_state_that_it_led_to(hub: RunningHub) -> None:
+    commands = (hub.operate(f"servers.{verb}", ADA, server="busy") for verb in ("stop", "start", "stop"))
+    assert [answer["state"] for answer in await asyncio.gather(*commands)] == [
+        "disconnected",
+        "connecting",
+        "disconnected",
+    ]
+
+
+async def test_a_drain_that_fails_ends_the_server_all_the_same(
+    hub: RunningHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(draining.Draining, "_wait", fail)
+    assert (await hub.operate("servers.stop", ADA, server="busy"))["state"] == "disconnected"
+    monkeypatch.undo()
+    await hub.operate("servers.start", ADA, server="busy")
+    assert text_of(await echo(hub)) == "a"
+
+
+async def test_commands_during_the_drain_of_an_idle_server_are_obeyed_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer = [0], asyncio.Event()
+
+    async def ask_to_shut_down(*_: object) -> float:
+        asked[0] += 1
+        await answer.wait()
+        answer.clear()
+        return 0.0
+
+    lazy = child("busy_server.py", start="on-demand")
+    settings = Hub(timeouts=Timeouts(start_s=120, idle_s=0.05))
+    async with running_hub(tmp_path, {"busy": lazy}, hub=settings, wait=False) as hub:
+        upstream = hub.hub_app.upstreams["busy"]
+        monkeypatch.setattr(upstream.pool, "ask_to_shut_down", ask_to_shut_down)
+        upstream.want()
+        await until(lambda: asked[0] == 1)
+        await hub.operate("servers.start", ADA, server="busy")
+        answer.set()
+        await until(lambda: asked[0] == 2)  # it was started again, and is idle again
+        stopping = asyncio.create_task(hub.operate("servers.stop", ADA, server="busy"))
+        await until(lambda: upstream.stopped is not None)
+        answer.set()
+        assert (await stopping)["state"] == "disconnected"
+        assert asked[0] == 2, "the server is drained once at a time"
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("seed", range(6))

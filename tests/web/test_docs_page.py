@@ -46,9 +46,16 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """One browser for all tests here. Each test has a page that shares nothing with another's."""
+    with browser(tmp_path_factory.mktemp("browser")) as page:
+        yield page
+
+
 @pytest.fixture
-def page(tmp_path: Path, address: str) -> Iterator[Page]:
-    with browser(tmp_path) as page:
+def page(started: Page, address: str) -> Iterator[Page]:
+    with started.stranger() as page:
         page.open(f"{address}/docs")
         page.until("document.querySelectorAll('.tool').length === 4")
         yield page
@@ -117,10 +124,12 @@ def test_nothing_is_wider_than_the_window(page: Page, width: int) -> None:
     assert page.run("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-def test_a_hub_that_asks_for_a_key_says_so_and_shows_its_tools_to_whoever_has_one(tmp_path: Path) -> None:
+def test_a_hub_that_asks_for_a_key_says_so_and_shows_its_tools_to_whoever_has_one(
+    tmp_path: Path, started: Page
+) -> None:
     settings, keys = Hub(anonymous=False, timeouts=Timeouts(start_s=30)), {"reader": ""}
     hub = hub_in_a_thread(tmp_path / "hub", {"fin": example()}, keys=keys, hub=settings)
-    with hub as url, browser(tmp_path / "browser") as page:
+    with hub as url, started.stranger() as page:
         page.open(f"{url}/docs")
         page.until("document.getElementById('count').textContent.includes('a key is needed')")
         assert page.run("document.querySelectorAll('.tool').length") == 0

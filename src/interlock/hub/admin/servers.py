@@ -46,8 +46,8 @@ class ServerOperations:
         self, verb: Verb, by: Principal, params: CommandServer, drain_s: float | None = None
     ) -> ServerAfter:
         upstream = self._known(params.server)
-        await upstream.command(Command(verb, Reason.OPERATOR_REQUEST, by, params.because, drain_s=drain_s))
-        return ServerAfter(params.server, upstream.state)
+        command = Command(verb, Reason.OPERATOR_REQUEST, by, params.because, drain_s=drain_s)
+        return ServerAfter(params.server, await upstream.command(command))
 
     def _known(self, server: str) -> Upstream:
         upstream = self._hub_app.upstreams.get(server)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.sessions.session import Exchange
@@ -24,13 +25,13 @@ class BackgroundTasks:
     """The tasks that are running."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._closing = False
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def begin(self, work: Coroutine[None, None, None], request: Exchange | Call | None) -> None:
+    def begin(self, work: Coroutine[Any, Any, object], request: Exchange | Call | None) -> None:
         """Run a coroutine in the background. If it raises, that is logged, and the request that it serves fails.
 
         A `Fault` that it raises is the answer. `request` is None for work that no request waits for.
@@ -55,7 +56,7 @@ class BackgroundTasks:
         self.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _done(self, request: Exchange | Call | None, task: asyncio.Task[None]) -> None:
+    def _done(self, request: Exchange | Call | None, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         cause = asyncio.CancelledError() if task.cancelled() else task.exception()
         if cause is None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from interlock.hub.upstreams.commands import Command, Reason, Verb
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restarts import Restarts, requested_wait_s
 from interlock.hub.upstreams.unavailable import RETRY_AFTER_MS
 from interlock.wire.errors import Fault
 
+END_EARLY_S: Final = 15.0
+"""So long before its time is over, a contained server is restarted: its open calls finish in that time."""
 RETRY_GIVEN_UP_S: Final = 30.0
 """A server that failed too often stays down this long. The next call after that starts it again."""
 LOGIN_EVERY_S: Final = 5.0
@@ -56,6 +59,15 @@ class RestartPlan:
         pause = self._pause_after(failure, was_connected, now)
         self.coming_back = pause is not None and was_connected
         return pause
+
+    def before_its_end(self, began: float) -> tuple[float, Command] | None:
+        """When and how a contained server ends before its containment ends it: with a restart if its policy has one."""
+        server = self._current.server
+        if server.isolation == "none" or server.sandbox.time_s <= END_EARLY_S:
+            return None
+        verb: Verb = "drain" if server.restart.policy == "never" else "restart"
+        at = began + server.sandbox.time_s - END_EARLY_S
+        return at, Command(verb, Reason.RESOURCE_LIMIT, because="its time is over")
 
     def _pause_after(self, failure: Fault, was_connected: bool, now: float) -> float | None:
         settings = self._current.server

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.commands import Command, Reason, StateChange, Supervised, Verb, reason_of
+from interlock.hub.upstreams.commands import Command, Reason, StateChange, Supervised, reason_of
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.contained_servers import explained
@@ -27,14 +27,12 @@ from interlock.hub.upstreams.restart_plan import RestartPlan
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.starts import Starts, Turn
 from interlock.hub.upstreams.states import ServerEvent, ServerState, step
-from interlock.hub.upstreams.unavailable import unavailable
+from interlock.hub.upstreams.unavailable import defect, unavailable
 from interlock.hub.upstreams.watched_connection import watch_connection
 from interlock.process.task_set import TaskSet
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
-END_EARLY_S: Final = 15.0
-"""So long before its time is over, a contained server is restarted: its open calls finish in that time."""
 TRY_WAIT_S: Final = 5.0
 """A call waits this long for a server that was down and is tried again."""
 
@@ -90,13 +88,13 @@ class Supervisor:
         """Supervise the server from now on. It starts now, or with its first call where it starts on demand."""
         self._cause = Command("start", Reason.CONFIGURATION_CHANGE)
         self.began = time.monotonic()
-        self._begin_loop(ServerEvent.START)
+        self._begin_loop()
         if self._current.server.start == "eager":
             self._wanted.set()
 
-    async def command(self, command: Command) -> None:
-        """Carry out a command after those before it, also if the caller goes away meanwhile."""
-        await asyncio.shield(self._obeying.begin(self._obey(command)))
+    async def command(self, command: Command) -> ServerState:
+        """Carry out a command after those before it, also if the caller goes away meanwhile. Returns the state then."""
+        return await asyncio.shield(self._obeying.begin(self._obey(command)))
 
     def want(self) -> None:
         """Start the server now if it does not run."""
@@ -172,12 +170,12 @@ class Supervisor:
         retry_ms = self.plan.retry_ms(self._clock())
         return unavailable(self._current.id, self.state, self.problem, self.stopped is not None, retry_ms)
 
-    async def _obey(self, command: Command) -> None:
+    async def _obey(self, command: Command) -> ServerState:
         self._drains.cut_by(command)
         async with self._commands:
             stopped = self.stopped
             if stopped is not None and (stopped.final or command.keeps_stopped):
-                return
+                return self.state
             self._cause = command
             if command.verb == "start":
                 self._start()
@@ -185,6 +183,8 @@ class Supervisor:
                 await self._restart(command)
             else:
                 await self._halt(command)
+            await asyncio.sleep(0)  # the loop takes the step that a start asks for
+            return self.state
 
     def _start(self) -> None:
         """Start the server now if it does not run."""
@@ -192,7 +192,7 @@ class Supervisor:
             self.stopped = self.problem = None
         self._restarts.forget()
         if self._loop_task is None:
-            self._begin_loop(ServerEvent.START)
+            self._begin_loop()
         if self.state not in (ServerState.CONNECTING, ServerState.CONNECTED, ServerState.RESTARTING):
             self._hurry()
 
@@ -209,10 +209,7 @@ class Supervisor:
             await self._end_run()
         finally:
             self.draining = False
-        event = ServerEvent.START
-        if self.state in (ServerState.DRAINING, ServerState.ERROR):
-            event = ServerEvent.RETRY
-        self._begin_loop(None if self.state is ServerState.RESTARTING else event)
+        self._begin_loop()
         self._start()
         self._hurry()
 
@@ -222,8 +219,10 @@ class Supervisor:
         self._pool.withdraw_shared()
         if self.state is ServerState.CONNECTED:
             self._step(ServerEvent.STOP)
-        else:
+        elif self.state is not ServerState.DRAINING:
+            # A stopped server does not get connected while calls on private connections finish.
             self._wake()
+            await self._end_loop()
         if command.verb == "drain":
             await self._drains.drain(command.reason, command.drain_s, self._loop_task)
         await self._end_run()
@@ -245,22 +244,25 @@ class Supervisor:
         draining = self.state is ServerState.DRAINING
         again = self._current.server.restart.policy == "always"
         if again and draining and self._restarts.next_pause(self._clock(), failed=False) is not None:
-            self._begin_loop(ServerEvent.RETRY)
+            self._begin_loop()
             self._wanted.set()
             return
         if self.state is not ServerState.DISCONNECTED:
             self._step(ServerEvent.DRAINED if draining else ServerEvent.STOP)
-        self._begin_loop(ServerEvent.START)
+        self._begin_loop()
 
-    def _begin_loop(self, event: ServerEvent | None) -> None:
-        """Run the server from now on. The first run begins with the event, unless the state fits already."""
-        self._loop_task = asyncio.create_task(self._run_until_cancelled(event), name=f"upstream {self._current.id}")
+    def _begin_loop(self) -> None:
+        """Run the server from now on."""
+        self._loop_task = asyncio.create_task(self._run_until_cancelled(), name=f"upstream {self._current.id}")
 
-    async def _end_run(self) -> None:
+    async def _end_loop(self) -> None:
         task, self._loop_task = self._loop_task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    async def _end_run(self) -> None:
+        await self._end_loop()
         self._wanted.clear()
         await self._pool.close_private()
 
@@ -272,33 +274,46 @@ class Supervisor:
             self._turn.hurry()
         self._wanted.set()
 
-    async def _run_until_cancelled(self, event: ServerEvent | None) -> None:
+    async def _run_until_cancelled(self) -> None:
         while True:
             await self._wanted.wait()
-            if event is not None:
-                self._step(event)
-            failure = await self._run_once()
+            try:
+                if await self._run_and_pause():
+                    return
+            except Exception as cause:
+                # A defect of the hub ends the run, not the loop: the next call or command starts the server again.
+                self._wanted.clear()
+                self.problem = defect(self._current.id, cause)
+                with contextlib.suppress(Exception):
+                    self._step(ServerEvent.FAILED)
+
+    async def _run_and_pause(self) -> bool:
+        """Run the server until it ends, and wait until it may start again. True if a command ended it."""
+        if self.state is not ServerState.RESTARTING:
+            again = self.state in (ServerState.DRAINING, ServerState.ERROR)
+            self._step(ServerEvent.RETRY if again else ServerEvent.START)
+        failure = await self._run_once()
+        if failure is not None:
             self._wanted.clear()
-            if self.stopped is not None or self.draining:
-                return
-            if failure is None or self.plan.stays_away(failure, self._was_connected):
-                # The next call starts the server again.
-                reason = ""
-                if self.state is ServerState.CONNECTED:
-                    self._log("ended by itself and without an error; the next call starts it again")
-                    reason = "exited"
-                    self._step(ServerEvent.STOP, reason)
-                self._step(ServerEvent.DRAINED, reason)
-                event = ServerEvent.START
-                continue
-            pause = self.plan.pause_after(failure, self._was_connected, self._clock())
-            self._fail(failure)
-            event = ServerEvent.RETRY
-            if pause is not None:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._wanted.wait()
-                self._wanted.set()
+        if self.stopped is not None or self.draining:
+            return True
+        if failure is None or self.plan.stays_away(failure, self._was_connected):
+            # The next call starts the server again.
+            reason = ""
+            if self.state is ServerState.CONNECTED:
+                self._log("ended by itself and without an error; the next call starts it again")
+                reason = "exited"
+                self._step(ServerEvent.STOP, reason)
+            self._step(ServerEvent.DRAINED, reason)
+            return False
+        pause = self.plan.pause_after(failure, self._was_connected, self._clock())
+        self._fail(failure)
+        if pause is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wanted.wait()
+            self._wanted.set()
+        return False
 
     async def _run_once(self) -> Fault | None:
         """Connect, list, and watch until the connection ends. Returns the failure, or None when the server was idle."""
@@ -321,7 +336,9 @@ class Supervisor:
             self._was_connected = True
             self._restarts.reached()
             self._step(ServerEvent.READY)
-            limit = self._restart_before_its_end(began)
+            if (last := self.plan.before_its_end(began)) is not None:
+                at, command = last
+                limit = asyncio.get_running_loop().call_at(at, lambda: self._obeying.begin(self._obey(command)))
             # The server stays usable when it no longer has a resource that somebody subscribed to.
             await self._pool.watch_shared()
             failure = await watch_connection(self._upstream, self._current, self._lists, connection, ended)
@@ -333,25 +350,13 @@ class Supervisor:
         except StoreError as cause:
             return fault_of(cause)
         except Exception as cause:
-            message = f"the hub failed over {self._current.id}"
-            asyncio.get_running_loop().call_exception_handler({"message": message, "exception": cause})
-            return Fault("INTERNAL_ERROR", f"{message}: {cause!r}")
+            return defect(self._current.id, cause)
         finally:
             if limit is not None:
                 limit.cancel()
             self._end_turn(turn)
             self._lists.on_disconnected()
             await self._pool.close_shared()
-
-    def _restart_before_its_end(self, began: float) -> asyncio.TimerHandle | None:
-        """Restart a contained server before its containment ends it, or end it if its policy allows no restart."""
-        server = self._current.server
-        if server.isolation == "none" or server.sandbox.time_s <= END_EARLY_S:
-            return None
-        at = began + server.sandbox.time_s - END_EARLY_S
-        verb: Verb = "drain" if server.restart.policy == "never" else "restart"
-        command = Command(verb, Reason.RESOURCE_LIMIT, because="its time is over")
-        return asyncio.get_running_loop().call_at(at, lambda: self._obeying.begin(self._obey(command)))
 
     def _end_turn(self, turn: Turn) -> None:
         self._turn = None
@@ -361,6 +366,7 @@ class Supervisor:
         """Let an unused server go. A call that comes now waits for the next start."""
         self._cause = Command("drain", Reason.IDLE_TIMEOUT)
         self._pool.withdraw_shared()
+        self._wanted.clear()  # a start that is wanted from now on follows the drain
         self._step(ServerEvent.STOP)
         await self._drains.drain(Reason.IDLE_TIMEOUT, None, None)
 

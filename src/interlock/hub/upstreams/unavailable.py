@@ -1,7 +1,8 @@
-"""The fault for a call to a server that is not connected, by the server's state (MGP, Standard Error Codes). Pure."""
+"""The fault for a call to a server that is not connected, by the server's state (MGP, Standard Error Codes)."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from interlock.hub.upstreams.states import ServerState
@@ -25,3 +26,10 @@ def unavailable(server: str, state: ServerState, problem: Fault | None, stopped:
         return Fault("SERVER_RESTARTING", f"server {server} is restarting{reason}", hint=hint, retry_after_ms=retry_ms)
     condition = "down" if problem is not None else state.value
     return Fault("SERVER_NOT_READY", f"server {server} is {condition}{reason}", hint=hint, retry_after_ms=retry_ms)
+
+
+def defect(id: str, cause: Exception) -> Fault:
+    """Report an exception of the hub while it ran a server, and return the fault for it."""
+    message = f"the hub failed over {id}"
+    asyncio.get_running_loop().call_exception_handler({"message": message, "exception": cause})
+    return Fault("INTERNAL_ERROR", f"{message}: {cause!r}")

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from interlock.config.settings import Mask, Permissions, Server, ServerTimeouts, Timeouts
+from interlock.config.settings import Mask, Permissions, Requests, Server, ServerTimeouts, Timeouts
 from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.upstream import Upstream
 
@@ -89,5 +89,6 @@ def _without_judging(settings: Server) -> Server:
         trust="standard",
         permissions=Permissions(),
         audit="auto",
+        requests=Requests(),
         tools=replace(settings.tools, trust=(), timeouts={}, feature_sets={}),
     )
