@@ -89,6 +89,7 @@ def test_up_in_the_foreground_says_where_it_listens_and_ends_with_the_hub(user: 
         listens = process.stdout.readline().decode()
         assert f"http://{json.loads((user.home / 'run' / 'hub.json').read_text())['listen']}/mcp" in listens
         assert b"No servers are configured yet" in process.stdout.readline()
+        assert b"interlock.toml" in process.stdout.readline()
         with HubLink.open(user.home) as link:
             link.ask("hub/stop")
         process.communicate(timeout=120)
