@@ -37,7 +37,7 @@ from interlock.protocols.traces import (
     read_traceparent,
     trace_id_from,
 )
-from interlock.store.secret_names import names_a_secret
+from interlock.store.secret_names import is_secret, names_a_secret
 
 TRACE = "550e8400e29b41d4a716446655440000"
 AT = 1_772_193_600_000_000
@@ -240,6 +240,19 @@ def test_a_name_that_stands_before_a_secret_is_known(name: str) -> None:
 )  # fmt: skip
 def test_a_plain_name_is_not_taken_for_a_secrets(name: str) -> None:
     assert not names_a_secret(name)
+
+
+COUNTS = ("maxTokens", "max_tokens", "inputTokens", "cache_read_input_tokens", "total-tokens", "usage.output_tokens")
+
+
+def test_a_number_of_tokens_is_no_secret_and_everything_else_under_such_a_name_is() -> None:
+    for name in COUNTS:
+        assert not is_secret(name, 100), name
+        assert is_secret(name, "s3cr3t"), name
+        assert is_secret(name, ["s3cr3t"]), name
+    for name in ("token", "tokens", "authTokens", "access_tokens", "reset_token", "pin", "otp", "maxPassword"):
+        assert is_secret(name, 123456), name
+    assert redact({"maxTokens": 100, "pin": 1234}) == {"maxTokens": 100, "pin": "[redacted]"}
 
 
 JSON = st.recursive(

@@ -125,6 +125,7 @@ async def test_t55_requests_of_servers_are_denied_asked_limited_and_allowed(
             error = refusal(await both.call("denied", name))
             assert error["data"]["gate"] == "requests"
             assert error["data"]["rule"] == f'[servers.denied.requests] {name} = "deny"'
+            assert f'{name} = "allow" under [servers.denied.requests]' in error["data"]["hint"]
             assert both.asked == before, "nothing of a refused request reaches the client"
             why = await hub.operate("why", agent="server:denied")
             assert [why["refusal"][member] for member in ("kind", "target", "gate")] == [kind, name, "requests"]
@@ -143,7 +144,9 @@ async def test_t55_requests_of_servers_are_denied_asked_limited_and_allowed(
             assert "denied by person:ann" in refusal(await calling)["message"]
 
             assert is_answered(await both.call("limited", name))
-            assert refusal(await both.call("limited", name))["data"]["name"] == "RATE_LIMITED"
+            limit = refusal(await both.call("limited", name))
+            assert limit["data"]["name"] == "RATE_LIMITED"
+            assert f"rate.{name} under [servers.limited.requests]" in limit["message"]
             assert is_answered(await both.call("allowed", name))
             assert both.asked == before + 3
         await hub.hub_app.recorder.flushed()
@@ -221,6 +224,7 @@ async def test_a_grant_denies_a_server_what_its_settings_allow(tmp_path: Path) -
         error = refusal(await both.call("allowed", "sampling"))
         assert (error["data"]["gate"], error["data"]["name"]) == ("access", "ACCESS_DENIED")
         assert error["data"]["rule"] == "tool_grant deny by person:tester"
+        assert error["message"] == "server:allowed has no access to sampling of clients"
         judged = await hub.operate("why", agent="server:allowed", tool="sampling")
         assert (judged["judgement"]["outcome"], judged["judgement"]["gate"]) == ("refused", "access")
         assert is_answered(await both.call("allowed", "roots"))

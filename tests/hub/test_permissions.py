@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Permissions
+from interlock.config.settings import Permissions, Timeouts
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.states import DecisionState as Asked
 from interlock.hub.auth.principals import Principal
+from interlock.hub.upstreams.draining import Draining
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import STANDARD
 from interlock.wire.errors import Fault
@@ -191,6 +192,42 @@ async def test_a_denied_server_is_refused_where_it_must_have_everything_and_come
         assert text_of(await call(hub, "add")) == "add ran {}"
         await control(hub, "permissions.revoke", server="s", permissions=["shell.execute"])
         await until(lambda: upstream.refused)
+
+
+async def test_what_the_operator_requires_or_no_longer_requires_holds_with_the_new_configuration(
+    tmp_path: Path,
+) -> None:
+    script = MgpScript(tmp_path, tools=[tool("plain")])
+    requires, free = policy("deny_all", require=("network.outbound",)), policy("deny_all")
+    async with script.running_hub(permissions=free) as hub:
+        assert await listed(hub) == ["s__plain"]
+        for settings, tools in ((requires, []), (free, ["s__plain"]), (requires, [])):
+            config = hub.hub_app.config
+            changed = msgspec.structs.replace(config.servers["s"], permissions=settings)
+            await hub.hub_app.apply(msgspec.structs.replace(config, servers={"s": changed}))
+            assert await listed(hub) == tools
+            assert ("error" in await call(hub, "plain")) is (not tools)
+        assert script.methods().count("initialize") == 1, "all of it without a restart"
+
+
+async def test_t31_a_server_that_must_have_everything_is_ended_with_its_open_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drains: list[object] = []
+
+    async def drain(self: Draining, *limits: object) -> None:
+        drains.append(limits)
+
+    monkeypatch.setattr(Draining, "drain", drain)
+    script = shelly(tmp_path, "shell.execute", silent=["tools/call"])
+    waits = Timeouts(start_s=60, discovery_s=60, tool_s=60)
+    async with script.running_hub(permissions=policy("auto_approve", on_denied="refuse"), waits=waits) as hub:
+        calling = asyncio.ensure_future(call(hub, "add"))
+        await until(lambda: "tools/call" in script.methods())
+        await control(hub, "permissions.revoke", server="s", permissions=["shell.execute"])
+        assert error_of(await calling)["name"] == "OUTCOME_UNKNOWN"
+        await until(lambda: hub.hub_app.upstreams["s"].refused)
+        assert drains == [], "the call was cut off, and had no time to finish"
 
 
 async def test_an_undotted_name_that_is_no_family_is_refused_with_4000(tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ from interlock.config.settings import Agent, Approvals, Hub, Limits, Server, Tim
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.sessions import Ended, SessionRows
 from interlock.hub.auth.keys import KEYS
+from interlock.hub.auth.principals import local_person
 from interlock.hub.node_id import FILE, node_id
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.revisions import R2026_07_28
 from interlock.server import Server as ToolServer
 from interlock.store.documents import Change
 from interlock.transports.sessions.registry import SessionLimits
@@ -154,6 +157,13 @@ async def test_stateless_clients_show_as_principals_and_ending_one_closes_its_st
             async with asyncio.timeout(PATIENCE_S):
                 assert b"complete" in await listening.readuntil(b"0\r\n\r\n")
         assert (await listed(hub)).principals[0].streams == 0
+        # A name that has its kind in it is shown as other commands show it.
+        caller = hub.hub_app.authenticator.admit_principal(local_person("ann"), "/mcp")
+        caller.last_dialect = Dialect(R2026_07_28)
+        assert (await listed(hub)).principals[0].id == "person:ann"
+        assert await end(hub, "person:ann") == Ended("person:ann", 0, 0, 0)
+        with pytest.raises(Fault, match="no session 'person:somebody'"):
+            await end(hub, "person:somebody")
 
 
 async def test_ending_a_principal_ends_its_calls_without_a_session(tmp_path: Path) -> None:

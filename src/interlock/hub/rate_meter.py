@@ -90,10 +90,12 @@ class _Window:
 class Meter:
     """The calls of one rate."""
 
-    __slots__ = ("_windows", "of", "rate")
+    __slots__ = ("_windows", "of", "rate", "setting")
 
-    def __init__(self, of: str, rate: Rate) -> None:
+    def __init__(self, of: str, rate: Rate, setting: str = "") -> None:
         self.of = of
+        self.setting = setting
+        """The setting of the rate, where a refusal names it."""
         self._windows: list[_Window] = []
         self.limit(rate)
 

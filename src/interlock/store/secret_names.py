@@ -15,10 +15,21 @@ _SECRET: Final = re.compile(rf"(?:^|[_\-.\s])(?:{_WORDS})$", re.IGNORECASE)
 _BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NOT_SECRET: Final = re.compile(r"(?:hash|sealed|count|limit|expires?|expiry|id|ids|name|type|budget)$", re.IGNORECASE)
 
+_COUNTS_TOKENS: Final = re.compile(
+    r"(?:^|[_\-.\s])(?:max|min|input|output|prompt|completion|total|cached|reasoning|thinking|used|new)[_\-]?tokens$",
+    re.IGNORECASE,
+)
+
 
 def names_a_secret(name: str) -> bool:
     """Whether a value under this name is a secret: `api_key`, `clientSecret`, `X-Auth-Token`; not `key_hash`."""
     return _names_a_secret(name[:200])
+
+
+def is_secret(name: str, value: object) -> bool:
+    """Whether a value under this name is a secret. A number of tokens is none: `maxTokens: 100`."""
+    counts = isinstance(value, int | float) and _COUNTS_TOKENS.search(_BOUNDARY.sub("_", name[:200])) is not None
+    return not counts and names_a_secret(name)
 
 
 @lru_cache(maxsize=4096)

@@ -93,7 +93,9 @@ class MemoryLink(Link):
     def refuse(self, id: Id, error: ErrorObject) -> None:
         waiter = self._asked.pop(id, None)
         if waiter is not None and not waiter.done():
-            waiter.set_exception(Fault("UPSTREAM_ERROR", f"the client refused: {error.message}", code=error.code))
+            waiter.set_exception(
+                Fault("UPSTREAM_ERROR", f"the request to the client was refused: {error.message}", code=error.code)
+            )
 
     async def close(self) -> None:
         if self._closed:

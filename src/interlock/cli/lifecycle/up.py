@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -221,7 +222,7 @@ def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], N
             return
         say(f"Interlock listens on http://{listen}/mcp  (stop with Ctrl-C)")
         if loaded.config.demo:
-            _say_nothing_configured()
+            _say_nothing_configured(loaded.config.origin.path)
         threading.Thread(target=_follow_servers, args=(home,), daemon=True).start()
 
     return announce
@@ -257,8 +258,12 @@ def _follow_servers(home: Path) -> None:
         return  # the hub is stopping, or the output is closed
 
 
-def _say_nothing_configured() -> None:
+def _say_nothing_configured(read: str | None = None) -> None:
+    from interlock.config.home import user_config
+
+    looked = read or os.environ.get("INTERLOCK_CONFIG") or f"./interlock.toml or {user_config()}"
     say("No servers are configured yet, so a built-in demonstration server runs.")
+    say(f"  → the hub looks for {plain(looked)}")
     say("  → add your own: `interlock add NAME -- command…`, or `interlock import FILE`")
 
 

@@ -129,7 +129,7 @@ class SessionOperations:
         if session is not None:
             owner, found = session.caller.owner, [session]
         else:
-            owner = id_
+            owner = self._owner_of(id_)
             found = [each for each in self._clients.sessions if each.caller.owner == owner]
         streams = sum(each.channel.open_streams for each in found)
         calls = sum(each.channel.open_calls for each in found)
@@ -187,8 +187,16 @@ class SessionOperations:
             session.dialect.capabilities.names,
         )
 
+    def _owner_of(self, name: str) -> str:
+        """The owner of this name, or else of the principal whose id has its kind in it, such as `person:ada`."""
+        if self._is_known(name) or any(each.caller.owner == name for each in self._clients.sessions):
+            return name
+        return f"{name.partition(':')[0]}:{name}"
+
     def _principal(self, owner: str, seen: SeenPrincipal) -> PrincipalRow:
         principal, client = seen.principal, seen.client
         calls, streams = len(self._clients.calls_of(owner)), len(self._clients.streams.of(owner))
         about = (client.name, client.version, seen.revision, seen.first_seen, seen.last_seen)
-        return PrincipalRow(owner, principal.id, principal.kind, *about, calls, streams)
+        # As every other command names it: the id of a person at the terminal has its kind already.
+        shown = principal.id if principal.id.startswith(f"{principal.kind}:") else owner
+        return PrincipalRow(shown, principal.id, principal.kind, *about, calls, streams)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from interlock.store.secret_names import names_a_secret
+from interlock.store.secret_names import is_secret
 
 RedactText = Callable[[str], str]
 
@@ -47,7 +47,7 @@ def redact(
         kept = {}
         for key, member in list(value.items())[:max_members]:
             name = redact_text(str(key), text, max_text)
-            kept[name] = _hidden(member) if names_a_secret(str(key)) else inner(member)
+            kept[name] = _hidden(member) if is_secret(str(key), member) else inner(member)
         if len(value) > max_members:
             kept["[cut]"] = len(value) - max_members
         return kept

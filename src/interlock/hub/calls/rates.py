@@ -43,7 +43,8 @@ class Rates:
             rate = None if server is None else server.requests.rate_of(target.name)
             if rate is None or not rate.limits:
                 return ()
-            return (self._meter("server", f"{target.server}\0{target.name}", rate),)
+            setting = f"rate.{target.name} under [servers.{target.server}.requests]"
+            return (self._meter("server", f"{target.server}\0{target.name}", rate, setting),)
         key = self._keys.get(principal.key) if principal.key else None
         agent = config.agents.get(principal.id)
         tool = None if server is None or target.kind != "tool" else server.tools.rate.get(target.name)
@@ -55,12 +56,12 @@ class Rates:
         )
         return tuple(self._meter(kind, name, rate) for kind, name, rate in wanted if rate is not None and rate.limits)
 
-    def _meter(self, kind: str, name: str, rate: Rate) -> Meter:
+    def _meter(self, kind: str, name: str, rate: Rate, setting: str = "") -> Meter:
         meter = self._meters.get((kind, name))
         if meter is None:
             if len(self._meters) >= MOST_METERS:
                 self._evict_oldest()
-            meter = self._meters[kind, name] = Meter(kind, rate)
+            meter = self._meters[kind, name] = Meter(kind, rate, setting)
         elif meter.rate != rate:
             meter.limit(rate)
         self._meters.move_to_end((kind, name))
@@ -82,7 +83,10 @@ def limited(meters: Sequence[Meter], now: float) -> Refuse | None:
     wait_ms = max(1, int(wait_s * 1000) + 1)
     most, seconds = meter.full(now)
     data = {"limit": most, "window_secs": seconds}
-    fault = Fault("RATE_LIMITED", f"the {meter.of}'s rate is used up", retry_after_ms=wait_ms, data=data)
+    message, hint = f"the {meter.of}'s rate is used up", ""
+    if meter.setting:
+        message, hint = f"{message}: {meter.setting}", "wait, or the operator sets a higher rate there"
+    fault = Fault("RATE_LIMITED", message, hint=hint, retry_after_ms=wait_ms, data=data)
     return Refuse(fault, f"rate of the {meter.of}: {meter.rate}")
 
 

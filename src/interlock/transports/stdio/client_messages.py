@@ -322,6 +322,8 @@ class ClientMessages:
 def _settle(waiter: Waiter, answer: Result | Failure) -> None:
     if isinstance(answer, Failure):
         error = answer.error
-        waiter.set_exception(Fault("UPSTREAM_ERROR", f"the client refused: {error.message}", code=error.code))
+        waiter.set_exception(
+            Fault("UPSTREAM_ERROR", f"the request to the client was refused: {error.message}", code=error.code)
+        )
     else:
         waiter.set_result(answer.result)

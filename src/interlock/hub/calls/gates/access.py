@@ -94,6 +94,8 @@ class AccessGate:
         self, rights: Rights, principal: Principal, target: Target, rule: str, until: float, hint: str = ""
     ) -> Refuse:
         what = target.tool.exposed if target.tool is not None else f"{target.kind} {target.name[:200]}"
+        if target.kind in CLIENT_KINDS:
+            what = f"{target.name} of clients"
         fault = Fault("ACCESS_DENIED", f"{principal.id} has no access to {what}", hint=hint)
         # A server knows what it asked for; hiding it would only hide the reason.
         return Refuse(fault, rule, until, hidden=not rights.list_all and not principal.is_server)

@@ -36,7 +36,7 @@ class RequestsGate:
                 return PASS
             case "ask":
                 return Ask(f"{target.server} asks for {target.name} at the client of {target.within}.", rule)
-        hint = f"the operator allows it with {target.name} in [servers.{target.server}.requests]"
+        hint = f'the operator allows it with {target.name} = "allow" under [servers.{target.server}.requests]'
         fault = Fault("PERMISSION_DENIED", f"{target.server} may not ask a client for {target.name}", hint=hint)
         return Refuse(fault, rule)
 
