@@ -463,14 +463,54 @@ def test_a_hub_whose_store_is_not_there_says_so_and_how_to_mend_it(user: User) -
     assert "Traceback" not in err
 
 
-def test_a_hub_killed_hard_is_replaced_by_the_next_start(user: User) -> None:
-    user.configure()
-    user.finished("up", "-d")
-    with HubLink.open(user.home) as link:
-        os.kill(int(link.hello["pid"]), signal.SIGKILL)
-        assert link.wait_closed(120)
-    assert user.finished("up", "-d")[0] == 0
-    assert user.starts() == 2
+def test_a_hub_killed_hard_is_replaced_by_the_next_start_which_ends_its_servers(user: User) -> None:
+    noted, script = user.folder / "noted", write(user.folder / "stubborn.py", STUBBORN)
+    user.configure(f"[servers.stubborn]\ncommand = ['{sys.executable}', '{script}', '{noted}']\n")
+    mark = {"INTERLOCK_MARK": "0" * 32}
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, env=mark
+    ) as neighbour:
+        user.finished("up", "-d")
+        while not noted.exists():
+            time.sleep(0.02)
+        stubborn = int(noted.read_text())
+        with HubLink.open(user.home) as link:
+            os.kill(int(link.hello["pid"]), signal.SIGKILL)
+            assert link.wait_closed(120)
+        assert _runs(stubborn)
+        assert user.finished("up", "-d")[0] == 0
+        assert user.starts() == 2
+        with HubLink.open(user.home) as link:
+            ended = f"ended processes that a killed hub had left behind: {stubborn}"
+            while ended not in [
+                line["text"] for line in link.ask("hub/logs", {"server": "hub", "lines": 500})["lines"]
+            ]:
+                time.sleep(0.02)
+        assert not _runs(stubborn)
+        assert neighbour.poll() is None, "the mark is that of another hub"
+
+
+STUBBORN = """\
+import os, signal, sys
+noted = sys.argv[1]
+if os.path.exists(noted):  # the second hub's
+    sys.stdin.read()
+    sys.exit()
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open(noted + ".new", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(noted + ".new", noted)
+while True:
+    signal.pause()
+"""
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process has not ended. One that nobody has waited for yet has no command line any more."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except OSError:
+        return False
 
 
 def test_the_demonstration_runs_a_hub_of_its_own_and_leaves_nothing(user: User) -> None:

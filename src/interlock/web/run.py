@@ -31,6 +31,7 @@ from interlock.hub.cannot_start import CannotStart
 from interlock.hub.foundation import store_of
 from interlock.hub.sealing_key import check_stored
 from interlock.hub.upstreams.commands import DRAIN_S
+from interlock.hub.upstreams.earlier_runs import EarlierRuns
 from interlock.process.allocator import return_large_blocks
 from interlock.process.descriptors import for_clients, raise_limit
 from interlock.process.garbage_collection import Collector, hold_collector_back
@@ -144,7 +145,9 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         why = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror or str(cause)
         raise CannotStart(f"{config.hub.listen} cannot be listened on: {why}", hint) from None
     hub_app.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
+    earlier_runs = EarlierRuns(home, hub_app.logs)
     try:
+        await asyncio.to_thread(earlier_runs.begin)
         await hub_app.start()
     except StoreError as cause:
         await http.stop(DRAIN_S)
@@ -170,6 +173,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     watch.start()
     watcher = asyncio.create_task(_watch_files(hub_app, operations.configuration))
     memory_task = asyncio.create_task(_watch_memory(http.listener, hub_app))
+    orphans_task = asyncio.create_task(earlier_runs.end_servers())
     with _signals(readiness.stop):
         on_ready(Ready(hub_app.listen, os.getpid()))
         await readiness.stopping.wait()
@@ -179,6 +183,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     operations.console.close()
     watcher.cancel()
     memory_task.cancel()
+    orphans_task.cancel()
     until = time.monotonic() + readiness.drain_s
     # The addresses stay open meanwhile: new work is told that the hub drains, and `/readyz` that it is not ready.
     while hub_app.hub.open_calls and time.monotonic() < until:
@@ -187,6 +192,8 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     await conversations.close()
     await rooms.close()
     await hub_app.stop()
+    if orphans_task.done() and not orphans_task.cancelled():
+        earlier_runs.close()
     for path in (info_path(home), socket_path(home)):
         path.unlink(missing_ok=True)
     await control.close()

@@ -7,7 +7,10 @@ import gc
 import importlib.util
 import os
 import resource
+import secrets
 import shutil
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -22,7 +25,7 @@ from interlock.transports.link import Outgoing
 from interlock.transports.stdio import orphan_processes as leftovers
 from interlock.transports.stdio import process
 from interlock.transports.stdio.client import StdioLink
-from interlock.transports.stdio.orphan_processes import OrphanProcesses, in_ps
+from interlock.transports.stdio.orphan_processes import OrphanProcesses, end_run, in_ps
 from interlock.transports.stdio.server_lines import BAD_LINES
 from interlock.transports.stdio.stderr_lines import LINE_BYTES, LINES_PER_SECOND, StderrLines
 from interlock.wire.errors import Fault
@@ -266,6 +269,23 @@ async def test_what_is_left_of_many_servers_is_looked_for_together() -> None:
     going.set()
     await asyncio.gather(first, *others)
     assert looked == 2
+
+
+def test_only_processes_of_a_run_that_is_over_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = secrets.token_hex(8)
+    mark = run + "0" * 16
+    waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE, env={"INTERLOCK_MARK": mark}) as one:
+        assert end_run(run, os.getpid()) == set(), "its hub lives"
+        assert one.poll() is None
+        assert end_run(run, 1) == {one.pid}
+        assert one.wait() == -signal.SIGTERM
+    # From here on, no process gets a signal, also if more are found than should be.
+    monkeypatch.setattr(leftovers, "_end", lambda pids, number: None)
+    other, carriers = 2**30, (os.getpid(), os.getppid(), 2**30)
+    monkeypatch.setattr(leftovers, "CARRIERS", lambda: [(pid, mark.encode()) for pid in carriers])
+    assert end_run(run, 1) == {other}, "neither this process nor its parent"
+    assert end_run("", 1) == end_run(run[:8], 1) == end_run(secrets.token_hex(8), 1) == set(), "no whole id of the run"
 
 
 @pytest.mark.skipif(shutil.which("ps") is None, reason="there is no ps here")

@@ -2,6 +2,7 @@
 
 A process group ends with one signal, but a process that calls `setsid` has left it. Children of a server inherit its
 environment, so each server gets a mark of its own there, and whatever carries it when the server has gone is ended.
+A mark begins with the id of the hub's run, by which the next run finds the servers of a hub that was killed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ PATIENCE_S: Final = 2.0
 ROUNDS: Final = 5
 """How often to look again: something may have been started while we looked."""
 
+RUN_LENGTH: Final = 16
+"""So many characters of a mark name the run."""
+
 RESTING: Final = 4
 """To look through all processes takes time of a core, the more there are: so much longer is the pause after it."""
 
@@ -39,9 +43,23 @@ else:
 _MARKED = re.compile(rb"(?:^|[\0 ])" + MARK.encode() + rb"=([0-9a-f]{32})(?:[\0 ]|$)")
 
 
-def new_mark() -> dict[str, str]:
-    """The environment variables of a new server."""
-    return {MARK: secrets.token_hex(16)}
+class Marks:
+    """The marks of this process. It has a run once it is a hub with a home."""
+
+    def __init__(self) -> None:
+        self._run = ""
+
+    def begin_run(self) -> str:
+        """The id of a new run, with which all marks begin from now on."""
+        self._run = secrets.token_hex(RUN_LENGTH // 2)
+        return self._run
+
+    def new(self) -> dict[str, str]:
+        """The environment variables of a new server."""
+        return {MARK: self._run + secrets.token_hex(16)[len(self._run) :]}
+
+
+MARKS: Final = Marks()
 
 
 class OrphanProcesses:
@@ -75,6 +93,47 @@ class OrphanProcesses:
             if not found:
                 return
             _end(found, number)
+
+
+def end_run(run: str, hub: int) -> set[int]:
+    """End the processes of a hub's run that is over. Returns their process ids.
+
+    `hub` is the process id that the hub had. A process that still is its child shows that the hub lives: then none is
+    ended. Neither is this process, nor a process that led to its start.
+    """
+    ended: set[int] = set()
+    if len(run) != RUN_LENGTH:
+        return ended
+    spared = _line_of(os.getpid())
+    for number in (signal.SIGTERM, *[_KILL] * ROUNDS):
+        found = [pid for pid, mark in CARRIERS() if mark.startswith(run.encode()) and pid not in spared]
+        if not found or any(_parent_of(pid) == hub for pid in found):
+            break
+        _end(found, number)
+        ended.update(found)
+    return ended
+
+
+def _line_of(pid: int) -> set[int]:
+    """A process, its parent, and so on."""
+    line: set[int] = set()
+    while pid > 0 and pid not in line:
+        line.add(pid)
+        pid = _parent_of(pid)
+    return line
+
+
+def _parent_of(pid: int) -> int:
+    """The process id of its parent; 0 if the process is gone or has none."""
+    try:
+        if sys.platform == "linux":
+            with open(f"/proc/{pid}/stat", "rb") as stat:
+                # The name of the program is in parentheses, and may contain any character.
+                return int(stat.read().rpartition(b")")[2].split()[1])
+        command = ("ps", "-o", "ppid=", "-p", str(pid))
+        return int(subprocess.run(command, capture_output=True, timeout=10, check=False).stdout)
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return 0
 
 
 def _end(pids: list[int], number: int) -> None:
@@ -149,4 +208,5 @@ def in_ps(command: tuple[str, ...] = ("ps", "-axEww", "-o", "pid=,command=")) ->
             yield int(pid), found[1]
 
 
-LEFTOVERS: Final = OrphanProcesses(in_proc if sys.platform == "linux" else in_ps)
+CARRIERS: Final = in_proc if sys.platform == "linux" else in_ps
+LEFTOVERS: Final = OrphanProcesses(CARRIERS)

@@ -21,7 +21,7 @@ import msgspec
 from interlock.containment.policy import Containment, ContainmentRefused
 from interlock.process.descriptors import as_given
 from interlock.transports.batching import Batching, Receiver
-from interlock.transports.stdio.orphan_processes import LEFTOVERS, MARK, new_mark
+from interlock.transports.stdio.orphan_processes import LEFTOVERS, MARK, MARKS
 from interlock.wire.errors import Fault
 
 if sys.platform != "win32":
@@ -244,7 +244,7 @@ if sys.platform == "win32":
 else:
     _TERM, _KILL = signal.SIGTERM, signal.SIGKILL
     _FLAGS = 0
-    _marking = new_mark
+    _marking = MARKS.new
 
 
 async def _run(process: ServerProcess, command: Command, env: Mapping[str, str]) -> None:
