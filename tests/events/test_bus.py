@@ -114,6 +114,7 @@ async def test_a_reader_far_behind_takes_pieces_in_order_at_a_cost_of_their_size
             bus.publish(line(number))
         assert len(near.take(MAX_LIMIT - 192)) == MAX_LIMIT - 192
         assert len(far.take(MAX_LIMIT // 4)) == MAX_LIMIT // 4
+        assert (far.unread, near.unread) == (MAX_LIMIT - MAX_LIMIT // 4, 192)
         # To walk over all that is new for each piece would be a thousand times the work.
         assert work_of(lambda: far.take(64)) < 100 * work_of(lambda: near.take(64))
 

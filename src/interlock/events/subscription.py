@@ -87,7 +87,7 @@ class Subscription:
     def unread(self) -> int:
         """How many events the bus keeps for this subscription."""
         new = (ring for ring in self._rings if ring.tick > self._tick)
-        return sum(len(ring.after(self._tick, self._read[ring.kind])) for ring in new)
+        return sum(len(ring.after(self._tick, self._read[ring.kind], len(ring.events))) for ring in new)
 
     async def wait(self) -> None:
         """Wait until there is something to take, or the subscription is closed."""
