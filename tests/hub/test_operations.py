@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import itertools
 import json
 import os
 import socket
@@ -231,6 +232,31 @@ async def test_a_connection_that_follows_something_is_told_that_it_follows_nothi
             error = (await here.ask(f"hub/{name}", {"follow": True}))["error"]
             assert "already" in error["message"]
             assert "result" in await here.ask(f"hub/{name}", {}), "to ask without following goes on"
+
+
+async def test_no_line_is_lost_between_a_long_answer_and_what_follows_it(hub: RunningHub, tmp_path: Path) -> None:
+    logs, numbers = hub.hub_app.logs, itertools.count(1)
+
+    async def write() -> None:
+        while True:  # One line in each turn of the loop, also in those that encode the answer.
+            logs.add("noisy", "stderr", f"{next(numbers)} of them")
+            await asyncio.sleep(0)
+
+    for _ in range(400):
+        logs.add("noisy", "stderr", f"{next(numbers)} of them")
+    async with listening(hub, tmp_path) as path:
+        reader, writer = await asyncio.open_unix_connection(path, limit=1 << 24)
+        writer.write(HELLO + b'{"jsonrpc":"2.0","id":2,"method":"hub/logs","params":{"follow":true,"lines":400}}\n')
+        await asyncio.wait_for(reader.readline(), 60)
+        writing = asyncio.ensure_future(write())
+        answer = json.loads(await asyncio.wait_for(reader.readline(), 60))["result"]
+        first = {"server": ""}
+        while first["server"] != "noisy":
+            first = json.loads(await asyncio.wait_for(reader.readline(), 60))["params"]
+        writing.cancel()
+        writer.close()
+    last = [each["text"] for each in answer["lines"] if each["server"] == "noisy"][-1]
+    assert int(first["text"].split()[0]) == int(last.split()[0]) + 1
 
 
 async def test_the_control_socket_has_a_bound_of_connections(

@@ -16,7 +16,7 @@ from typing import Final, Literal, cast
 
 import msgspec
 
-from interlock.hub.admin.operations import Operations
+from interlock.hub.admin.operations import Following, Operations
 from interlock.hub.app import HubApp
 from interlock.hub.calls.call import Caller
 from interlock.process.task_set import TaskSet
@@ -249,28 +249,30 @@ class _Connection(asyncio.Protocol):
             self._working.begin(self._answer(message))
 
     async def _answer(self, request: Request) -> None:
+        following: Following | None = None
         try:
             if not request.method.startswith(PREFIX):
                 raise Fault("METHOD_NOT_FOUND", f"no such method: {request.method[:200]}")
             name = request.method.removeprefix(PREFIX)
             result = await self._operations.perform(self._operations.owner, name, request.params)
-            answer = encode_result(request.id, await encode_in_turns(result))
+            # Before the answer is encoded, which may take several turns of the loop: events in between are not lost.
             following = self._operations.follow(name, request.params)
+            answer = encode_result(request.id, await encode_in_turns(result))
             if following is not None and self._following is not None:
-                following.subscription.close()
                 hint = "open another connection"
                 raise Fault("INVALID_REQUEST", "this connection follows something already", hint=hint)
+            self._write(answer)
+            if following is not None:
+                self._following, following = FollowingTask(following, self._write), None
         except Fault as fault:
             self._write_fault(request.id, fault)
-            return
         except Exception as cause:
             # A person waits for the answer, whatever went wrong.
             log.error("%s failed", request.method, exc_info=cause)
             self._write_fault(request.id, Fault("INTERNAL_ERROR", "the hub failed to answer; see its log"))
-            return
-        self._write(answer)
-        if following is not None:
-            self._following = FollowingTask(following, self._write)
+        finally:
+            if following is not None:
+                following.subscription.close()
 
     def _write(self, line: bytes) -> None:
         if not self._transport.is_closing():
