@@ -210,6 +210,8 @@ def test_a_project_file_that_nobody_confirmed_is_named_in_the_status(user: User)
         time.sleep(0.1)
     assert f"{file}: nobody has confirmed this project file" in said
     assert f"run `interlock up` in {user.folder}" in said
+    while user.servers() and time.monotonic() < deadline:  # The file is named before its servers have ended.
+        time.sleep(0.1)
     assert user.servers() == []
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from interlock.events import Bus, EventFilter, Gap, SubscriberTask, Subscription
 from interlock.events.bus import FEWEST_AT_ONCE, MAX_LIMIT, WOKEN_AT_ONCE
+from interlock.events.subscription import MAX_SOURCES
 from interlock.events.types import EVENTS, AnyEvent, Delivery, Event, LogWritten, SessionEnded, SessionOpened
 from processor_work import work_of
 
@@ -93,6 +94,43 @@ async def test_a_reader_that_never_reads_keeps_the_newest_events_and_one_gap_for
 async def test_a_limit_is_a_bound(limit: int) -> None:
     with pytest.raises(ValueError, match="limit"):
         Bus().subscribe(LINES, limit)
+
+
+async def test_a_reader_far_behind_takes_pieces_in_order_at_a_cost_of_their_size() -> None:
+    def read(count: int, piece: int) -> list[Delivery]:
+        bus, found = Bus(), list[Delivery]()
+        with bus.subscribe(LINES, limit=count) as subscription:
+            for number in range(count):
+                bus.publish(line(number))
+            while some := subscription.take(piece):
+                assert len(some) <= piece
+                found += some
+        return found
+
+    assert read(1000, 64) == read(1000, 1000) == read(1000, 1) == [line(number) for number in range(1000)]
+    bus = Bus()
+    with bus.subscribe(LINES, limit=MAX_LIMIT) as far, bus.subscribe(LINES, limit=MAX_LIMIT) as near:
+        for number in range(MAX_LIMIT):
+            bus.publish(line(number))
+        assert len(near.take(MAX_LIMIT - 192)) == MAX_LIMIT - 192
+        assert len(far.take(MAX_LIMIT // 4)) == MAX_LIMIT // 4
+        assert (far.unread, near.unread) == (MAX_LIMIT - MAX_LIMIT // 4, 192)
+        # To walk over all that is new for each piece would be a thousand times the work.
+        assert work_of(lambda: far.take(64)) < 100 * work_of(lambda: near.take(64))
+
+
+async def test_a_subscription_remembers_a_bounded_number_of_sources() -> None:
+    bus = Bus()
+    with bus.subscribe(LINES, limit=4) as subscription:
+        for number in range(3 * MAX_SOURCES):
+            bus.publish(line(1, f"s{number}"))
+            assert subscription.take() == [line(1, f"s{number}")]
+        assert sum(map(len, subscription._read.values())) == MAX_SOURCES
+        for number in range(2, 8):
+            bus.publish(line(number, "s0"))
+        (gap, *rest) = subscription.take()
+        assert gap == Gap(LogWritten, "s0", 1, 3), "a forgotten source has a gap that is wider, and none that is lost"
+        assert rest == [line(number, "s0") for number in range(4, 8)]
 
 
 async def test_a_subscription_has_one_reader() -> None:

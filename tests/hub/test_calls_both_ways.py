@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
@@ -156,6 +157,11 @@ async def test_t55_requests_of_servers_are_denied_asked_limited_and_allowed(
         calls = [record.trace for record in records if record.server == "allowed" and record.kind == "tool"]
         assert {record.trace for record in mine} <= set(calls), "a request has the trace of its call"
         assert hub.hub_app.hub.open_calls == 0
+        if server == "stateless":
+            # A handshake server reports a refusal in its result. Here the client got the refusal as an error.
+            tools = [each for each in records if each.kind == "tool" and each.outcome is not None]
+            failed = Counter(each.server for each in tools if each.result == "FAILURE")
+            assert failed == {"denied": 3, "asked": 3, "limited": 3}
 
 
 @pytest.mark.parametrize("client", ["handshake", "stateless"])
@@ -174,6 +180,30 @@ async def test_t55_no_other_method_of_a_server_reaches_a_client(tmp_path: Path, 
                 assert error["data"]["name"] == "UPSTREAM_ERROR"
         heard = both.client.asked if isinstance(both.client, ModernClient) else both.client.heard
         assert not {message.get("method") for message in heard} & {*others}
+
+
+@pytest.mark.parametrize("client", ["handshake", "stateless"])
+@pytest.mark.parametrize("server", ["handshake", "stateless"])
+async def test_t30_a_page_that_is_not_of_the_web_reaches_no_client(tmp_path: Path, client: Era, server: Era) -> None:
+    pages = ("javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "https:", "java\tscript:x", "")
+    async with pair(tmp_path, client, server) as both:
+        records = CommittedRecords(both.hub.hub_app.bus)
+        for number, url in enumerate((*pages, "https://example.org/pay")):
+            page = {"mode": "url", "message": "Pay", "elicitationId": f"e{number}", "url": url}
+            asked = {"method": "elicitation/create", "params": page}
+            steps = [{"ask": {"id": f"u{number}", **asked}}, {"wait": f"u{number}"}]
+            answer = await both.client.call(
+                "allowed__do", {"steps": steps, "rounds": [{"inputRequests": {"q": asked}}]}
+            )
+            if number < len(pages):
+                assert "not at a web address" in refusal(answer)["message"]
+                assert both.asked == 0, "nothing of it reaches the client"
+        assert is_answered(answer)
+        assert both.asked == 1
+        await both.hub.hub_app.recorder.flushed()
+        refused = [record for record in records if record.actor == "server:allowed" and record.outcome is None]
+        rules = Counter(record.rule for record in refused if record.gate == "requests")
+        assert rules == {"pages are opened at http and https alone": len(pages)}
 
 
 @pytest.mark.parametrize("method", CLIENT_TARGETS)

@@ -152,3 +152,12 @@ async def test_the_client_library_takes_no_result_of_an_unknown_kind_either(kind
             await client.call_tool("say", {"answer": {"result": {"resultType": kind, "content": []}}})
         assert refused.value.name == "UPSTREAM_ERROR"
         assert await client.call_tool("say", {"answer": {"result": {"content": []}}}) == {"content": []}
+
+
+@pytest.mark.parametrize("old", [False, True])
+async def test_t30_a_page_in_an_error_is_of_the_web(hub: RunningHub, old: bool) -> None:
+    for pages in ([{"url": "javascript:alert(1)"}], [{"url": "javascript:alert(1)"}, 5]):
+        error = {"code": -32042, "message": "words", "data": {"elicitations": pages}}
+        answer = await said(hub, {"error": error}, {"elicitation": {"url": {}}}, old=old)
+        assert "not at a web address" in answer["error"]["message"]
+        assert "javascript" not in str(answer)

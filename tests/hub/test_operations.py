@@ -222,6 +222,17 @@ async def test_t15_the_control_socket_hears_nobody_but_its_own_user(
             assert await closed_unheard(path), uid
 
 
+async def test_a_connection_that_follows_something_is_told_that_it_follows_nothing_else(
+    hub: RunningHub, tmp_path: Path
+) -> None:
+    async with terminal(hub, tmp_path) as here:
+        assert "result" in await here.ask("hub/approvals.list", {"follow": True})
+        for name in ("approvals.list", "logs"):
+            error = (await here.ask(f"hub/{name}", {"follow": True}))["error"]
+            assert "already" in error["message"]
+            assert "result" in await here.ask(f"hub/{name}", {}), "to ask without following goes on"
+
+
 async def test_the_control_socket_has_a_bound_of_connections(
     hub: RunningHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,6 +214,23 @@ async def test_t50_idle_sessions_of_one_key_lock_nobody_out(tmp_path: Path) -> N
         assert len((await listed(hub)).sessions) == 9
 
 
+async def test_t50_streams_of_one_key_take_nobody_elses_place(tmp_path: Path) -> None:
+    settings = Hub(limits=Limits(sessions_per_agent=2))
+    body, headers = modern_body("subscriptions/listen", notifications={"toolsListChanged": True})
+    async with running_hub(tmp_path, {}, hub=settings) as hub, contextlib.AsyncExitStack() as streams:
+        flood, good = [RawClient(hub.url + "/mcp", await hub.new_key(name)) for name in ("flood", "good")]
+        for client in (flood, good, flood):
+            listening = await streams.enter_async_context(open_request(client, "POST", body, **headers))
+            await listening.readuntil(b"acknowledged")
+        _, _, answer = await flood.post(body, headers)
+        error = last_message(answer)["error"]
+        assert error["data"]["name"] == "RESOURCE_EXHAUSTED"
+        assert "close some of them" in json.dumps(error)
+        assert (await end(hub, "agent:flood")).streams == 2
+        listening = await streams.enter_async_context(open_request(flood, "POST", body, **headers))
+        await listening.readuntil(b"acknowledged")
+
+
 async def test_t50_a_server_without_authentication_takes_new_clients_when_full() -> None:
     server = ToolServer("small")
     assert server.sessions.limits == SessionLimits(10_000, 10_000)

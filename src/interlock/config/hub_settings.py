@@ -66,7 +66,8 @@ class Limits(msgspec.Struct, frozen=True):
     sessions: Count = 10_000
     """Open downstream sessions. Beyond that the longest idle session without open calls ends."""
     sessions_per_agent: Count = 256
-    """Open downstream sessions of one principal. Beyond that the longest idle one of them ends."""
+    """Open downstream sessions of one principal. Beyond that the longest idle one of them ends. Of clients without
+    sessions: open `subscriptions/listen` streams of one principal. Beyond that a further one is refused."""
     private_sessions_per_server: Count = 32
     """Upstream sessions (on stdio: processes) that one principal has for itself."""
     requests_per_server: Count = 256

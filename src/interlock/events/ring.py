@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
 from operator import itemgetter
@@ -59,17 +60,24 @@ class Ring:
         self.events.append((tick, event))
         self.tick = tick
 
-    def after(self, tick: int, read: Mapping[str, int]) -> list[tuple[int, Delivery]]:
-        """The events after a tick, oldest first, behind a gap for each source that lost some.
+    def after(self, tick: int, read: Mapping[str, int], most: int) -> list[tuple[int, Delivery]]:
+        """The first `most` events after a tick, oldest first, behind a gap for each source that lost some.
 
         `read` has the last number that the reader took of each source.
         """
         found: list[tuple[int, Delivery]] = []
         for entry in reversed(self.events):
             if entry[0] <= tick:
+                found.reverse()
+                break
+            if len(found) == most:
+                # The reader is far behind. It must not walk over everything that is new for each piece.
+                start = bisect_right(self.events, tick, key=itemgetter(0))
+                found = [self.events[index] for index in range(start, start + most)]
                 break
             found.append(entry)
-        found.reverse()
+        else:
+            found.reverse()
         return found if self.dropped <= tick else [*self._gaps(tick, read), *found]
 
     def _gaps(self, tick: int, read: Mapping[str, int]) -> list[tuple[int, Delivery]]:

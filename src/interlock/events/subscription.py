@@ -19,6 +19,9 @@ from .types import Delivery, Event, Gap
 PIECE: Final = 256
 """How many events one `take` returns, unless the reader asks for more."""
 
+MAX_SOURCES: Final = 4096
+"""Of so many sources of a type a subscription knows the last number. Servers come and go while it reads."""
+
 
 class EventFilter(msgspec.Struct, frozen=True):
     """The events that a subscriber wants: of these types, and with `sources` from these sources only."""
@@ -48,7 +51,7 @@ class Subscription:
         self._tick = tick
         """The last publication that was taken."""
         self._read: dict[type[Event], dict[str, int]] = {ring.kind: {} for ring in rings}
-        """The last number taken, by type and source. The hub names the sources, so they are few.
+        """The last number taken, by type and source. Without it a gap of the source begins earlier than it must.
 
         Text and numbers are nothing to the garbage collector. A tuple for each reader of an event would make it run.
         """
@@ -62,7 +65,7 @@ class Subscription:
         found: list[tuple[int, Delivery]] = []
         for ring in self._rings:
             if ring.tick > self._tick:
-                found += ring.after(self._tick, self._read[ring.kind])
+                found += ring.after(self._tick, self._read[ring.kind], most)
         if not found:
             return []
         if len(self._rings) > 1:
@@ -75,13 +78,16 @@ class Subscription:
                 read[each.type][each.source] = each.last
             elif isinstance(each, Event):
                 read[type(each)][each.source] = each.sequence
+        for sources in read.values():
+            while len(sources) > MAX_SOURCES:
+                del sources[next(iter(sources))]
         return [each for _, each in found]
 
     @property
     def unread(self) -> int:
         """How many events the bus keeps for this subscription."""
         new = (ring for ring in self._rings if ring.tick > self._tick)
-        return sum(len(ring.after(self._tick, self._read[ring.kind])) for ring in new)
+        return sum(len(ring.after(self._tick, self._read[ring.kind], len(ring.events))) for ring in new)
 
     async def wait(self) -> None:
         """Wait until there is something to take, or the subscription is closed."""

@@ -276,7 +276,7 @@ class HubApp:
             self.limits = _limits(config)
             self.parking.bound(self._parking_limits or _parking_limits(config))
             self._calls.reload(config)
-            self.hub.clients.sessions.limits = session_limits(config)
+            self.hub.clients.bound(session_limits(config))
             self.recorder.show_arguments(config.audit.arguments == "redacted")
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)

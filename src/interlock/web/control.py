@@ -255,6 +255,11 @@ class _Connection(asyncio.Protocol):
             name = request.method.removeprefix(PREFIX)
             result = await self._operations.perform(self._operations.owner, name, request.params)
             answer = encode_result(request.id, await encode_in_turns(result))
+            following = self._operations.follow(name, request.params)
+            if following is not None and self._following is not None:
+                following.subscription.close()
+                hint = "open another connection"
+                raise Fault("INVALID_REQUEST", "this connection follows something already", hint=hint)
         except Fault as fault:
             self._write_fault(request.id, fault)
             return
@@ -264,7 +269,7 @@ class _Connection(asyncio.Protocol):
             self._write_fault(request.id, Fault("INTERNAL_ERROR", "the hub failed to answer; see its log"))
             return
         self._write(answer)
-        if self._following is None and (following := self._operations.follow(name, request.params)) is not None:
+        if following is not None:
             self._following = FollowingTask(following, self._write)
 
     def _write(self, line: bytes) -> None:

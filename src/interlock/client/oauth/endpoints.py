@@ -30,6 +30,7 @@ from interlock.transports.http.documents import Answer, exchange
 from interlock.transports.http.pool import Guard
 from interlock.transports.resolving import Resolver, guarded, guarded_for
 from interlock.wire.errors import Fault
+from interlock.wire.web_pages import is_web_page
 
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _JSON: Final = {"Content-Type": "application/json"}
@@ -106,7 +107,7 @@ class Endpoints:
         except msgspec.DecodeError:
             raise Fault("UPSTREAM_ERROR", "the answer of the device endpoint cannot be read") from None
         for page in (code.verification_uri, code.verification_uri_complete or code.verification_uri):
-            if not _is_page(page):
+            if not is_web_page(page):
                 raise Fault("UPSTREAM_ERROR", "the page to type the code at is not at a web address")
         return code
 
@@ -139,12 +140,3 @@ class Endpoints:
 
 def _host(url: str) -> str:
     return urlsplit(url).hostname or ""
-
-
-def _is_page(url: str) -> bool:
-    """Whether a person's browser may be sent there."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -162,7 +162,7 @@ class SessionOperations:
         self._clients.principals.collect(self._hub_app.authenticator.callers)
         if self._clients.principals.get(owner) is not None:
             return True
-        return bool(self._clients.streams_of(owner) or self._clients.calls_of(owner))
+        return bool(self._clients.streams.of(owner) or self._clients.calls_of(owner))
 
     def _session(self, session: Session) -> SessionRow:
         claim, principal = claim_of(session.dialect), session.caller.principal
@@ -195,7 +195,7 @@ class SessionOperations:
 
     def _principal(self, owner: str, seen: SeenPrincipal) -> PrincipalRow:
         principal, client = seen.principal, seen.client
-        calls, streams = len(self._clients.calls_of(owner)), len(self._clients.streams_of(owner))
+        calls, streams = len(self._clients.calls_of(owner)), len(self._clients.streams.of(owner))
         about = (client.name, client.version, seen.revision, seen.first_seen, seen.last_seen)
         # As every other command names it: the id of a person at the terminal has its kind already.
         shown = principal.id if principal.id.startswith(f"{principal.kind}:") else owner

@@ -145,6 +145,13 @@ def lost(fault: Fault) -> Outcome:
     return LOST
 
 
+def failed(outcome: Outcome | None, fault: Fault) -> Outcome | None:
+    """The outcome of a call that ends with a fault: a good answer of its server is not what the client got."""
+    if outcome is None or outcome.result != "SUCCESS":
+        return outcome
+    return Outcome("answered", "error", code=fault.kind.mgp, size=outcome.size)
+
+
 def trace_of(exchange: Exchange) -> str:
     """The trace id that a request names, or a new one."""
     seen = exchange.preview

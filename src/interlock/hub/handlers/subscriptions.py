@@ -20,7 +20,7 @@ from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.own_resources import OwnResources
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.sessions.client_claims import claim_of
-from interlock.hub.sessions.clients import OpenStream
+from interlock.hub.sessions.open_streams import OpenStreams
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.server_requests import CLIENT_NOTIFICATIONS
@@ -32,7 +32,6 @@ from interlock.transports.exchange import session_of
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Notification
 
-MAX_STREAMS: Final = 10_000
 MAX_NAME: Final = 128
 """Of a client's own name for itself, in events."""
 
@@ -51,7 +50,7 @@ class SubscriptionHandler:
         own: OwnResources,
         background: BackgroundTasks,
     ) -> None:
-        self.streams: set[OpenStream] = set()
+        self.streams = OpenStreams()
         """The open listen streams."""
         self._listeners: dict[Session, SessionListener] = {}
         self._change_notifier = change_notifier
@@ -120,12 +119,11 @@ class SubscriptionHandler:
 
     def end(self) -> None:
         """End every listen stream with a result, as the specification requires."""
-        for stream in list(self.streams):
+        for stream in self.streams:
             stream.end("the hub is closing")
 
     def _listen(self, exchange: Exchange, caller: Caller) -> None:
-        if len(self.streams) >= MAX_STREAMS:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_STREAMS} streams are open", retry_after_ms=5000)
+        self.streams.check(caller.owner)
         stream = ListenStream(
             exchange,
             caller,

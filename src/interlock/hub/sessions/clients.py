@@ -7,10 +7,10 @@ A call with a session ends with it; one without a session is found at its princi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Final, Protocol
 
 from interlock.hub.auth.principals import Principal
+from interlock.hub.sessions.open_streams import OpenStreams
 from interlock.hub.sessions.principals import SeenPrincipals
 from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.hub.sessions.session import Exchange, Session, SessionCaller
@@ -19,17 +19,6 @@ from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
 
 INVALID: Final = "its credential is no longer valid"
-
-
-class OpenStream(Protocol):
-    """An open `subscriptions/listen` stream (stateless era)."""
-
-    principal: Principal
-    owner: str
-    since: datetime
-
-    def end(self, reason: str) -> None:
-        """End the stream with a result, as the specification requires."""
 
 
 class OpenCall(Protocol):
@@ -56,7 +45,7 @@ class Clients:
         self,
         limits: SessionLimits,
         clock: Callable[[], float],
-        streams: set[OpenStream],
+        streams: OpenStreams,
         calls: OpenCalls,
         opened: Callable[[Session], None],
         ended: Callable[[Session, SessionEvent], None],
@@ -64,17 +53,19 @@ class Clients:
         self.sessions: SessionRegistry[Session] = SessionRegistry(limits, clock, opened, ended)
         self.streams = streams
         """The open listen streams, of which `handlers/subscriptions.py` keeps track."""
+        streams.bound(limits.per_owner)
         self._calls = calls
         self.principals = SeenPrincipals()
         self.resumable = ResumableSessions()
 
-    def streams_of(self, owner: str) -> list[OpenStream]:
-        """The open streams of an owner."""
-        return [stream for stream in self.streams if stream.owner == owner]
+    def bound(self, limits: SessionLimits) -> None:
+        """Use other limits from now on. An owner may have as many listen streams as sessions."""
+        self.sessions.limits = limits
+        self.streams.bound(limits.per_owner)
 
     def end_streams(self, owner: str, reason: str) -> int:
         """End the streams of an owner. Returns how many there were."""
-        streams = self.streams_of(owner)
+        streams = self.streams.of(owner)
         for stream in streams:
             stream.end(reason)
         return len(streams)
@@ -93,7 +84,7 @@ class Clients:
     def end_revoked(self, is_valid: Callable[[Principal], bool]) -> None:
         """End the sessions, streams and calls of credentials that are no longer valid."""
         self.sessions.end_revoked(lambda session: is_valid(session.caller.principal))
-        for stream in list(self.streams):
+        for stream in self.streams:
             if not is_valid(stream.principal):
                 stream.end(INVALID)
         for call in self._calls.stateless_calls():

@@ -13,6 +13,7 @@ from interlock.hub.admin.logins import DevicePage, LoginList, LoginPage, LoginSt
 from interlock.hub.upstreams.logins import LoginRow
 from interlock.web.console.page import Visit
 from interlock.wire.errors import Fault
+from interlock.wire.web_pages import is_web_page
 
 
 async def change(visit: Visit) -> Response:
@@ -69,14 +70,13 @@ async def _done(visit: Visit, state: str) -> bool | None:
 
 
 async def _page(visit: Visit, url: str, code: str, waits: dict[str, str]) -> Response:
-    parts = urlsplit(url)
-    if parts.scheme not in ("https", "http") or not parts.hostname:
+    if not is_web_page(url):
         raise Fault("UPSTREAM_ERROR", "the login page of the server is not at a web address")
     return await visit.page(
         "server_login.html",
         server=server_of(visit),
         url=url,
-        host=parts.netloc.rpartition("@")[2],
+        host=urlsplit(url).netloc.rpartition("@")[2],
         code=code,
         done=False,
         waits=urlencode(waits),

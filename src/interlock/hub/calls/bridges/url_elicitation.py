@@ -14,6 +14,7 @@ from interlock.protocols.mcp.capabilities import ClientCapabilities
 from interlock.protocols.mcp.error_translation import URL_FIRST
 from interlock.protocols.mcp.meta import Members
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.names import may_spell
 
 ELICIT: Final = "elicitation/create"
 PREFIX: Final = "page-"
@@ -38,13 +39,17 @@ def as_question(error: ErrorObject, capabilities: ClientCapabilities) -> bytes |
 
 
 def questions_in(error: ErrorObject) -> list[tuple[str, bytes]]:
-    """The questions in an error, one for each page to open. An error that cannot be read is one question."""
+    """The questions in an error, one for each page to open. An error without pages is one question, and one whose pages
+    cannot be read is a question for a page at no address, which the gates refuse."""
+    pages: list[_Page] | None
     try:
         pages = msgspec.json.decode(error.data, type=_Data).elicitations
     except msgspec.DecodeError:
-        pages = []
-    if not 0 < len(pages) <= MOST_PAGES:
+        pages = None if may_spell(bytes(error.data), b"elicitations") else []
+    if pages is None or len(pages) > MOST_PAGES:
         return [(ELICIT, msgspec.json.encode({"mode": "url", "message": error.message, "url": ""}))]
+    if not pages:
+        return [(ELICIT, msgspec.json.encode({"message": error.message}))]
     return [(ELICIT, msgspec.json.encode(_question(page, error.message))) for page in pages]
 
 

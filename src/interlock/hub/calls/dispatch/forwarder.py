@@ -124,6 +124,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._stream.begin(self._handle)
 
     def _fail(self, fault: Fault) -> None:
+        self._call.outcome = recording.failed(self._call.outcome, fault)
         self._finish()
         self._call.exchange.fail(fault)
 
@@ -141,12 +142,11 @@ class Forwarder(msgspec.Struct, eq=False):
     def on_response(self, answer: Result | Failure) -> None:
         """Answer the client in its own terms."""
         call, modern = self._call, self._connection.modern
-        exchange = call.exchange
         if self._cancelling and isinstance(answer, Failure):
             call.outcome, self._answered_cancelled = CANCELLED, True
             self._fail(Fault("CANCELLED", "the call was cancelled"))
             return
-        modern_client = exchange.dialect.modern
+        modern_client = call.exchange.dialect.modern
         if modern and not modern_client and self._asks_client(answer):
             return
         if isinstance(answer, Failure):
@@ -191,16 +191,15 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _answer_translated(self, read: ReadResult) -> None:
         """Answer the client with a result in its own terms."""
-        server = self._call.target.server
         try:
             result = read.result if self._stream is None else self._stream.finish(read.result)
-            self._finish()
             translated = self._translation().result(result, read.members, self._deliver)
         except Fault as fault:
             self._fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            self._fail(Fault("UPSTREAM_ERROR", f"{server} answered what cannot be read: {cause}"))
+            self._fail(Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered what cannot be read: {cause}"))
         else:
+            self._finish()
             if translated is not None:
                 self._deliver(translated)
 
@@ -328,8 +327,9 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def cancelled(self, reason: str) -> None:
         """Cancel the request to the server: the client no longer wants the answer."""
-        if self._handle is not None and not self._finished:
-            self._connection.cancel(self._handle, reason)
+        if not self._finished and (self._handle is not None or self._call.outcome is not None):
+            if self._handle is not None:
+                self._connection.cancel(self._handle, reason)
             self._call.outcome = CANCELLED
         self._finish()
 

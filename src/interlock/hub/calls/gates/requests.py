@@ -1,4 +1,7 @@
-"""The requests gate: whether a server may ask the client of a call for something (`[servers.ID.requests]`)."""
+"""The requests gate: whether a server may ask the client of a call for something (`[servers.ID.requests]`).
+
+A page that a person is to open must be one of the web, whatever the settings say.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ from collections.abc import Mapping
 from interlock.config.settings import Server
 from interlock.config.value_types import RequestPolicy
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Check
+from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.catalog.target import CLIENT_KINDS, Target
 from interlock.wire.errors import Fault
+from interlock.wire.web_pages import is_web_page
 
 
 class RequestsGate:
@@ -37,9 +41,22 @@ class RequestsGate:
         return Refuse(fault, rule)
 
     def check(self, target: Target) -> Check | None:
-        """The contents of the request do not matter."""
-        return None
+        """Only an elicitation can name a page."""
+        return _check_page if target.kind in CLIENT_KINDS and target.name == "elicitation" else None
 
     def _policy(self, target: Target) -> RequestPolicy:
         server = self._servers.get(target.server)
         return "deny" if server is None else server.requests.policy_of(target.name)
+
+
+def _check_page(call: Call) -> Verdict:
+    """Refuse an address with another scheme, which could run a script or open a file (2025-11-25, Elicitation: Safe URL
+    Handling). A client may follow a member `url` in any mode, so every one is checked."""
+    asked = call.arguments
+    if not isinstance(asked, dict) or ("url" not in asked and asked.get("mode") != "url"):
+        return PASS
+    url = asked.get("url")
+    if isinstance(url, str) and is_web_page(url):
+        return PASS
+    fault = Fault("UPSTREAM_ERROR", f"{call.target.server} asks a person to open a page that is not at a web address")
+    return Refuse(fault, "pages are opened at http and https alone")
