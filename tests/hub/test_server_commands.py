@@ -26,6 +26,8 @@ from .running_hub import RawClient, RunningHub, child, running_hub, text_of, unt
 from .test_journal import entries
 
 ADA = Principal("person:ada", "person")
+PATIENT = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=3600))
+"""No call ends by its deadline."""
 ECHO: dict[str, Any] = {"name": "busy__echo", "arguments": {"text": "a"}}
 
 
@@ -54,7 +56,10 @@ class Gate:
 async def gated(tmp_path: Path) -> AsyncIterator[tuple[Gate, RunningHub, asyncio.Task[Any]]]:
     """A hub with a call under way."""
     gate = Gate()
-    async with gate.server.http() as address, running_hub(tmp_path, {"gate": Server(url=address.url)}) as hub:
+    async with (
+        gate.server.http() as address,
+        running_hub(tmp_path, {"gate": Server(url=address.url)}, hub=PATIENT) as hub,
+    ):
         calling = asyncio.create_task(
             RawClient(hub.url + "/mcp").modern("tools/call", {"name": "gate__wait", "arguments": {}})
         )
