@@ -35,6 +35,9 @@ class OpenStreams:
     def __iter__(self) -> Iterator[OpenStream]:
         return iter(list(self._streams))
 
+    def __len__(self) -> int:
+        return len(self._streams)
+
     def bound(self, per_owner: int) -> None:
         """Let every owner have so many. Streams that are open stay open."""
         self._per_owner = per_owner
