@@ -13,6 +13,7 @@ import pytest
 
 from interlock.events import Bus, EventFilter, Gap, SubscriberTask, Subscription
 from interlock.events.bus import FEWEST_AT_ONCE, MAX_LIMIT, WOKEN_AT_ONCE
+from interlock.events.ring import FORGET_AT
 from interlock.events.subscription import MAX_SOURCES
 from interlock.events.types import EVENTS, AnyEvent, Delivery, Event, LogWritten, SessionEnded, SessionOpened
 from processor_work import work_of
@@ -129,8 +130,24 @@ async def test_a_subscription_remembers_a_bounded_number_of_sources() -> None:
         for number in range(2, 8):
             bus.publish(line(number, "s0"))
         (gap, *rest) = subscription.take()
-        assert gap == Gap(LogWritten, "s0", 1, 3), "a forgotten source has a gap that is wider, and none that is lost"
+        assert gap == Gap(LogWritten, "s0", 2, 3), "the gap of a forgotten source has every lost event"
         assert rest == [line(number, "s0") for number in range(4, 8)]
+
+
+async def test_a_ring_forgets_losses_that_every_reader_knows_of() -> None:
+    bus = Bus()
+    with bus.subscribe(LINES, limit=1) as reads, bus.subscribe(LINES, limit=1) as sleeps:
+        (ring,) = reads.rings
+        for number in range(2 * FORGET_AT):
+            bus.publish(line(1, f"s{number}"))
+            reads.take()
+        gaps = sleeps.take(MAX_LIMIT)[:-1]
+        assert len(gaps) == 2 * FORGET_AT - 1, "a reader that was behind is told of each"
+        for number in range(8 * FORGET_AT):
+            bus.publish(line(1, f"t{number}"))
+            reads.take()
+            sleeps.take()
+            assert len(ring.lost) <= 4 * FORGET_AT
 
 
 async def test_a_subscription_has_one_reader() -> None:

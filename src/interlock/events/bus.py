@@ -70,14 +70,17 @@ class Bus:
         if not 0 < limit <= MAX_LIMIT:
             raise ValueError(f"a limit is between 1 and {MAX_LIMIT}")
         rings = [self._join(address, limit) for address in _addresses(wanted)]
-        return Subscription(self, rings, self._tick)
+        subscription = Subscription(self, rings, self._tick)
+        for ring in rings:
+            ring.readers.add(subscription)
+        return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Called by `Subscription.close`. A ring that nobody reads goes."""
         for ring in subscription.rings:
             ring.waiting.pop(subscription, None)
-            ring.subscribers -= 1
-            if not ring.subscribers:
+            ring.readers.discard(subscription)
+            if not ring.readers:
                 del self._rings[ring.address]
                 self.wanted[ring.kind] -= 1
                 if not self.wanted[ring.kind]:
@@ -89,7 +92,6 @@ class Bus:
             ring = self._rings[address] = Ring(address, limit)
             self.wanted[ring.kind] = self.wanted.get(ring.kind, 0) + 1
         ring.capacity = max(ring.capacity, limit)
-        ring.subscribers += 1
         return ring
 
     def _wake(self, ring: Ring) -> None:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -16,8 +16,16 @@ Address: TypeAlias = type[Event] | tuple[type[Event], str]
 """All events of a type, or those of one source."""
 
 
+FORGET_AT: Final = 1024
+"""With so many sources the ring looks for losses that every reader knows of. Servers come and go while it lives."""
+
+
 class Reader(Protocol):
-    """A subscription whose reader waits."""
+    """A subscription."""
+
+    @property
+    def tick(self) -> int:
+        """The last publication that it has taken."""
 
     def wake(self) -> None:
         """Let the reader continue."""
@@ -35,7 +43,7 @@ class Lost(msgspec.Struct, gc=False):
 class Ring:
     """The newest `capacity` events of an address, by tick: the number of their publication on this bus."""
 
-    __slots__ = ("address", "capacity", "dropped", "events", "kind", "lost", "subscribers", "tick", "waiting")
+    __slots__ = ("_forget_at", "address", "capacity", "dropped", "events", "kind", "lost", "readers", "tick", "waiting")
 
     def __init__(self, address: Address, capacity: int) -> None:
         self.address = address
@@ -45,11 +53,13 @@ class Ring:
         self.events: deque[tuple[int, Event]] = deque()
         self.lost: dict[str, Lost] = {}
         """By source."""
+        self._forget_at = FORGET_AT
         self.tick = 0
         """The newest event."""
         self.dropped = 0
         """The newest event that was dropped."""
-        self.subscribers = 0
+        self.readers: set[Reader] = set()
+        """All subscriptions."""
         self.waiting: dict[Reader, None] = {}
         """Subscriptions whose readers wait, in the order in which they came."""
 
@@ -94,6 +104,13 @@ class Ring:
         self.dropped = tick
         lost = self.lost.get(event.source)
         if lost is None:
+            if len(self.lost) >= self._forget_at:
+                self._forget()
             self.lost[event.source] = Lost(event.sequence, event.sequence, tick)
         else:
             lost.last, lost.tick = max(lost.last, event.sequence), tick
+
+    def _forget(self) -> None:
+        oldest = min((reader.tick for reader in self.readers), default=self.tick)
+        self.lost = {source: lost for source, lost in self.lost.items() if lost.tick > oldest}
+        self._forget_at = max(FORGET_AT, 2 * len(self.lost))

@@ -84,6 +84,11 @@ class Subscription:
         return [each for _, each in found]
 
     @property
+    def tick(self) -> int:
+        """The last publication that was taken."""
+        return self._tick
+
+    @property
     def unread(self) -> int:
         """How many events the bus keeps for this subscription."""
         new = (ring for ring in self._rings if ring.tick > self._tick)
