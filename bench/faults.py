@@ -65,7 +65,8 @@ class Scene:
             command = json.dumps([sys.executable, str(HOSTILE), *([] if mode == "bad" else [mode])])
             started = json.dumps(str(self.folder / "started"))
             text += f'[servers.{mode}]\ncommand = {command}\nera = "legacy"\nenv = {{ STARTED = {started} }}\n'
-            text += f"[servers.{mode}.restart]\nbackoff_base_ms = 100\nbackoff_max_ms = 100\nmax_restarts = 1000\n"
+            text += f"[servers.{mode}.restart]\nbackoff_base_ms = 100\nbackoff_max_ms = 100\n"
+            text += "max_restarts = 1000\nwindow_s = 60\n"
         draft = self.config.with_suffix(".draft")
         draft.write_text(text + broken)
         # The hub reads the file when it changes: a file that is still empty would be a hub without servers.
