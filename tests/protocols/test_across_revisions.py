@@ -31,6 +31,7 @@ from interlock.protocols.mcp.revisions import (
 )
 from interlock.signatures.validate import Validator
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.large import Joined
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**31), 2**31) | st.text(max_size=8),
@@ -47,7 +48,7 @@ def test_what_is_listed_and_what_is_given_agree_in_every_revision(value: Any, ob
     items = msgspec.json.encode([{"name": "t", "inputSchema": {}, "outputSchema": schema}])
     result = msgspec.json.encode({"content": [], "structuredContent": value})
     for revision in REVISIONS.values():
-        listed = json.loads(tools_for(revision, items))[0].get("outputSchema")
+        listed = json.loads(tools_for(revision, Joined.read(items)).octets)[0].get("outputSchema")
         given_ = json.loads(result_for(revision, result, wraps(msgspec.json.encode(schema))))
         if revision.name < R2025_06_18.name:
             assert listed is None
@@ -62,7 +63,7 @@ def test_what_is_listed_and_what_is_given_agree_in_every_revision(value: Any, ob
 def test_a_schema_that_refers_to_itself_still_does_when_it_is_wrapped() -> None:
     tree = {"type": "array", "items": {"$ref": "#"}}
     items = msgspec.json.encode([{"name": "t", "inputSchema": {}, "outputSchema": tree}])
-    schema = json.loads(tools_for(R2025_11_25, items))[0]["outputSchema"]
+    schema = json.loads(tools_for(R2025_11_25, Joined.read(items)).octets)[0]["outputSchema"]
     validator = Validator(schema)
     assert not validator.check({"result": [[], [[]]]})
     assert validator.check({"result": [[], [1]]})

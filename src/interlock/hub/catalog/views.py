@@ -5,6 +5,7 @@ A list has one piece for each server. The piece of a server whose offer did not 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import Item, ItemKind, Tool
 from interlock.hub.catalog.offer import Offer, QuarantinedItem
 from interlock.protocols.patterns import PatternSet
+from interlock.wire.large import Joined
 
 
 class View(msgspec.Struct, frozen=True):
@@ -221,19 +223,22 @@ class Catalog:
         return [item for item in items if not isinstance(item, Tool) or has(item, audiences)]
 
     def listing(self, view: View, kind: ItemKind) -> bytes:
-        """The items of one kind as a JSON array. Only changed offers are rendered again."""
+        """The items of one kind as a JSON array."""
+        return self.listed(view, kind).octets
+
+    def listed(self, view: View, kind: ItemKind) -> Joined:
+        """The items of one kind. Only changed offers are rendered again."""
         before = self._lists.get((view, kind), _NONE)
         if before.generation == self.generation:
-            return before.octets
-        pieces = ((part.offer, self._piece(before, view, part)) for part in self.parts(view, kind).values())
+            return before.joined
+        pieces = [self._piece(before, view, part) for part in self.parts(view, kind).values()]
         listing = self._lists[view, kind] = _joined(self.generation, pieces)
-        return listing.octets
+        return listing.joined
 
-    def piece(self, view: View, kind: ItemKind, server: str) -> memoryview:
-        """The items of one server in a list, without brackets."""
-        octets = self.listing(view, kind)
-        piece = self._lists[view, kind].pieces[server]
-        return memoryview(octets)[piece.start : piece.end]
+    def piece(self, view: View, kind: ItemKind, server: str) -> Piece:
+        """The items of one server in a list."""
+        self.listed(view, kind)
+        return self._lists[view, kind].piece(server)
 
     def _join_audiences(self) -> None:
         self.audiences = frozenset().union(*(offer.audiences for offer in self._offers.values()))
@@ -275,11 +280,12 @@ class Catalog:
             return profile.sees(item)
         return self.sees_server(view, item.server)
 
-    def _piece(self, before: _Listing, view: View, part: Part) -> bytes | memoryview:
-        known = before.pieces.get(part.offer.server)
+    def _piece(self, before: _Listing, view: View, part: Part) -> Piece:
+        known = before.places.get(part.offer.server)
         if known is not None and known.offer is part.offer:
-            return memoryview(before.octets)[known.start : known.end]
-        return b",".join(self.render(view, item) for item in part.items)
+            return before.piece(part.offer.server)
+        items = [self.render(view, item) for item in part.items]
+        return Piece(part.offer, b",".join(items), array("L", map(len, items)))
 
 
 class Part(NamedTuple):
@@ -302,31 +308,48 @@ def _parts(offer: Offer) -> dict[ItemKind, Part]:
     return {kind: _part(offer, tuple(offer.items(kind))) for kind in KINDS}
 
 
-class _Piece(NamedTuple):
-    """The position of a server's part in a list, and the offer that it was rendered from."""
+class Piece(NamedTuple):
+    """The items of one server in a list."""
+
+    offer: Offer
+    octets: bytes | memoryview
+    """Without brackets."""
+    sizes: array[int]
+    """The bytes of each item."""
+
+
+class _Place(NamedTuple):
+    """The position of a server's piece in a list, and the offer that it was rendered from."""
 
     offer: Offer
     start: int
     end: int
+    sizes: array[int]
 
 
 class _Listing(NamedTuple):
     generation: int
-    octets: bytes
-    pieces: dict[str, _Piece]
+    joined: Joined
+    places: dict[str, _Place]
+
+    def piece(self, server: str) -> Piece:
+        """The piece of a server that is in the list."""
+        place = self.places[server]
+        return Piece(place.offer, memoryview(self.joined.octets)[place.start : place.end], place.sizes)
 
 
-_NONE: Final = _Listing(-1, b"", {})
+_NONE: Final = _Listing(-1, Joined.of(()), {})
 
 
-def _joined(generation: int, parts: Iterable[tuple[Offer, bytes | memoryview]]) -> _Listing:
+def _joined(generation: int, pieces: Iterable[Piece]) -> _Listing:
     at = 1
-    pieces: dict[str, _Piece] = {}
+    places: dict[str, _Place] = {}
     octets: list[bytes | memoryview] = [b"["]
-    for offer, part in parts:
-        pieces[offer.server] = _Piece(offer, at, at + len(part))
-        if part:
-            octets += (part, b",")
-            at += len(part) + 1
+    for piece in pieces:
+        places[piece.offer.server] = _Place(piece.offer, at, at + len(piece.octets), piece.sizes)
+        if piece.octets:
+            octets += (piece.octets, b",")
+            at += len(piece.octets) + 1
     octets[1:] = [*octets[1:-1], b"]"]  # The last comma goes. One copy is made, as a list may have megabytes.
-    return _Listing(generation, b"".join(octets), pieces)
+    joined = Joined(b"".join(octets), tuple(place.sizes for place in places.values()))
+    return _Listing(generation, joined, places)

@@ -110,14 +110,14 @@ class ListHandler:
     def _answer_list(self, exchange: Exchange, caller: Caller, list_scope: ListScope) -> None:
         method = exchange.request.method
         row = METHODS[method]
-        items = self._listings.listing(list_scope, _LISTS[method], self._contexts.listed(caller, exchange.session))
+        listed = self._listings.listed(list_scope, _LISTS[method], self._contexts.listed(caller, exchange.session))
         modern = exchange.dialect.modern
         if method == "tools/list":
             if speaks_of_security(exchange.dialect):
-                items = self._secured(list_scope.view, items)
+                listed = self._secured(list_scope.view, listed)
             if not modern:
-                items = tools_for(exchange.dialect.revision, items)
-        exchange.result(answers.list_result(row.list_member, items, self._info, modern=modern))
+                listed = tools_for(exchange.dialect.revision, listed)
+        exchange.result_list(answers.before_list(row.list_member, self._info, modern=modern), listed)
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
         offered = self._offered(exchange.dialect, caller)

@@ -24,6 +24,7 @@ from interlock.hub.tool_search.room_definitions import ROOM_DEFINITIONS, ROOM_TO
 from interlock.hub.tool_search.seen_items import WRAPPING_TOKENS, ListState, SeenItems, Select, seen_items
 from interlock.hub.tool_search.tokens import TokenCounts, joint
 from interlock.protocols.patterns import PatternSet
+from interlock.wire.large import Joined
 
 OWN_TOOLS_TOKENS: Final = sum(TOKENS.values()) + sum(map(joint, DEFINITIONS.values())) + 2
 """The tokens of the hub's own tools in a list, and of the list itself."""
@@ -62,11 +63,13 @@ class ToolListings:
 
     def listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> bytes:
         """The items of one kind as a JSON array, with the tools that the session loaded."""
+        return self.listed(list_scope, kind, loaded).octets
+
+    def listed(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> Joined:
+        """The items of one kind, with the tools that the session loaded."""
         listing = self._listing(list_scope, kind, loaded)
         own = () if self._own is None else self._own.items(list_scope, kind)
-        if not own:
-            return listing
-        return listing[:-1] + (b"," if len(listing) > 2 else b"") + b",".join(own) + b"]"
+        return listing.extended(own) if own else listing
 
     def state(self, list_scope: ListScope, kind: ItemKind) -> ListState:
         """The state of a list, without rendering a whole one."""
@@ -75,17 +78,17 @@ class ToolListings:
         own = () if self._own is None else self._own.items(list_scope, kind)
         return ListState(self._seen(list_scope, kind), b",".join(own))
 
-    def _listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...]) -> bytes:
+    def _listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...]) -> Joined:
         if kind == "resource" and list_scope.rooms:
-            rooms = b",".join(map(room_resource, list_scope.rooms))
-            return self._cache.get(kind, list_scope, lambda: joined(self._whole(list_scope, kind), rooms))
+            rooms = [*map(room_resource, list_scope.rooms)]
+            return self._cache.get(kind, list_scope, lambda: self._whole(list_scope, kind).extended(rooms))
         if kind != "tool":
             return self._cache.get(kind, list_scope, lambda: self._whole(list_scope, kind))
         level, listing = self._shown(list_scope)
         if level in ("L0", "L1", "L2") or not loaded:
             return listing
         more = [self._catalog.render(list_scope.view, tool) for tool in self._still_fitting(list_scope, loaded)]
-        return listing[:-1] + b"".join(b"," + definition for definition in more) + b"]" if more else listing
+        return listing.extended(more) if more else listing
 
     def level(self, list_scope: ListScope) -> Level:
         """How much of the catalog the list shows."""
@@ -261,11 +264,11 @@ class ToolListings:
         fitting = set(fit(costs, max(0, list_scope.budget - used)).kept)
         return [tool for name, tool in tools.items() if name in fitting]
 
-    def _shown(self, list_scope: ListScope) -> tuple[Level, bytes]:
-        def show() -> tuple[Level, bytes]:
+    def _shown(self, list_scope: ListScope) -> tuple[Level, Joined]:
+        def show() -> tuple[Level, Joined]:
             level = self.level(list_scope)
             shown = self._whole(list_scope, "tool") if level == "L0" else self._few(list_scope, level)
-            return level, joined(shown, ROOM_DEFINITIONS) if list_scope.rooms else shown
+            return level, shown.extended(ROOM_DEFINITIONS) if list_scope.rooms else shown
 
         return self._cache.get("shown", list_scope, show)
 
@@ -274,18 +277,23 @@ class ToolListings:
         """The tokens of the tools for rooms, where the caller has any."""
         return ROOM_TOKENS if list_scope.rooms else 0
 
-    def _whole(self, list_scope: ListScope, kind: ItemKind) -> bytes:
+    def _whole(self, list_scope: ListScope, kind: ItemKind) -> Joined:
         """All items of one kind. Callers that see all of them share the rendered list of the catalog."""
         seen, view = self._seen(list_scope, kind), list_scope.view
         if seen.whole:
-            return self._catalog.listing(view, kind)
+            return self._catalog.listed(view, kind)
         pieces: list[bytes | memoryview] = []
+        sizes: list[Sequence[int]] = []
         for server, part in seen.parts.items():
             if part.items and part.whole:
-                pieces.append(self._catalog.piece(view, kind, server))
+                piece = self._catalog.piece(view, kind, server)
+                pieces.append(piece.octets)
+                sizes.append(piece.sizes)
             else:
-                pieces += [self._catalog.render(view, item) for item in part.items]
-        return b"[" + b",".join(pieces) + b"]"
+                rendered = [self._catalog.render(view, item) for item in part.items]
+                pieces += rendered
+                sizes.append([*map(len, rendered)])
+        return Joined(b"".join((b"[", b",".join(pieces), b"]")), tuple(sizes))
 
     def _seen(self, list_scope: ListScope, kind: ItemKind) -> SeenItems:
         """The items that the principal sees."""
@@ -356,14 +364,14 @@ class ToolListings:
         undecided += self._to_pin(list_scope) if self.pinned_over_budget(list_scope) else []
         return self._tokens.counted(self._catalog.render(list_scope.view, tool) for tool in undecided)
 
-    def _few(self, list_scope: ListScope, level: Level) -> bytes:
+    def _few(self, list_scope: ListScope, level: Level) -> Joined:
         found = DEFINITIONS[FIND] if level != "L1" else with_categories(self._categories(list_scope)[0])
         parts = [found, DEFINITIONS[CALL], DEFINITIONS[REQUEST]]
         if level == "L3":
             pinned = self.pinned(list_scope)
             listed = (tool for tool in self._to_pin(list_scope) if self.name(list_scope, tool) in pinned)
             parts += [self._catalog.render(list_scope.view, tool) for tool in listed]
-        return b"[" + b",".join(parts) + b"]"
+        return Joined.of(parts)
 
     def _categories(self, list_scope: ListScope) -> tuple[list[str], int]:
         """The categories of the tools, largest first, and an upper bound for the tokens of their names."""
@@ -373,8 +381,3 @@ class ToolListings:
             return listed_categories(self.tools(list_scope), beyond)
 
         return self._cache.get("categories", list_scope, find)
-
-
-def joined(listing: bytes, more: bytes) -> bytes:
-    """A list with further items."""
-    return listing[:-1] + (b"" if listing == b"[]" else b",") + more + b"]"

@@ -13,8 +13,9 @@ import msgspec
 
 from interlock.hub.calls.gates.risk import RiskPolicy
 from interlock.hub.calls.plan import PlanGeneration
-from interlock.hub.catalog.items import Tool
+from interlock.hub.catalog.items import Tool, decode_fields
 from interlock.hub.catalog.views import Catalog, View
+from interlock.wire.large import Joined
 
 MAX_CACHED: Final = 8
 """The number of cached lists. A list may have megabytes."""
@@ -34,23 +35,26 @@ class SecurityListing:
         self._plan_generation = plan_generation
         self._risk = risk
         self._needs = needs
-        self._cache: dict[tuple[View, int], tuple[bytes, bytes]] = {}
+        self._cache: dict[tuple[View, int], tuple[Joined, Joined]] = {}
 
-    def __call__(self, view: View, listing: bytes) -> bytes:
+    def __call__(self, view: View, listed: Joined) -> Joined:
         """Add the `security` of each tool to a list (MGP, Extended Tool Definition)."""
         known = self._cache.get((view, self._plan_generation.number))
-        if known is not None and known[0] is listing:
+        if known is not None and known[0] is listed:
             return known[1]
-        tools = msgspec.json.decode(listing, type=list[dict[str, msgspec.Raw]])
-        for fields in tools:
-            tool = self._catalog.tool(view, msgspec.json.decode(fields["name"], type=str))
-            if tool is not None:
-                fields["security"] = msgspec.Raw(msgspec.json.encode(self._security(tool, fields.get("security"))))
-        secured = msgspec.json.encode(tools)
+        secured = Joined.of([self._secured(view, definition) for definition in listed.items()])
         if len(self._cache) >= MAX_CACHED:
             self._cache.clear()
-        self._cache[view, self._plan_generation.number] = (listing, secured)
+        self._cache[view, self._plan_generation.number] = (listed, secured)
         return secured
+
+    def _secured(self, view: View, definition: bytes) -> bytes:
+        fields = decode_fields(definition)
+        tool = self._catalog.tool(view, msgspec.json.decode(fields["name"], type=str))
+        if tool is None:
+            return definition
+        fields["security"] = msgspec.Raw(msgspec.json.encode(self._security(tool, fields.get("security"))))
+        return msgspec.json.encode(fields)
 
     def _security(self, tool: Tool, declared: msgspec.Raw | None) -> dict[str, object]:
         decoded = {} if declared is None else msgspec.json.decode(declared)

@@ -13,13 +13,14 @@ from typing import Any, Final
 import msgspec
 
 from interlock.protocols.mcp.revisions import R2025_03_26, Revision
-from interlock.wire.large import Read, mentions
+from interlock.wire.large import Joined, Read, mentions
 from interlock.wire.names import may_spell
 
 RESULT: Final = "result"
 """The member that holds a value which is no object, where only objects are allowed."""
 
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_SCHEMA: Final = b"outputSchema"
 _WHOLE: Final = f"#/properties/{RESULT}"
 
 
@@ -28,24 +29,33 @@ def wraps(output_schema: bytes | None) -> bool:
     return output_schema is not None and msgspec.json.decode(output_schema, type=_Kind).type != "object"
 
 
-def tools_for(revision: Revision, items: bytes) -> bytes:
+def tools_for(revision: Revision, listed: Joined) -> Joined:
     """A list of tools, with output schemas as the revision has them."""
-    return items if revision.modern or not may_spell(items, b"outputSchema") else _older_tools(revision, items)
+    if revision.modern or not may_spell(listed.octets, _SCHEMA):
+        return listed
+    return _older_tools(revision, listed)
 
 
 @lru_cache(maxsize=8)
-def _older_tools(revision: Revision, items: bytes) -> bytes:
+def _older_tools(revision: Revision, listed: Joined) -> Joined:
     # Kept, since a list is asked for often, but not many of them: one may be megabytes.
-    tools = msgspec.json.decode(items, type=list[dict[str, msgspec.Raw]])
-    for tool in tools:
-        schema = tool.get("outputSchema")
-        if schema is None:
-            continue
-        if not revision.structures:
-            del tool["outputSchema"]
-        elif wraps(bytes(schema)):
-            tool["outputSchema"] = msgspec.Raw(msgspec.json.encode(_wrapped(msgspec.json.decode(schema))))
-    return msgspec.json.encode(tools)
+    return Joined.of([_older_tool(revision, tool) for tool in listed.items()])
+
+
+def _older_tool(revision: Revision, definition: bytes) -> bytes:
+    if not may_spell(definition, _SCHEMA):
+        return definition
+    tool = _decode_fields(definition)
+    schema = tool.get("outputSchema")
+    if schema is None:
+        return definition
+    if not revision.structures:
+        del tool["outputSchema"]
+    elif wraps(bytes(schema)):
+        tool["outputSchema"] = msgspec.Raw(msgspec.json.encode(_wrapped(msgspec.json.decode(schema))))
+    else:
+        return definition
+    return msgspec.json.encode(tool)
 
 
 def _may_have_structure(result: bytes) -> bool:
