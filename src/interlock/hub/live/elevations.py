@@ -45,12 +45,12 @@ class Elevations:
         """Answer a request for a scope, and record the answer."""
         asked = arrival.params
         assert isinstance(asked, Elevate)
-        result = await self._elevate(live, asked)
+        result = await self.elevate(live, asked)
         admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
         self._journal.live_scope(live.server, asked.feature_set, asked.scope.label, approved=result.approved)
         return result
 
-    async def _elevate(self, live: LiveConnection, asked: Elevate) -> ElevateResult:
+    async def elevate(self, live: LiveConnection, asked: Elevate) -> ElevateResult:
         """Approve or refuse a scope: by the rules, by what was approved on this connection, or by a person."""
         feature, scope = asked.feature_set, asked.scope
         label, decision = judge_scope(live.state, feature, scope.payload, scope.label)
