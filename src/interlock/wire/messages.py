@@ -154,9 +154,7 @@ def encode_notification(method: str, params: bytes = EMPTY_OBJECT) -> bytes:
 def encode_result(id: Id, result: bytes) -> bytes:
     """A good answer's bytes, without a newline. `result` is JSON already, on one line."""
     id_ = b"%d" % id if type(id) is int else _quote(id)
-    if len(result) > LARGE:  # Formatting copies more than once.
-        return b"".join((b'{"jsonrpc":"2.0","id":%b,"result":' % id_, result, b"}"))
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_, result)
+    return b"".join((b'{"jsonrpc":"2.0","id":', id_, b',"result":', result, b"}"))
 
 
 def encode_failure(id: Id | None, error: ErrorObject) -> bytes:
