@@ -162,6 +162,8 @@ async def test_stateless_clients_show_as_principals_and_ending_one_closes_its_st
         caller.last_dialect = Dialect(R2026_07_28)
         assert (await listed(hub)).principals[0].id == "person:ann"
         assert await end(hub, "person:ann") == Ended("person:ann", 0, 0, 0)
+        (*_, entry) = await entries(hub, event="dev.interlock.session_ended")
+        assert entry.record.details["owner"] == "person:ann"
         with pytest.raises(Fault, match="no session 'person:somebody'"):
             await end(hub, "person:somebody")
 
