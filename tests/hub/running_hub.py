@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.catalog import quarantine
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.tool_search import tokens as token_counting
+from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.access import EntryType
 from interlock.protocols.mgp.negotiation import EXTENSIONS
@@ -142,6 +143,21 @@ quarantine.IDLE_AFTER_S = 3600.0  # type: ignore[misc]
 quarantine._judged = lru_cache(4096)(quarantine._judged)
 # The process that counts takes half a second of processor time. It starts where a list or a test asks for counts.
 token_counting.SOON_S = 3600.0  # type: ignore[misc]
+_count_batch = TokenCounts._count_batch
+_counts: dict[bytes, int] = {}
+
+
+async def _count_new(self: TokenCounts, batch: Sequence[bytes]) -> list[int] | None:
+    """Have the process count the texts that no hub of this worker counted before."""
+    new = [text for text in batch if text not in _counts]
+    counts = await _count_batch(self, new) if new else []
+    if counts is None or len(counts) != len(new):
+        return None
+    _counts.update(zip(new, counts, strict=True))
+    return [_counts[text] for text in batch]
+
+
+TokenCounts._count_batch = _count_new  # type: ignore[method-assign]
 PASSPHRASE_COST = passphrase.COST
 """The cost in a hub by itself. Here a guess is a matter of milliseconds."""
 passphrase.COST = 2**8  # type: ignore[misc]
