@@ -15,12 +15,12 @@ from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.live.tools import EVENTS_URI, LIVE_TOOLS, LiveTools
+from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
 from interlock.hub.tool_search.room_definitions import ROOM_TOOLS
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.mcp.meta import members
-from interlock.protocols.mcp.results import complete
 from interlock.protocols.registry.errors import registry_fault
 from interlock.wire.errors import Fault
 
@@ -143,8 +143,7 @@ class CallHandler:
         valid: dict[str, object] = {"valid": True}
         if isinstance(verdict, Ask):
             valid["confirmation"] = verdict.question
-        encoded = msgspec.json.encode(valid)
-        exchange.result(complete(encoded, server_info=self._info) if exchange.dialect.modern else encoded)
+        answer(exchange, msgspec.json.encode(valid), server_info=self._info)
 
     def _get_prompt(self, exchange: Exchange, caller: Caller) -> None:
         name = exchange.preview.name
@@ -159,7 +158,7 @@ class CallHandler:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
         if uri.startswith(pages.PREFIX):
             page = self._pages.read(caller.owner, uri, lambda tool: self._access.may_call(caller.principal, tool))
-            exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
+            answer(exchange, page, ttl_ms=0)
             return
         if uri == EVENTS_URI and self._live.offered(caller):
             self._live.read(exchange, caller)

@@ -13,9 +13,9 @@ import msgspec
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
+from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
-from interlock.protocols.mcp.results import complete
 from interlock.protocols.mcpl.decoding import Name, Value, decode
 from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInferenceResult, Injection
 from interlock.protocols.mcpl.inference import ModelInfo, Usage
@@ -99,4 +99,4 @@ def _check_length(text: str, field: str) -> None:
 
 def _answer(exchange: Exchange, said: Value) -> None:
     result = msgspec.json.encode(said)
-    exchange.result(complete(result) if exchange.dialect.modern else result)
+    answer(exchange, result)

@@ -19,7 +19,7 @@ from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit.redaction import redact
-from interlock.hub.auth.principals import TOKEN, Principal, local_person
+from interlock.hub.auth.principals import TOKEN, Principal, local_person, shown_owner
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import STATE, Retries, binding_of, token_of
@@ -244,7 +244,7 @@ def question_of(call: Call, ask: Ask) -> Question:
 
 def _shown(target: Target) -> str:
     if target.within:
-        return f"{target.name} at the client of {target.within}"
+        return f"{target.name} at the client of {shown_owner(target.within)}"
     return target.name if target.tool is None else target.tool.exposed
 
 
