@@ -6,7 +6,7 @@ is a session of the handshake era, whose list also shows the tools that it loade
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from interlock.config.value_types import Level
@@ -14,7 +14,7 @@ from interlock.discovery.budget import Budget, fit
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.audiences import has
-from interlock.hub.catalog.items import Item, ItemKind, Tool
+from interlock.hub.catalog.items import ItemKind, Tool
 from interlock.hub.catalog.views import EVERYTHING, Catalog
 from interlock.hub.tool_search.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
 from interlock.hub.tool_search.instructions import SHARE, Instructions, merged
@@ -67,16 +67,17 @@ class ToolListings:
 
     def listed(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> Joined:
         """The items of one kind, with the tools that the session loaded."""
-        listing = self._listing(list_scope, kind, loaded)
-        own = () if self._own is None else self._own.items(list_scope, kind)
+        listing, own = self._listing(list_scope, kind, loaded), self._own_items(list_scope, kind)
         return listing.extended(own) if own else listing
 
     def state(self, list_scope: ListScope, kind: ItemKind) -> ListState:
         """The state of a list, without rendering a whole one."""
         if list_scope.view.profile is not None or (kind == "tool" and self.level(list_scope) != "L0"):
             return ListState(None, self.listing(list_scope, kind))
-        own = () if self._own is None else self._own.items(list_scope, kind)
-        return ListState(self._seen(list_scope, kind), b",".join(own))
+        return ListState(self._seen(list_scope, kind), b",".join(self._own_items(list_scope, kind)))
+
+    def _own_items(self, list_scope: ListScope, kind: ItemKind) -> tuple[bytes, ...]:
+        return () if self._own is None else self._own.items(list_scope, kind)
 
     def _listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...]) -> Joined:
         if kind == "resource" and list_scope.rooms:
@@ -141,7 +142,8 @@ class ToolListings:
 
         def find() -> frozenset[Identity]:
             patterns, seen = PatternSet(list_scope.requests), self.callable(list_scope)
-            known = (item for item in self._offered(list_scope) if patterns.allows(item.exposed))
+            offered = self._catalog.offered(list_scope.view, "tool", list_scope.audiences)
+            known = (item for item in offered if patterns.allows(item.exposed))
             unseen = (item for item in known if (item.server, item.name) not in seen)
             may = self._access.may_ask_for
             return frozenset((item.server, item.name) for item in unseen if may(list_scope.principal, item))
@@ -241,18 +243,11 @@ class ToolListings:
         if list_scope.budget is None:
             return None
         if self.level(list_scope) == "L0":
-            listed = self._whole_tokens(list_scope) + self._room_tokens(list_scope) if self._bound(list_scope) else 0
-        elif list_scope.parts is None:
-            listed = self._fixed(list_scope) + sum(self.pinned(list_scope).values())
+            taken = self._whole_tokens(list_scope) + self._room_tokens(list_scope) if self._bound(list_scope) else 0
         else:
-            listed = (
-                self._fixed(list_scope)
-                + sum(self.pinned(list_scope).values())
-                + list_scope.parts[1]
-                + list_scope.parts[2]
-            )
-        answer = 0 if self.level(list_scope) == "L0" else ANSWER_TOKENS
-        return max(0, min(list_scope.budget // SHARE, list_scope.budget - listed - answer))
+            reserved = () if list_scope.parts is None else list_scope.parts[1:]
+            taken = self._fixed(list_scope) + sum(self.pinned(list_scope).values()) + sum(reserved) + ANSWER_TOKENS
+        return max(0, min(list_scope.budget // SHARE, list_scope.budget - taken))
 
     def _still_fitting(self, list_scope: ListScope, loaded: tuple[str, ...]) -> list[Tool]:
         """The loaded tools that still exist and fit. A definition may have grown since it was loaded."""
@@ -309,9 +304,6 @@ class ToolListings:
             return seen_items(parts, audiences, select, before)
 
         return self._cache.get_from(f"{what} {kind}", scope, find)
-
-    def _offered(self, list_scope: ListScope, kind: ItemKind = "tool") -> Sequence[Item]:
-        return self._catalog.offered(list_scope.view, kind, list_scope.audiences)
 
     def _level(self, list_scope: ListScope) -> Level:
         if not self._bound(list_scope):
