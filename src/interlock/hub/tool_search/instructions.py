@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.discovery.tokens import at_least
 from interlock.hub.tool_search.tokens import SIGNS, TokenCounts
 from interlock.wire.bounded_cache import remembers_short
 
@@ -50,6 +51,9 @@ def merged(
         if not _cut(text):
             continue
         length += len(raw)
+        if max_tokens is not None and used + at_least(raw) > max_tokens:
+            left_out.append(server)  # However it is counted. Most servers end here where there are very many.
+            continue
         cost = 0 if max_tokens is None else tokens.of_text(raw) + _seam(raw)
         counted = counted and (max_tokens is None or tokens.counted([raw]))
         if length > MAX_TOTAL_CHARS or (max_tokens is not None and used + cost > max_tokens):
