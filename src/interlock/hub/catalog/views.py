@@ -237,7 +237,7 @@ class Catalog:
             return before.joined
         rendered = self._rendered.pop((view, kind), {})
         pieces = [self._piece(before, rendered, view, part) for part in self.parts(view, kind).values()]
-        listing = self._lists[view, kind] = _joined(self.generation, pieces)
+        listing = self._lists[view, kind] = _joined(self.generation, before, pieces)
         return listing.joined
 
     async def render_in_turns(self, view: View, kind: ItemKind) -> None:
@@ -306,10 +306,10 @@ class Catalog:
             return profile.sees(item)
         return self.sees_server(view, item.server)
 
-    def _piece(self, before: _Listing, rendered: Mapping[str, Piece], view: View, part: Part) -> Piece:
+    def _piece(self, before: _Listing, rendered: Mapping[str, Piece], view: View, part: Part) -> Piece | _Place:
         known = before.places.get(part.offer.server)
         if known is not None and known.offer is part.offer:
-            return before.piece(part.offer.server)
+            return known
         made = rendered.get(part.offer.server)
         if made is not None and made.offer is part.offer:
             return made
@@ -373,15 +373,22 @@ class _Listing(NamedTuple):
 _NONE: Final = _Listing(-1, Joined.of(()), {})
 
 
-def _joined(generation: int, pieces: Iterable[Piece]) -> _Listing:
+def _joined(generation: int, before: _Listing, pieces: Iterable[Piece | _Place]) -> _Listing:
+    """Join new pieces with the unchanged places of the list before."""
     at = 1
     places: dict[str, _Place] = {}
     octets: list[bytes | memoryview] = [b"["]
+    whole = memoryview(before.joined.octets)
     for piece in pieces:
-        places[piece.offer.server] = _Place(piece.offer, at, at + len(piece.octets), piece.sizes)
-        if piece.octets:
-            octets += (piece.octets, b",")
-            at += len(piece.octets) + 1
+        if isinstance(piece, Piece):
+            text, place = piece.octets, _Place(piece.offer, at, at + len(piece.octets), piece.sizes)
+        else:
+            text = whole[piece.start : piece.end]
+            place = piece if piece.start == at else piece._replace(start=at, end=at + len(text))
+        places[place.offer.server] = place
+        if text:
+            octets += (text, b",")
+            at = place.end + 1
     octets[1:] = [*octets[1:-1], b"]"]  # The last comma goes. One copy is made, as a list may have megabytes.
     joined = Joined(b"".join(octets), tuple(place.sizes for place in places.values()))
     return _Listing(generation, joined, places)

@@ -16,7 +16,7 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import Item, ItemKind, Tool
-from interlock.hub.catalog.views import EVERYTHING, Catalog
+from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
 from interlock.hub.tool_search.instructions import SHARE, Instructions, merged
 from interlock.hub.tool_search.list_cache import ListCache
@@ -87,7 +87,31 @@ class ToolListings:
             await self._whole.count_in_turns(list_scope)
         if kind != "tool" or self.level(list_scope) == "L0":
             await self._seen.render_in_turns(list_scope, kind)
+            self._seen.of(list_scope, kind)
+            await asyncio.sleep(0)
+            self._seen.whole(list_scope, kind)
+            await asyncio.sleep(0)
         self.listed(list_scope, kind)
+        await asyncio.sleep(0)
+
+    def introduction_at_hand(self, list_scope: ListScope) -> bool:
+        """Whether the instructions are known, so that they take no time."""
+        return self._cache.at_hand("instructions", list_scope)
+
+    async def prepare_introduction(self, list_scope: ListScope) -> None:
+        """Find the instructions in short turns of the loop."""
+        await self._seen.select_in_turns(list_scope, "tool")
+        await self._whole.count_in_turns(list_scope)
+        await self._seen.reach_in_turns(list_scope)
+        self.level(list_scope)
+        await asyncio.sleep(0)
+        self.instructions(list_scope)
+        await asyncio.sleep(0)
+
+    async def prepare_calls(self, list_scope: ListScope) -> None:
+        """Find the tools that the principal may call in short turns of the loop."""
+        await self._seen.select_called_in_turns(list_scope)
+        self.callable(list_scope)
         await asyncio.sleep(0)
 
     def state(self, list_scope: ListScope, kind: ItemKind) -> ListState:
@@ -239,22 +263,11 @@ class ToolListings:
         return own + (self._categories(list_scope)[1] if list_scope.level == "L1" else 0)
 
     def _instructions(self, list_scope: ListScope) -> Instructions:
-        reached = self._reached(list_scope)
+        reached = self._seen.reached(list_scope)
         servers = [name for name in self._catalog.servers(list_scope.view) if name in reached]
         offers = ((name, self._catalog.offer(name)) for name in servers)
         texts = ((name, offer.instructions) for name, offer in offers if offer is not None)
         return merged(texts, self._tokens_for_instructions(list_scope), self._tokens, bare=list_scope.view.bare)
-
-    def _reached(self, list_scope: ListScope) -> frozenset[str]:
-        """The servers that the principal may see or call something of. Offers do not matter."""
-
-        def find(before: frozenset[str] | None) -> frozenset[str]:
-            if before is not None:
-                return before
-            servers = self._catalog.servers(EVERYTHING)
-            return frozenset(name for name in servers if self._access.reaches(list_scope.principal, name))
-
-        return self._cache.get_from("reached", ListScope(EVERYTHING, principal=list_scope.principal), find)
 
     def _tokens_for_instructions(self, list_scope: ListScope) -> int | None:
         if list_scope.budget is None:

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Sequence
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.items import ItemKind
-from interlock.hub.catalog.views import Catalog
+from interlock.hub.catalog.views import EVERYTHING, Catalog
 from interlock.hub.tool_search.list_cache import ListCache
 from interlock.hub.tool_search.seen_items import SeenItems, Select, seen_in_turns, seen_items
+from interlock.process.turns import in_turns
 from interlock.wire.large import Joined
 
 
@@ -32,6 +33,28 @@ class SeenLists:
     def called(self, list_scope: ListScope) -> SeenItems:
         """The tools that the principal sees and may call."""
         return self._selected(list_scope, "tool", "called", self._access.callable_of(list_scope.principal))
+
+    def reached(self, list_scope: ListScope) -> frozenset[str]:
+        """The servers that the principal may see or call something of. Offers do not matter."""
+
+        def find(before: frozenset[str] | None) -> frozenset[str]:
+            if before is not None:
+                return before
+            servers = self._catalog.servers(EVERYTHING)
+            return frozenset(name for name in servers if self._access.reaches(list_scope.principal, name))
+
+        return self._cache.get_from("reached", ListScope(EVERYTHING, principal=list_scope.principal), find)
+
+    async def reach_in_turns(self, list_scope: ListScope) -> None:
+        """Find the servers that the principal may see or call something of."""
+
+        async def find(before: frozenset[str] | None) -> frozenset[str]:
+            if before is not None:
+                return before
+            servers, reaches = in_turns(self._catalog.servers(EVERYTHING)), self._access.reaches
+            return frozenset([name async for name in servers if reaches(list_scope.principal, name)])
+
+        await self._cache.compute("reached", ListScope(EVERYTHING, principal=list_scope.principal), find)
 
     async def select_in_turns(self, list_scope: ListScope, kind: ItemKind) -> None:
         """Select the items that the principal sees."""
