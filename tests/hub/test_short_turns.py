@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -17,12 +17,16 @@ from interlock.config.settings import Config, Server
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.health import HealthOperations, ShowHealth
 from interlock.hub.app import HubApp
+from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.definitions import make_offer
-from interlock.hub.catalog.views import EVERYTHING
+from interlock.hub.catalog.views import EVERYTHING, Catalog
 from interlock.hub.handlers.discovery_methods import ListServers
-from interlock.process.turns import AT_ONCE, SLICE, encode_in_turns, slices_in_turns
+from interlock.hub.tool_search.list_forms import ListForm, ListForms
+from interlock.process.turns import AT_ONCE, SLICE, encode_in_turns, pieces_in_turns, slices_in_turns
 from interlock.protocols.mcp.results import own_result
+from interlock.protocols.mcp.revisions import R2025_03_26
 from interlock.protocols.registry.openapi import ToolPart, openapi, tool_part
 from interlock.version import VERSION
 from interlock.web.metrics.gather import gather
@@ -70,6 +74,9 @@ async def test_a_long_answer_is_encoded_in_many_turns_to_the_same_bytes() -> Non
     async with Turns() as turns:
         assert await encode_in_turns(rows) == msgspec.json.encode(rows)
     assert turns.count >= MANY
+    both = Rows([{"n": number} for number in range(AT_ONCE + 1)], few=[*range(AT_ONCE + 1)], word="\0[]")
+    pieces = await pieces_in_turns(both)
+    assert (b"".join(pieces), len(pieces)) == (msgspec.json.encode(both), 7)
     short = Rows([{"n": 1}], few=[1, 2])
     assert await encode_in_turns(short) == msgspec.json.encode(short)
 
@@ -103,6 +110,47 @@ def tools(count: int, text: str = "Does it.") -> list[bytes]:
     output = {"type": "object", "properties": {"size": {"type": "integer"}}}
     shared = {"description": text, "inputSchema": schema, "outputSchema": output}
     return [msgspec.json.encode({"name": f"run_{number}", **shared}) for number in range(count)]
+
+
+async def test_the_first_list_of_a_principal_is_made_in_many_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"s{number}" for number in range(SERVERS)]
+    servers = {name: Server(url="http://127.0.0.1:1/mcp", start="on-demand") for name in names}
+    hub = HubApp(Config(servers=servers), tmp_path)
+    await hub.start()
+    try:
+        for name in names:
+            hub.catalog.put(make_offer(name, tools(1)))
+        listings, scope, whole = hub.listings, ListScope(EVERYTHING, budget=1_000), ListScope(EVERYTHING)
+        for work in (
+            listings.prepare_introduction(scope),
+            listings.prepare_calls(scope),
+            listings.prepare(whole, "tool"),
+        ):
+            async with Turns() as turns:
+                await work
+            assert turns.count >= MANY
+        assert listings.at_hand(whole, "tool")
+
+        def rendered(*_: object) -> bytes:
+            raise AssertionError("nothing is left to render")
+
+        monkeypatch.setattr(Catalog, "render", rendered)
+        assert listings.level(scope) == "L3"
+        listed = listings.listed(whole, "tool")
+        assert [json.loads(item)["name"] for item in listed.items()] == [f"{name}__run_0" for name in names]
+        assert len(listings.callable(scope)) == SERVERS
+        forms, form = ListForms(cast(Any, None), PlanGeneration()), ListForm(R2025_03_26)
+        assert forms.at_hand(form, listed) is None
+        async with Turns() as turns:
+            older = await forms.make(form, listed)
+        assert turns.count >= MANY
+        assert forms.at_hand(form, listed) is older
+        assert b"outputSchema" in listed.octets
+        assert b"outputSchema" not in older.octets
+    finally:
+        await hub.stop()
 
 
 async def test_an_openapi_document_is_made_a_few_tools_at_a_time_and_each_tool_once(

@@ -7,48 +7,29 @@ itself. Other clients get the servers' definitions unchanged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
 from interlock.hub.calls.gates.risk import RiskPolicy
-from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.items import Tool, decode_fields
 from interlock.hub.catalog.views import Catalog, View
-from interlock.wire.large import Joined
-
-MAX_CACHED: Final = 8
-"""The number of cached lists. A list may have megabytes."""
 
 
 class SecurityListing:
-    """Adds `security` to each tool of a list."""
+    """Adds `security` to definitions of tools."""
 
     def __init__(
         self,
         catalog: Catalog,
-        plan_generation: PlanGeneration,
         risk: RiskPolicy,
         needs: Callable[[Tool], tuple[str, ...]],
     ) -> None:
         self._catalog = catalog
-        self._plan_generation = plan_generation
         self._risk = risk
         self._needs = needs
-        self._cache: dict[tuple[View, int], tuple[Joined, Joined]] = {}
 
-    def __call__(self, view: View, listed: Joined) -> Joined:
-        """Add the `security` of each tool to a list (MGP, Extended Tool Definition)."""
-        known = self._cache.get((view, self._plan_generation.number))
-        if known is not None and known[0] is listed:
-            return known[1]
-        secured = Joined.of([self._secured(view, definition) for definition in listed.items()])
-        if len(self._cache) >= MAX_CACHED:
-            self._cache.clear()
-        self._cache[view, self._plan_generation.number] = (listed, secured)
-        return secured
-
-    def _secured(self, view: View, definition: bytes) -> bytes:
+    def with_security(self, view: View, definition: bytes) -> bytes:
+        """Add the `security` of a tool to its definition (MGP, Extended Tool Definition)."""
         fields = decode_fields(definition)
         tool = self._catalog.tool(view, msgspec.json.decode(fields["name"], type=str))
         if tool is None:

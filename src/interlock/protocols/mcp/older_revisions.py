@@ -7,20 +7,19 @@ resources with 2025-06-18. Content that a revision cannot carry is described in 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from interlock.protocols.mcp.revisions import R2025_03_26, Revision
-from interlock.wire.large import Joined, Read, mentions
+from interlock.wire.large import Read, mentions
 from interlock.wire.names import may_spell
 
 RESULT: Final = "result"
 """The member that holds a value which is no object, where only objects are allowed."""
 
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_SCHEMA: Final = b"outputSchema"
+OUTPUT_SCHEMA: Final = b"outputSchema"
 _WHOLE: Final = f"#/properties/{RESULT}"
 
 
@@ -29,21 +28,9 @@ def wraps(output_schema: bytes | None) -> bool:
     return output_schema is not None and msgspec.json.decode(output_schema, type=_Kind).type != "object"
 
 
-def tools_for(revision: Revision, listed: Joined) -> Joined:
-    """A list of tools, with output schemas as the revision has them."""
-    if revision.modern or not may_spell(listed.octets, _SCHEMA):
-        return listed
-    return _older_tools(revision, listed)
-
-
-@lru_cache(maxsize=8)
-def _older_tools(revision: Revision, listed: Joined) -> Joined:
-    # Kept, since a list is asked for often, but not many of them: one may be megabytes.
-    return Joined.of([_older_tool(revision, tool) for tool in listed.items()])
-
-
-def _older_tool(revision: Revision, definition: bytes) -> bytes:
-    if not may_spell(definition, _SCHEMA):
+def older_tool(revision: Revision, definition: bytes) -> bytes:
+    """A definition of a tool, with its output schema as the revision has it."""
+    if revision.modern or not may_spell(definition, OUTPUT_SCHEMA):
         return definition
     tool = _decode_fields(definition)
     schema = tool.get("outputSchema")

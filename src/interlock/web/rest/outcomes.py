@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -37,23 +37,35 @@ class RequestInfo(msgspec.Struct, frozen=True):
     documentation_url: str | None = None
 
 
-async def tool_result(result: bytes) -> bytes:
-    """A tool's result for the client. Raises a Fault if the tool reports an error or requests input."""
+async def tool_result(result: bytes) -> list[Octets]:
+    """A tool's result for the client, in pieces that are no copies where it is large.
+
+    Raises a Fault if the tool reports an error or requests input.
+    """
     read = read_members(result)
     if read.kind == INPUT_REQUIRED:
         raise unanswered("inputRequests", "over REST")
-    fields = result.members if type(result) is Read else {name: bytes(raw) for name, raw in _decode(result).items()}
+    if type(result) is not Read:
+        fields = {name: bytes(raw) for name, raw in _decode(result).items()}
+        if read.failed is not False:
+            raise await _failed(fields)
+        return [object_of({"content": b"[]"} | {name: fields[name] for name in _MEMBERS if name in fields})]
     if read.failed is not False:
-        raise await _failed(fields)
-    return object_of({"content": b"[]"} | {member: fields[member] for member in _MEMBERS if member in fields})
+        raise await _failed(result.members)
+    whole, pieces = memoryview(result), list[Octets]()
+    for name in _MEMBERS:
+        start, end = result.spans.get(name, (0, 0))
+        value = whole[start:end] or (b"[]" if name == "content" else b"")
+        pieces += (b'%b"%b":' % (b"," if pieces else b"{", name.encode()), value) if value else ()
+    return [*pieces, b"}"]
 
 
-async def plain_result(result: bytes) -> bytes:
+async def plain_result(result: bytes) -> list[Octets]:
     """Any other result, without members that only MCP needs."""
     fields = _decode(result)
     for member in ("resultType", "ttlMs", "cacheScope", "_meta"):
         fields.pop(member, None)
-    return msgspec.json.encode(fields)
+    return [msgspec.json.encode(fields)]
 
 
 def status_of(fault: Fault) -> int:
@@ -67,9 +79,15 @@ def body_of(fault: Fault, info: RequestInfo) -> ErrorBody:
 
 def answer(body: bytes, info: RequestInfo, status: int = 200) -> Response:
     """A JSON response that caches must not store."""
-    if len(body) > LARGE and status == 200:
-        return answer_in_pieces(slices_in_turns(body), info, len(body))
     return Response(body, status, {"cache-control": "no-store", **_headers(info)}, "application/json")
+
+
+def good_answer(pieces: Sequence[Octets], info: RequestInfo) -> Response:
+    """A good response of any size. A large one is sent slice by slice, and not joined before."""
+    size = sum(map(len, pieces))
+    if size <= LARGE:
+        return answer(b"".join(pieces), info)
+    return answer_in_pieces(slices_in_turns(*pieces), info, size)
 
 
 def answer_in_pieces(pieces: AsyncIterator[Octets], info: RequestInfo, size: int | None = None) -> Response:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -33,9 +33,9 @@ from interlock.web.rest.documents import Documents, definition, rendered
 from interlock.web.rest.exchange import Outcome, RestEvent, RestExchange
 from interlock.web.rest.outcomes import (
     RequestInfo,
-    answer,
     answer_in_pieces,
     body_of,
+    good_answer,
     plain_result,
     refusal,
     tool_result,
@@ -55,6 +55,8 @@ ENTRANCE: Final = "/mcp"
 KEEP_ALIVE_S: Final = 15.0
 
 Answer = Callable[[Request, RequestInfo], Awaitable[Response]]
+Read = Callable[[bytes], Awaitable[Sequence[Octets]]]
+"""Reads a result: its body for the client, in pieces."""
 More = Callable[[Caller], Mapping[str, object]]
 """Further paths of the OpenAPI document that a caller may use."""
 
@@ -112,15 +114,14 @@ class _Rest:
         self._documents = Documents()
 
     async def list(self, request: Request, info: RequestInfo) -> Response:
-        whole = (b'{"tools":', (await self._listed(request)).octets, b"}")
-        return answer_in_pieces(slices_in_turns(*whole), info, sum(map(len, whole)))
+        return good_answer((b'{"tools":', (await self._listed(request)).octets, b"}"), info)
 
     async def show(self, request: Request, info: RequestInfo) -> Response:
         name = request.path_params["tool_name"]
         found = await definition(await self._listed(request), name)
         if found is None:
             raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", hint="GET /tools lists all tools")
-        return answer(await asyncio.to_thread(rendered, found), info)
+        return good_answer((await asyncio.to_thread(rendered, found),), info)
 
     async def openapi(self, request: Request, info: RequestInfo) -> Response:
         listed = await self._listed(request)
@@ -152,7 +153,11 @@ class _Rest:
         return Joined.read(msgspec.json.decode(outcome, type=_Tools).tools)
 
     async def _answered(
-        self, exchange: RestExchange, request: Request, info: RequestInfo, read: Callable[[bytes], Awaitable[bytes]]
+        self,
+        exchange: RestExchange,
+        request: Request,
+        info: RequestInfo,
+        read: Read,
     ) -> Response:
         try:
             first = await self._serve(exchange, request)
@@ -167,8 +172,8 @@ class _Rest:
                 info = await self._with_documentation(exchange, request, info)
             return refusal(fault, info)
         if exchange.streams and "application/json" not in request.headers["accept"].lower():
-            return StreamingResponse(_event("result", body), headers=_STREAM_HEADERS, media_type="text/event-stream")
-        return answer(body, info)
+            return StreamingResponse(_event("result", *body), headers=_STREAM_HEADERS, media_type="text/event-stream")
+        return good_answer(body, info)
 
     async def _serve(self, exchange: RestExchange, request: Request) -> RestEvent | bytes | Joined | None:
         """Pass the exchange to the hub and return its first event or answer. Raises a Fault.
@@ -212,7 +217,8 @@ class _Rest:
                 waiting.cancel()
                 event = waiting.result() if done else None
             assert not isinstance(event, Joined)
-            async for piece in _event(*await _last(event, info)):
+            name, data = await _last(event, info)
+            async for piece in _event(name, *data):
                 yield piece
         finally:
             exchange.cancel("the client disconnected")
@@ -267,25 +273,24 @@ def _params(request: Request, info: RequestInfo, arguments: bytes, *, streams: b
     return object_of(members)
 
 
-async def _last(outcome: bytes | Fault, info: RequestInfo) -> tuple[str, bytes]:
+async def _last(outcome: bytes | Fault, info: RequestInfo) -> tuple[str, list[Octets]]:
     """The name and the data of the last event."""
     try:
         if isinstance(outcome, Fault):
             raise outcome
         return "result", await tool_result(outcome)
     except Fault as fault:
-        return "error", msgspec.json.encode(body_of(fault, info))
+        return "error", [msgspec.json.encode(body_of(fault, info))]
 
 
-async def _event(name: str, data: bytes) -> AsyncIterator[Octets]:
+async def _event(name: str, *data: Octets) -> AsyncIterator[Octets]:
     """An event, in pieces where it is large."""
-    if len(data) <= LARGE:
-        yield b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+    pieces = (b"event: %b\ndata: " % name.encode(), *data, b"\n\n")
+    if sum(map(len, pieces)) <= LARGE:
+        yield b"".join(pieces)
         return
-    yield b"event: %b\ndata: " % name.encode()
-    async for piece in slices_in_turns(data):
+    async for piece in slices_in_turns(*pieces):
         yield piece
-    yield b"\n\n"
 
 
 _STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
