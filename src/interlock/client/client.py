@@ -38,7 +38,7 @@ from interlock.wire.messages import Request
 
 log = logging.getLogger("interlock.client")
 
-Heard: TypeAlias = Callable[[str, Json], None]
+NotificationHandler: TypeAlias = Callable[[str, Json], None]
 """Takes a notification's method and params."""
 
 HEADER_MISMATCH: Final = TABLE["HEADER_MISMATCH"].new_mcp
@@ -52,7 +52,7 @@ class Client:
         target: Target,
         *,
         handlers: Handlers | None = None,
-        heard: Heard | None = None,
+        notification_handler: NotificationHandler | None = None,
         headers: Mapping[str, str] | None = None,
         login: Login | None = None,
         name: str = "interlock",
@@ -61,12 +61,12 @@ class Client:
         timeout: float = 60.0,
         max_timeout: float = 3600.0,
     ) -> None:
-        check_plain("heard", heard)
+        check_plain("notification_handler", notification_handler)
         self._dial = dial_to(target, headers, login)
         self._login = login
         self.handlers = handlers or Handlers()
         """Answers the requests of the server."""
-        self._heard = heard
+        self._notification_handler = notification_handler
         self._identity = Identity(name, version, self.handlers.capabilities())
         self._era: Pin = era
         self._timeout = timeout
@@ -242,7 +242,7 @@ class Client:
     # Notifications of servers.
 
     async def watch(self) -> None:
-        """Have `heard` called when lists change, until the end."""
+        """Have `notification_handler` called when lists change, until the end."""
         await self.connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
 
     async def subscribe(self, uri: str) -> None:
@@ -285,8 +285,8 @@ class Client:
         if method == CANCELLED:
             self._server_requests.withdraw(params)
         self._requests.on_changed(method)
-        if self._heard is not None:
-            call_back(self._heard, method, json_object(params))
+        if self._notification_handler is not None:
+            call_back(self._notification_handler, method, json_object(params))
 
     def on_request(self, request: Request) -> None:
         """A request of the server."""

@@ -85,10 +85,10 @@ class EventStream:
             self._notified(method, params)
         elif not self._agreed.done():
             try:
-                told = msgspec.json.decode(params, type=_Acknowledged).notifications.mgp.events
+                agreed = msgspec.json.decode(params, type=_Acknowledged).notifications.mgp.events
             except (msgspec.DecodeError, UnicodeDecodeError):
-                told = None
-            self._agreed.set_result(told)
+                agreed = None
+            self._agreed.set_result(agreed)
 
     def on_response(self, answer: Result | Failure) -> None:
         self._handle = None

@@ -203,8 +203,8 @@ class ToolIndex:
         terms, identity = words.terms(query), hit.entry.identity
         slot = self._slots[identity]
         matched = self._words.matched(self._weighed(query, terms, scope), slot, scope)
-        said = [term if term == found else f"{term} as {found}" for term, found in matched]
-        why = [f"words: {', '.join(said)}"] if said else []
+        shown = [term if term == found else f"{term} as {found}" for term, found in matched]
+        why = [f"words: {', '.join(shown)}"] if shown else []
         cosines = self._cosines(texts_to_embed(query)[:1])
         if cosines is not None:
             why.append(f"meaning: {float(cosines[0, slot]):.2f}")

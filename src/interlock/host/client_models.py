@@ -132,18 +132,18 @@ class HostModel:
         def judged() -> Any:
             return made_visible(messages if masker is None else masker.mask_value(messages)[0])
 
-        said: dict[str, Any] = {
+        params: dict[str, Any] = {
             "featureSet": name,
             "messages": await self._hub_app.judging.elsewhere(judged),
             "stream": self._asked.stream,
             "preferences": {"maxTokens": prompt.max_tokens},
         }
         if prompt.temperature is not None:
-            said["preferences"]["temperature"] = prompt.temperature
+            params["preferences"]["temperature"] = prompt.temperature
         own = self.host.conversations.get(self._asked.conversation_id or "")
         if own is not None:
-            said["conversationId"] = own
-        return msgspec.json.encode(said)
+            params["conversationId"] = own
+        return msgspec.json.encode(params)
 
     async def drain(self) -> None:
         """The client is its own."""

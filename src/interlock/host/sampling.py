@@ -68,16 +68,16 @@ class ClientModel:
         request = ClientRequest(self._server, METHOD, params, params, self._session.caller, self._session, beside=True)
         answer = await self._hub_app.hub.pipeline.ask_client(request)
         try:
-            said = msgspec.json.decode(answer, type=_Answer)
+            decoded = msgspec.json.decode(answer, type=_Answer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
             raise Fault("UPSTREAM_ERROR", f"the client's answer cannot be read: {cause}") from None
-        self.info = ModelInfo(said.model[:200] or UNNAMED)
-        text = said.text
+        self.info = ModelInfo(decoded.model[:200] or UNNAMED)
+        text = decoded.text
         if text:
             yield TextDelta(text)
         size = len(params) // BYTES_PER_TOKEN + 1
         usage = Usage(size, len(text.encode()) // BYTES_PER_TOKEN + 1)
-        yield Finished(FINISH.get(said.stopReason or "", "end_turn"), usage)
+        yield Finished(FINISH.get(decoded.stopReason or "", "end_turn"), usage)
 
     async def drain(self) -> None:
         """The client's session is its own."""

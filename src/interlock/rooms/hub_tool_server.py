@@ -109,8 +109,8 @@ class HubToolServer:
         payload = {"jsonrpc": "2.0", "id": asked.request.id, member: msgspec.Raw(value)}
         about = asked.envelope.id
         id_, now = str(uuid.uuid4()), timestamp()
-        said = encode(id_, self.id, kind, payload, to=asked.to, correlation_id=about, ts=now)
-        if not self._room.speak(self.id, said) and member == "result":
+        envelope = encode(id_, self.id, kind, payload, to=asked.to, correlation_id=about, ts=now)
+        if not self._room.speak(self.id, envelope) and member == "result":
             # Such as one with numbers that no reader holds. Every request is answered.
             self.respond(asked, "error", _rendered(Fault("UPSTREAM_ERROR", "the topic cannot carry the answer")))
 

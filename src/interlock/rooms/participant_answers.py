@@ -111,15 +111,15 @@ class ParticipantAnswers:
         peer = self._client.connection.peer
         asked = msgspec.json.decode(params, type=dict[str, object]).get("protocolVersion")
         offered = msgspec.json.decode(peer.capabilities, type=dict[str, object])
-        said: dict[str, object] = {
+        introduction: dict[str, object] = {
             "protocolVersion": agree(asked if isinstance(asked, str) else "").name,
             # Nobody subscribes in a room, so no member of these is promised.
             "capabilities": {each: {} for each in ("tools", "resources", "prompts", "completions") if each in offered},
             "serverInfo": msgspec.Raw(peer.server_info),
         }
         if peer.instructions:
-            said["instructions"] = peer.instructions
-        return msgspec.json.encode(said)
+            introduction["instructions"] = peer.instructions
+        return msgspec.json.encode(introduction)
 
     def _notified(self, sender: str, operation: Operation) -> None:
         """`notifications/cancelled` of the same sender gives up its request; other notifications have no effect."""

@@ -84,16 +84,16 @@ class HostRequests:
 
     def on_answer(self, host: str, params: bytes) -> None:
         """Take a `dev.interlock/answer`: good only from the host that was asked. Raises INVALID_PARAMS."""
-        said = decode(Answer, params)
-        asked, answered = self._waiting.get(str(said.id), ("", None))
+        answer = decode(Answer, params)
+        asked, answered = self._waiting.get(str(answer.id), ("", None))
         if answered is None or asked != host:
             raise Fault("INVALID_PARAMS", "nothing waits for this answer", data={"field": "id"})
         if answered.done():
             return
-        if said.error is not None:
-            answered.set_exception(_fault(said.error))
+        if answer.error is not None:
+            answered.set_exception(_fault(answer.error))
         else:
-            answered.set_result(msgspec.json.encode(said.result))
+            answered.set_result(msgspec.json.encode(answer.result))
 
     def on_stream_closed(self, stream: object) -> None:
         """A host closed a stream: nobody may have read what it was asked there."""

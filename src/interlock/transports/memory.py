@@ -323,9 +323,9 @@ class _MemoryExchange(OpenExchange):
 
     def cancel(self, reason: str) -> None:
         """The client no longer wants the answer."""
-        told = self.on_cancel
-        if self._close() and told is not None:
-            told(reason)
+        on_cancel = self.on_cancel
+        if self._close() and on_cancel is not None:
+            on_cancel(reason)
 
     def _end(self, answer: Result | Failure) -> None:
         if self._close():

@@ -168,12 +168,12 @@ def _error(payload: bytes, span: Span) -> ErrorObject:
     code, message, data = (span.inner.get(name) for name in ("code", "message", "data"))
     if code is None or message is None or type(code.value) is not int or not isinstance(message.value, str):
         raise BadMessage("INVALID_REQUEST", "error is not an error object")
-    said = str(message.value)
-    cut = type(message.value) is Cut or len(said) > ERROR_CHARS
-    said = f"{said[:ERROR_CHARS]} [cut]" if cut else said
+    text = str(message.value)
+    cut = type(message.value) is Cut or len(text) > ERROR_CHARS
+    text = f"{text[:ERROR_CHARS]} [cut]" if cut else text
     if data is None or data.stop - data.start > LARGE:
-        return ErrorObject(code.value, said)
-    return ErrorObject(code.value, said, msgspec.Raw(payload[data.start : data.stop]))
+        return ErrorObject(code.value, text)
+    return ErrorObject(code.value, text, msgspec.Raw(payload[data.start : data.stop]))
 
 
 def _value(spans: dict[str, Span], name: str) -> object:

@@ -141,11 +141,11 @@ class ClientHosts:
 
     def update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
         """Take a client's `featureSets/update`. It narrows what the operator allowed, and cannot widen it."""
-        said = read_params(METHODS[UPDATE], params)
-        assert isinstance(said, Update)
+        change = read_params(METHODS[UPDATE], params)
+        assert isinstance(change, Update)
         host.declared = self.offers.declared(host)
         declared = {name: read_in(name, each, host.dialect) for name, each in host.declared.items()}
-        host.selection = receive(host.selection, declared, said, host.dialect, request=request)
+        host.selection = receive(host.selection, declared, change, host.dialect, request=request)
         if not isinstance(host.key, str):
             host.key.selects(host.selection)
         elif self._keeper is not None:
@@ -306,8 +306,8 @@ def _client(caller: Caller) -> str:
 
 def _key(caller: Caller, offer: Offer, home: Home) -> str:
     """The key of a host: its client, and the offer that it made."""
-    said = msgspec.json.encode((home.value, offer.manifest), order="sorted")
-    return f"{_client(caller)}{SEPARATOR}{hashlib.sha256(said).hexdigest()[:32]}"
+    identity = msgspec.json.encode((home.value, offer.manifest), order="sorted")
+    return f"{_client(caller)}{SEPARATOR}{hashlib.sha256(identity).hexdigest()[:32]}"
 
 
 def _client_of(key: str) -> str:

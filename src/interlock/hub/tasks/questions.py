@@ -64,8 +64,8 @@ class TaskQuestions:
                 message = f"the server asks for {asked.method[:100]}, which no client answers"
                 raise Fault("UPSTREAM_ERROR", message)
             params = judged_params(bytes(asked.params))
-            said = msgspec.json.encode([task.id, asked.method, msgspec.Raw(params)])
-            digest = hashlib.sha256(said).digest()
+            identity = msgspec.json.encode([task.id, asked.method, msgspec.Raw(params)])
+            digest = hashlib.sha256(identity).digest()
             if digest not in self._passed:
                 found[digest] = asked.method, params
         return found

@@ -147,8 +147,8 @@ class AudienceLists:
     def _stamp(self, shared: Connection) -> str:
         """A digest of everything that the answer for an audience depends on."""
         server, peer = self._current.server, shared.peer
-        said = (server.command, server.url, peer.revision.name, peer.server_info, sorted(self._lists.for_everybody))
-        return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+        identity = (server.command, server.url, peer.revision.name, peer.server_info, sorted(self._lists.for_everybody))
+        return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()
 
     async def _listed_by_session(self, capabilities: bytes, within_s: float) -> list[bytes]:
         listener = _ListingListener()

@@ -87,22 +87,22 @@ NO_CAPABILITIES: Final = ClientCapabilities()
 def read_client_capabilities(raw: bytes) -> ClientCapabilities:
     """The capabilities in a client's own words, understood. Cached, since the same words come with every request."""
     try:
-        said = msgspec.json.decode(raw, type=_Said)
+        declared = msgspec.json.decode(raw, type=_Declared)
     except msgspec.DecodeError as cause:
         raise Fault("INVALID_PARAMS", f"client capabilities: {cause}") from None
-    elicitation = said.elicitation
+    elicitation = declared.elicitation
     return ClientCapabilities(
         raw=raw,
-        sampling=said.sampling is not None,
-        sampling_tools=said.sampling is not None and "tools" in said.sampling,
+        sampling=declared.sampling is not None,
+        sampling_tools=declared.sampling is not None and "tools" in declared.sampling,
         # An empty object means form mode (2025-11-25, Elicitation: Capabilities).
         elicitation_form=elicitation is not None and ("form" in elicitation or "url" not in elicitation),
         elicitation_url=elicitation is not None and "url" in elicitation,
         other_elicitation=frozenset(elicitation or ()) - {"form", "url"},
-        roots=said.roots is not None,
-        tasks=said.extensions is not None and EXTENSION in said.extensions,
-        live=LIVE_EXTENSION in (said.extensions or {}) or _is_live(said.experimental),
-        hosts_tasks=said.tasks is not msgspec.UNSET and bytes(said.tasks)[:1] == b"{",
+        roots=declared.roots is not None,
+        tasks=declared.extensions is not None and EXTENSION in declared.extensions,
+        live=LIVE_EXTENSION in (declared.extensions or {}) or _is_live(declared.experimental),
+        hosts_tasks=declared.tasks is not msgspec.UNSET and bytes(declared.tasks)[:1] == b"{",
     )
 
 
@@ -148,7 +148,7 @@ class _Asked(msgspec.Struct):
 _Object = dict[str, msgspec.Raw]
 
 
-class _Said(msgspec.Struct):
+class _Declared(msgspec.Struct):
     sampling: _Object | None = None
     elicitation: _Object | None = None
     roots: _Object | None = None

@@ -73,11 +73,11 @@ def read_ping(result: bytes) -> str:
         raise Fault("UPSTREAM_ERROR", f"the answer to {PING} cannot be read: {cause}") from None
 
 
-def health_of(said: object) -> Health:
+def health_of(status: object) -> Health:
     """The health that a server's word means. One that this hub does not know means degraded: the server answers, and
     says that it is not healthy."""
     try:
-        return Health(said)
+        return Health(status)
     except ValueError:
         return Health.DEGRADED
 

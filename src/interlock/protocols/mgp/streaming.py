@@ -109,10 +109,10 @@ def progress_params(
 def read_cancel(params: bytes) -> Cancel:
     """The params of `mgp/stream/cancel`. Raises INVALID_PARAMS."""
     try:
-        said = msgspec.json.decode(params, type=Cancel)
+        cancel = msgspec.json.decode(params, type=Cancel)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("INVALID_PARAMS", f"{CANCEL}: {cause}") from None
-    return msgspec.structs.replace(said, reason=said.reason[:LONGEST_REASON])
+    return msgspec.structs.replace(cancel, reason=cancel.reason[:LONGEST_REASON])
 
 
 def cancelled(partial: bytes | None) -> bytes:

@@ -126,9 +126,9 @@ def read_registration(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise Fault("UPSTREAM_ERROR", f"the answer to the registration cannot be read: {cause}") from None
     method = auth_method(given.client_secret, None, metadata)
-    said = _METHODS.get(given.token_endpoint_auth_method or "")
-    if said == "none" or (said is not None and given.client_secret is not None):
-        method = said
+    registered = _METHODS.get(given.token_endpoint_auth_method or "")
+    if registered == "none" or (registered is not None and given.client_secret is not None):
+        method = registered
     expires = given.client_secret_expires_at or 0.0
     return RegisteredClient(given.client_id, given.client_secret, method, redirect_uri, expires, scopes or None)
 

@@ -53,6 +53,6 @@ class CallbackHandler:
         work.exchange.notify(REQUEST, callback_params(callback))
 
     def _respond(self, exchange: Exchange) -> None:
-        said = read_response(exchange.request.params)
-        taken = self._open.respond(exchange.caller.owner, said)
-        self._framing.answer(exchange, accepted(said.callback_id, taken=taken))
+        response = read_response(exchange.request.params)
+        taken = self._open.respond(exchange.caller.owner, response)
+        self._framing.answer(exchange, accepted(response.callback_id, taken=taken))

@@ -49,9 +49,9 @@ class ServerPermissions:
         self._framing.answer(exchange, b'"request_id":%b,"status":"waiting"' % msgspec.json.encode(asked.request_id))
 
     def _decided(self, exchange: Exchange) -> None:
-        told = _read(exchange, Outcome)
-        self._keep(exchange.caller.owner, told.grants)
-        self._framing.answer(exchange, b'"request_id":%b' % msgspec.json.encode(told.request_id))
+        outcome = _read(exchange, Outcome)
+        self._keep(exchange.caller.owner, outcome.grants)
+        self._framing.answer(exchange, b'"request_id":%b' % msgspec.json.encode(outcome.request_id))
 
     def _keep(self, owner: str, grants: dict[str, Grant]) -> None:
         known = self._grants.pop(owner, {})

@@ -49,7 +49,7 @@ class ParkedRequest(abc.ABC):
         "_parking",
         "_place",
         "_questions",
-        "_said",
+        "_questions_result",
         "_waiting",
         "cancelled",
         "dialect",
@@ -67,7 +67,7 @@ class ParkedRequest(abc.ABC):
         self._questions: dict[str, _Question] = {}
         self._place: Place | None = None
         self._answered: tuple[int, bytes] = (0, b"")
-        self._said = b""
+        self._questions_result = b""
         self._made_keys = 0
         self._outcome: Outcome | None = None
         exchange.on_cancel = lambda reason: self._withdrawn(exchange, reason)
@@ -184,12 +184,12 @@ class ParkedRequest(abc.ABC):
         requests = {
             key: {"method": asked.method, "params": msgspec.Raw(asked.params)} for key, asked in open_questions.items()
         }
-        self._said = msgspec.json.encode(
+        self._questions_result = msgspec.json.encode(
             {"resultType": "input_required", "inputRequests": requests, "requestState": state}
         )
         waiting, self._waiting = self._waiting, []
         for exchange in waiting:
-            exchange.result(self._said)
+            exchange.result(self._questions_result)
 
     # How it goes on.
 
@@ -220,7 +220,7 @@ class ParkedRequest(abc.ABC):
         elif self._outcome is not None:
             _answer(exchange, self._outcome)
         elif place.round > round:
-            exchange.result(self._said)
+            exchange.result(self._questions_result)
         else:
             self.attach(exchange)
 

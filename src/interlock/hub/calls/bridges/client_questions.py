@@ -121,10 +121,10 @@ class ClientQuestions:
             self._answers[key] = _ACCEPT
             return
         elicitation_id = None if url is None else secrets.token_urlsafe(16)
-        said = question_for_old(self._exchange.dialect.revision, method, one_line(params), elicitation_id)
+        client_params = question_for_old(self._exchange.dialect.revision, method, one_line(params), elicitation_id)
         if self._shown is not None:
-            said = exposed_question(self._shown, method, said)
-        future = self._ask(method, params, said)
+            client_params = exposed_question(self._shown, method, client_params)
+        future = self._ask(method, params, client_params)
         self._open[key] = future
         self._asked[key] = method
         future.add_done_callback(partial(self._settled, key, url, elicitation_id, question))
@@ -207,8 +207,8 @@ def _check_carried(method: str) -> None:
 def _address(method: str, params: bytes) -> str | None:
     if method != "elicitation/create":
         return None
-    said = msgspec.json.decode(params, type=_Visit)
-    return said.url if said.mode == "url" else None
+    visit = msgspec.json.decode(params, type=_Visit)
+    return visit.url if visit.mode == "url" else None
 
 
 def _accepted(answer: bytes) -> bool:

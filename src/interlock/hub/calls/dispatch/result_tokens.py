@@ -64,9 +64,9 @@ class ResultTokens:
         assert process.stdout is not None
         process.stdin.write(msgspec.json.encode(asked) + b"\n")
         await process.stdin.drain()
-        said = await process.stdout.readuntil(b"\n")
+        answer = await process.stdout.readuntil(b"\n")
         self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._rest)
-        return msgspec.json.decode(said, type=Division)
+        return msgspec.json.decode(answer, type=Division)
 
     async def _started(self) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE

@@ -210,12 +210,12 @@ class CallApprovals:
     ) -> None:
         # A client that fails or makes no sense has not answered: the question stays open in the inbox.
         with contextlib.suppress(Fault, msgspec.DecodeError):
-            said, person = msgspec.json.decode(await answer, type=_Elicited), local_person(name)
+            elicited, person = msgspec.json.decode(await answer, type=_Elicited), local_person(name)
             if self._attended_by(asker) != name:
                 return  # since it was asked, a passphrase was set, or the operator named somebody else
-            if said.action == "accept" and said.content.get("approve") is True:
+            if elicited.action == "accept" and elicited.content.get("approve") is True:
                 await self._inbox.answer(decision.id, "once", person, "client", decision.question.view)
-            elif said.action in ("accept", "decline"):
+            elif elicited.action in ("accept", "decline"):
                 await self._inbox.answer(decision.id, "no", person, "client")
 
 
@@ -261,12 +261,12 @@ async def _progress(call: Call, decision: Decision) -> None:
     for count in itertools.count():
         # Progress must increase, and the server's own, which follows, must be more.
         call.progress = round(count * PROGRESS_STEP, 3)
-        said = {
+        progress = {
             "progressToken": meta.progress_token,
             "progress": call.progress,
             "message": f"waiting for approval {decision.id} ({count * PROGRESS_EVERY_S:.0f} s)",
         }
-        call.exchange.notify("notifications/progress", msgspec.json.encode(said))
+        call.exchange.notify("notifications/progress", msgspec.json.encode(progress))
         await asyncio.sleep(PROGRESS_EVERY_S)
 
 
