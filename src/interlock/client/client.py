@@ -135,10 +135,10 @@ class Client:
         """Call a tool. One that failed says so in the result: `isError`. The result of a listed tool must fit its
         output schema."""
         check_plain("progress", progress)
-        asked: Json = {"name": name, "arguments": arguments or {}}
+        call: Json = {"name": name, "arguments": arguments or {}}
         if self.handlers.chunk is not None:
-            asked[streaming.MEMBER] = {"stream": True}
-        params = msgspec.json.encode(asked)
+            call[streaming.MEMBER] = {"stream": True}
+        params = msgspec.json.encode(call)
         try:
             result = await self._requests.send("tools/call", params, self._mirrored(name, arguments), progress, timeout)
         except Fault as fault:
@@ -169,12 +169,12 @@ class Client:
         """
         check_plain("progress", progress)
         modern = self.connection.modern
-        asked: Json = {"name": name, "arguments": arguments or {}}
+        call: Json = {"name": name, "arguments": arguments or {}}
         if not modern:
-            asked["task"] = {} if ttl_ms is None else {"ttl": ttl_ms}
+            call["task"] = {} if ttl_ms is None else {"ttl": ttl_ms}
             if progress is not None:
-                asked["_meta"] = {PROGRESS_TOKEN: self._task_progress.token_for(progress)}
-        params = msgspec.json.encode(asked)
+                call["_meta"] = {PROGRESS_TOKEN: self._task_progress.token_for(progress)}
+        params = msgspec.json.encode(call)
         if modern:
             params = declaring(self.connection.identity, self.connection.revision, params)
         result = await self._requests.send("tools/call", params, self._mirrored(name, arguments), None, timeout)
@@ -200,7 +200,7 @@ class Client:
         if self.connection.modern:
             encoded = declaring(self.connection.identity, self.connection.revision, encoded)
         timeout = self._max_timeout if waits else self._timeout
-        result = await self.connection.request(method, encoded, timeout=timeout, asked=self.on_request)
+        result = await self.connection.request(method, encoded, timeout=timeout, on_request=self.on_request)
         return json_object(result)
 
     async def watch_task(self, id: str) -> None:

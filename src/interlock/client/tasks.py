@@ -119,10 +119,10 @@ class Task:
 
     async def _answer(self, question: Question) -> None:
         """Answer what was not answered yet; a key means one question for all the task's life."""
-        for key, asked in question.requests.items():
+        for key, request in question.requests.items():
             if key in self._answered:
                 continue
-            answer = msgspec.Raw(await self._client.handlers.answer(asked.method, bytes(asked.params)))
+            answer = msgspec.Raw(await self._client.handlers.answer(request.method, bytes(request.params)))
             self._answered.add(key)
             await self._client.ask_of_task("tasks/update", {"taskId": self.id, "inputResponses": {key: answer}})
 

@@ -109,7 +109,7 @@ def _classified(payload: bytes, spans: dict[str, Span], names: frozenset[bytes],
     if "id" in spans and id_ is not None and known is None:
         raise BadMessage("INVALID_REQUEST", "not a JSON-RPC message: an id is a number or a text")
     if "method" in spans:
-        return _asked(payload, spans, names, limits)
+        return _request(payload, spans, names, limits)
     if "result" in spans:
         if "error" in spans or known is None:
             raise BadMessage("INVALID_REQUEST", "a response has an id and either a result or an error")
@@ -119,7 +119,7 @@ def _classified(payload: bytes, spans: dict[str, Span], names: frozenset[bytes],
     raise BadMessage("INVALID_REQUEST", "neither method, nor result, nor error")
 
 
-def _asked(payload: bytes, spans: dict[str, Span], names: frozenset[bytes], limits: Limits) -> Message:
+def _request(payload: bytes, spans: dict[str, Span], names: frozenset[bytes], limits: Limits) -> Message:
     method = spans["method"].value
     if "result" in spans or "error" in spans:
         raise BadMessage("INVALID_REQUEST", "a message is a request or a response, not both")

@@ -105,9 +105,9 @@ class Endpoint:
                 answer.close()
                 raise
             answer.close()
-            asked = fault.retry_after_ms
+            retry_after_ms = fault.retry_after_ms
             # `Retry-After: 0`, or a date of a clock that is behind, would make a storm of requests.
-            wait_s = max(pause, 0 if asked is None else asked / 1000)
+            wait_s = max(pause, 0 if retry_after_ms is None else retry_after_ms / 1000)
             if head.status not in BUSY or time.monotonic() + wait_s > ends:
                 raise fault
             pause *= 2

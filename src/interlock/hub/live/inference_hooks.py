@@ -91,12 +91,12 @@ class InferenceHooks:
     async def before(self, inference: HookedInference, within_s: float | None = None) -> Sequence[Sourced]:
         """Injections for this inference, each judged. Servers have `within_s` to answer, or else `BEFORE_S`."""
         within_s = BEFORE_S if within_s is None else within_s
-        asked = [
+        requests = [
             (party, params)
             for party in self._parties.find(inference, wants_before_inference)
             if (params := before_inference(party.state, inference.params(party.live.server))) is not None
         ]
-        contributions = (self._contribution(party, inference, params, within_s) for party, params in asked)
+        contributions = (self._contribution(party, inference, params, within_s) for party, params in requests)
         answers = await asyncio.gather(*contributions)
         kept = tuple(sourced for answer in answers for sourced in answer)
         if kept:

@@ -67,11 +67,11 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
         """Whether the client declared that it answers this request of a server. Raises INVALID_PARAMS."""
         match method:
             case "sampling/createMessage":
-                return self.sampling_tools if _asked(params).with_tools else self.sampling
+                return self.sampling_tools if _request_form(params).with_tools else self.sampling
             case "roots/list":
                 return self.roots
             case "elicitation/create":
-                mode = _asked(params).mode
+                mode = _request_form(params).mode
                 if mode in ("form", "url"):
                     return self.elicitation_url if mode == "url" else self.elicitation_form
                 return mode in self.other_elicitation
@@ -109,12 +109,12 @@ def read_client_capabilities(raw: bytes) -> ClientCapabilities:
 def missing_capability(method: str, params: bytes = b"{}") -> dict[str, object]:
     """The `requiredCapabilities` object for a request the client did not say it answers."""
     if method == "sampling/createMessage":
-        return {"sampling": {"tools": {}} if _asked(params).with_tools else {}}
+        return {"sampling": {"tools": {}} if _request_form(params).with_tools else {}}
     if method in LIVE_REQUESTS:
         return {"experimental": {"mcpl": {}}}
     if method != "elicitation/create":
         return {"roots" if method == "roots/list" else "tasks": {}}
-    return {"elicitation": {_asked(params).mode: {}}}
+    return {"elicitation": {_request_form(params).mode: {}}}
 
 
 def _is_live(experimental: msgspec.Raw | msgspec.UnsetType) -> bool:
@@ -127,14 +127,14 @@ def _is_live(experimental: msgspec.Raw | msgspec.UnsetType) -> bool:
         return False
 
 
-def _asked(params: bytes) -> _Asked:
+def _request_form(params: bytes) -> _RequestForm:
     try:
-        return msgspec.json.decode(params, type=_Asked)
+        return msgspec.json.decode(params, type=_RequestForm)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
 
 
-class _Asked(msgspec.Struct):
+class _RequestForm(msgspec.Struct):
     mode: str = "form"
     tools: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     tool_choice: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="toolChoice")

@@ -99,10 +99,10 @@ class Lists:
         if "events" not in wanted:
             return {}
         try:
-            asked = msgspec.json.decode(wanted["events"], type=SubscribeParams)
+            subscription = msgspec.json.decode(wanted["events"], type=SubscribeParams)
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"events: {cause}") from None
-        return {"events": msgspec.Raw(msgspec.json.encode(self._events.listen(exchange, asked)))}
+        return {"events": msgspec.Raw(msgspec.json.encode(self._events.listen(exchange, subscription)))}
 
     def _subscribe(self, exchange: Exchange) -> None:
         uri = params.read(exchange, params.READ_RESOURCE).uri

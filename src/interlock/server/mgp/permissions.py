@@ -44,9 +44,9 @@ class ServerPermissions:
 
     def _await(self, exchange: Exchange) -> None:
         """A person decides at the client: until then the permissions are deferred."""
-        asked = _read(exchange, Await)
-        self._keep(exchange.caller.owner, dict.fromkeys(asked.permissions, "deferred"))
-        self._framing.answer(exchange, b'"request_id":%b,"status":"waiting"' % msgspec.json.encode(asked.request_id))
+        params = _read(exchange, Await)
+        self._keep(exchange.caller.owner, dict.fromkeys(params.permissions, "deferred"))
+        self._framing.answer(exchange, b'"request_id":%b,"status":"waiting"' % msgspec.json.encode(params.request_id))
 
     def _decided(self, exchange: Exchange) -> None:
         outcome = _read(exchange, Outcome)

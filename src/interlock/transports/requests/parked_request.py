@@ -168,21 +168,22 @@ class ParkedRequest(abc.ABC):
 
     def speak(self) -> None:
         """Hand the open questions to whoever waits, and stop waiting for anything but their answers."""
-        open_questions = {key: asked for key, asked in self._questions.items() if not asked.answer.done()}
+        open_questions = {key: question for key, question in self._questions.items() if not question.answer.done()}
         place = self._place
         if not open_questions or not self._waiting or place is None or self.finished:
             return
         try:
-            for asked in open_questions.values():
-                self.check_capability(asked.method, asked.params)
-            size = sum(len(asked.params) for asked in open_questions.values())
+            for question in open_questions.values():
+                self.check_capability(question.method, question.params)
+            size = sum(len(question.params) for question in open_questions.values())
             state = self._parking.next_round(place, size)
         except Fault as fault:
-            for asked in open_questions.values():
-                asked.answer.set_exception(fault)
+            for question in open_questions.values():
+                question.answer.set_exception(fault)
             return
         requests = {
-            key: {"method": asked.method, "params": msgspec.Raw(asked.params)} for key, asked in open_questions.items()
+            key: {"method": question.method, "params": msgspec.Raw(question.params)}
+            for key, question in open_questions.items()
         }
         self._questions_result = msgspec.json.encode(
             {"resultType": "input_required", "inputRequests": requests, "requestState": state}

@@ -114,7 +114,7 @@ class CallbackRelay:
         self._client.wait_longer(timeout_s + RESPOND_S)
         try:
             async with asyncio.timeout(timeout_s):
-                response = await self._asked(callback)
+                response = await self._response_to(callback)
             answer = Response(callback.callback_id, msgspec.Raw(msgspec.json.encode(response)))
         except TimeoutError:
             answer = Response(callback.callback_id, _NOTHING, timed_out=True)
@@ -129,7 +129,7 @@ class CallbackRelay:
         with contextlib.suppress(Fault):
             await self._connection.request(callbacks.RESPOND, msgspec.json.encode(answer), timeout=RESPOND_S)
 
-    async def _asked(self, callback: Callback) -> object:
+    async def _response_to(self, callback: Callback) -> object:
         if callback.type is not CallbackType.CONFIRMATION:
             return await self._from_client(callback)
         if callbacks.option_for(callback.options, confirmed=True) is None:

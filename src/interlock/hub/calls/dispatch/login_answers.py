@@ -29,8 +29,8 @@ def answer_with_login(call: Call, fault: Fault, upstream: Upstream | None) -> No
         else:
             exchange.fail(refusal)
         return
-    asked = {"mode": "url", "elicitationId": secrets.token_urlsafe(12), "url": page, "message": message}
-    data = {"elicitations": [asked]}
+    elicitation = {"mode": "url", "elicitationId": secrets.token_urlsafe(12), "url": page, "message": message}
+    data = {"elicitations": [elicitation]}
     if dialect.modern:
         error = ErrorObject(URL_FIRST, message, msgspec.Raw(msgspec.json.encode(data)))
         question = url_elicitation.as_question(error, dialect.capabilities)

@@ -272,15 +272,15 @@ async def _progress(call: Call, decision: Decision) -> None:
 
 def _elicitation(decision: Decision, view: str) -> bytes:
     """The text for the person before the client: the question, the findings, and the exact call."""
-    asked = decision.question
+    question = decision.question
     schema = {
         "type": "object",
-        "properties": {"approve": {"type": "boolean", "title": f"Allow {asked.shown} this once"}},
+        "properties": {"approve": {"type": "boolean", "title": f"Allow {question.shown} this once"}},
         "required": ["approve"],
     }
-    known = [f"risk: {asked.risk or 'not known'}", f"trust in the server: {asked.trust or 'standard'}"]
-    known += [f"finding: {finding}" for finding in asked.findings]
-    message = "\n".join([asked.text, *known, f"{asked.shown} {view}"])
+    known = [f"risk: {question.risk or 'not known'}", f"trust in the server: {question.trust or 'standard'}"]
+    known += [f"finding: {finding}" for finding in question.findings]
+    message = "\n".join([question.text, *known, f"{question.shown} {view}"])
     return msgspec.json.encode({"message": message, "requestedSchema": schema})
 
 
