@@ -147,12 +147,6 @@ class HostModel:
             params["conversationId"] = own
         return msgspec.json.encode(params)
 
-    async def drain(self) -> None:
-        """The client is its own."""
-
-    async def close(self) -> None:
-        """The client is its own."""
-
 
 def _put(pieces: asyncio.Queue[str | None], piece: str | None) -> None:
     if pieces.full():

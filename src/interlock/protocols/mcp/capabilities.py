@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.bounded_cache import remembers_short
-from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 LIVE_REQUESTS: Final = frozenset(
     (
@@ -86,10 +86,7 @@ NO_CAPABILITIES: Final = ClientCapabilities()
 @remembers_short(1024)
 def read_client_capabilities(raw: bytes) -> ClientCapabilities:
     """The capabilities in a client's own words, understood. Cached, since the same words come with every request."""
-    try:
-        declared = msgspec.json.decode(raw, type=_Declared)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", f"client capabilities: {cause}") from None
+    declared = decode_json(raw, _Declared, "INVALID_PARAMS", "client capabilities")
     elicitation = declared.elicitation
     return ClientCapabilities(
         raw=raw,
@@ -128,10 +125,7 @@ def _is_live(experimental: msgspec.Raw | msgspec.UnsetType) -> bool:
 
 
 def _request_form(params: bytes) -> _RequestForm:
-    try:
-        return msgspec.json.decode(params, type=_RequestForm)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("INVALID_PARAMS", f"params: {cause}") from None
+    return decode_json(params, _RequestForm, "INVALID_PARAMS", "params")
 
 
 class _RequestForm(msgspec.Struct):
