@@ -631,7 +631,7 @@ async def test_a_callback_that_would_have_to_be_awaited_is_refused() -> None:
     async def hear(*said: object) -> None:
         """Never called."""
 
-    with pytest.raises(TypeError, match="heard is a plain function"):
+    with pytest.raises(TypeError, match="notification_handler is a plain function"):
         Client(running_hub(), notification_handler=hear)
     async with Client(running_hub()) as client:
         with pytest.raises(TypeError, match="progress is a plain function"):

@@ -149,8 +149,8 @@ def _text(envelope: Envelope) -> str:
         return envelope.payload.decode(errors="replace")
     payload = msgspec.json.decode(envelope.payload, type=dict[str, Any])
     match envelope.kind.type, payload:
-        case kinds.CHAT, {"text": str(said)}:
-            return said
+        case kinds.CHAT, {"text": str(text)}:
+            return text
         case kinds.PRESENCE, {"event": str(event), "participant": {"id": str(who)}}:
             return f"{who} {'came' if event == 'join' else 'left'}"
     return msgspec.json.format(envelope.payload, indent=2).decode()

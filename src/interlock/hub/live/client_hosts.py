@@ -275,10 +275,10 @@ class ClientHosts:
 
     def _tell(self, host: ClientHost, before: Declared) -> None:
         if host.dialect is Dialect.V0_5:
-            said = ManifestChanged(revision_of(self.offers.manifest(host)), ("capabilities", "featureSets"))
-            self.requests.tell(host.key, "mcpl/manifestChanged", msgspec.json.encode(said))
+            notice = ManifestChanged(revision_of(self.offers.manifest(host)), ("capabilities", "featureSets"))
+            self.requests.tell(host.key, "mcpl/manifestChanged", msgspec.json.encode(notice))
             return
-        added = {name: said for name, said in host.declared.items() if before.get(name) != said}
+        added = {name: value for name, value in host.declared.items() if before.get(name) != value}
         removed = [name for name in before if name not in host.declared]
         change = msgspec.json.encode({"added": added, "removed": removed})
         self.requests.tell(host.key, "featureSets/changed", change)
