@@ -25,6 +25,7 @@ from interlock.hub.audit.recorder import Recorder
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.wake_signal import WakeSignal
 from interlock.store import Collection, Store, StoreError
 from interlock.store import records as rows
 from interlock.store.database import Database
@@ -122,13 +123,13 @@ class _Receiver:
 
     def __init__(self, server: Upstream, recorder: Recorder, store: Store, log: Log, receivers: AuditReceivers) -> None:
         self.server = server
-        self.woken = asyncio.Event()
+        self.woken = WakeSignal()
         self.task: asyncio.Task[None] | None = None
         self._recorder = recorder
         self._store = store
         self._log = log
         self._receivers = receivers
-        self._reconnected = asyncio.Event()
+        self._reconnected = WakeSignal()
         self._last_warning = ""
         self._id = f"{recorder.chain}/{server.id}"
         self._cursor: Cursor | None = None
