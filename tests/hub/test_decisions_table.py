@@ -119,7 +119,7 @@ def test_a_learned_rule_never_covers_a_call_that_its_answers_did_not(
     approved: set[str] = set()
     for answer in answers:
         try:
-            known = learn([answer], "person:ada", 0, known)
+            known = learn(answer, "person:ada", 0, known)
         except ValueError:
             assert answer.question.kind != "tool_call" or answer.state not in (
                 DecisionState.APPROVED,
