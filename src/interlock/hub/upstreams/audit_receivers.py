@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.events import Bus, EventFilter, SubscriberTask
+from interlock.events import Bus, EventFilter, OnDemandSubscriber, SubscriberTask
 from interlock.events.types import AuditCommitted, Delivery, Gap, ServerStateChanged
 from interlock.hub.audit.chain import UnreadableRecord, record_of
 from interlock.hub.audit.mgp_format import METHOD, notification
@@ -63,12 +63,11 @@ class AuditReceivers:
         self._recorder = recorder
         self._store = store
         self._log = log
-        self._bus = bus
         self._upstreams = upstreams
         self._receivers: dict[str, _Receiver] = {}
         self._active: set[_Receiver] = set()
         self._states = SubscriberTask(bus.subscribe(EventFilter.of(ServerStateChanged)), self._on_states)
-        self._commits: SubscriberTask | None = None
+        self._commits = OnDemandSubscriber(lambda: bus.subscribe(EventFilter.of(AuditCommitted), limit=1), self._wake)
         """Runs while a receiver is active."""
 
     async def _on_states(self, batch: Sequence[Delivery]) -> None:
@@ -93,8 +92,7 @@ class AuditReceivers:
     async def close(self) -> None:
         """Stop sending. The next start sends the remaining records."""
         await self._states.close()
-        if self._commits is not None:
-            await self._commits.close()
+        await self._commits.close()
         receivers, self._receivers = self._receivers, {}
         tasks = [receiver.task for receiver in receivers.values() if receiver.task is not None]
         for task in tasks:
@@ -107,11 +105,7 @@ class AuditReceivers:
             self._active.add(receiver)
         else:
             self._active.discard(receiver)
-        if self._active and self._commits is None:
-            self._commits = SubscriberTask(self._bus.subscribe(EventFilter.of(AuditCommitted), limit=1), self._wake)
-        elif not self._active and self._commits is not None:
-            self._commits.stop()
-            self._commits = None
+        self._commits.run(bool(self._active))
 
     async def _wake(self, batch: Sequence[Delivery]) -> None:
         for receiver in self._active:
