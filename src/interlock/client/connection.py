@@ -15,7 +15,7 @@ import msgspec
 from interlock.client.dial import Dial
 from interlock.client.listing import Listing, read_page
 from interlock.client.negotiation import Negotiation, Pin, shake_hands
-from interlock.client.peer import Identity, Peer, remote_fault
+from interlock.client.peer import Identity, Peer, encoded_meta, remote_fault
 from interlock.client.session_retry import SessionRetry
 from interlock.client.sinks import FutureSink, OnNotification, OnRequest
 from interlock.client.watch import Watch
@@ -72,7 +72,7 @@ class Connection:
         """The extensions agreed beyond MCP."""
         self._prepare = prepare
         self._greeted = greeted
-        self._meta = msgspec.json.encode(identity.meta(peer.revision))
+        self._meta = encoded_meta(identity, peer.revision)
         self.reopening: asyncio.Task[None] | None = None
         """The task that opens a new session, while it runs."""
         self._last_reopening: asyncio.Task[None] | None = None

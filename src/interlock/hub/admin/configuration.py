@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from interlock.config.client_files import client_files
-from interlock.config.confirmations import Confirmations
-from interlock.config.imports import project_folder
+from interlock.config.confirmations import Confirmations, project_folder
 from interlock.config.load import Loaded, load_again
 from interlock.config.problems import Problem
 from interlock.config.settings import Config

@@ -11,7 +11,7 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -31,6 +31,7 @@ from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.catalog.views import View
 from interlock.hub.handlers.event_channels import FROM_AUDIT, KNOWN, ChannelEvent, channel_events
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier, Notify
+from interlock.hub.live.inference_hooks import Tainting
 from interlock.hub.upstreams.server_event_subscriptions import ServerEventSubscriptions
 from interlock.protocols.mgp.events import (
     EVENT,
@@ -149,13 +150,6 @@ class ClientSubscription:
                 params = params[:-1] + b',"dropped":%d}' % self.dropped
                 self.dropped = 0
             self.notify(EVENT, params)
-
-
-class Tainting(Protocol):
-    """Notes who is given text of servers."""
-
-    async def given(self, principal: Principal, servers: Iterable[str], method: str, profile: str | None) -> None:
-        """A principal is about to be given an event of a server. Returns once that is stored."""
 
 
 class EventSubscriptions:

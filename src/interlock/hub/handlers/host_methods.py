@@ -18,11 +18,12 @@ from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.journal import Journal
 from interlock.hub.live.client_channels import ClientChannels
 from interlock.hub.live.client_host import ClientHost
-from interlock.hub.live.client_hosts import ClientHosts, SelectionKeeper
+from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.client_inference import ClientInferences
 from interlock.hub.live.client_rollbacks import ROLLBACK, ClientRollbacks
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.live.own_connections import OwnConnections
+from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcpl.decoding import decode
@@ -87,7 +88,7 @@ class HostMethods:
         served = [name for name in self._served if METHODS[name].kind != "notification"]
         return dict.fromkeys((UPDATE, MANIFEST, ANSWER, *served), self._serve)
 
-    def keep_with(self, keeper: SelectionKeeper) -> None:
+    def keep_with(self, keeper: ResumableSessions) -> None:
         """Have what clients selected outlive this run of the hub."""
         self._hosts.keep_with(keeper)
 

@@ -20,7 +20,6 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.feature_set_gate import FeatureSetGate
-from interlock.hub.live.scopes import ScopeGate
 from interlock.protocols.mcpl.checkpoints import CheckpointTree
 from interlock.protocols.mcpl.decoding import Name, Object, Value, decode
 from interlock.store import Collection
@@ -56,10 +55,9 @@ class StateGate(FeatureSetGate):
 
     name = "state"
 
-    def __init__(self, scopes: ScopeGate, hosts: ClientHosts, servers: Callable[[], Mapping[str, Server]]) -> None:
-        super().__init__(scopes)
+    def __init__(self, servers: Callable[[], Mapping[str, Server]], hosts: ClientHosts) -> None:
+        super().__init__(servers)
         self._hosts = hosts
-        self._servers = servers
 
     def judge(self, target: Target, feature: str, call: Call) -> Verdict:
         """Add the state to a call."""

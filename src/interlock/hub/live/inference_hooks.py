@@ -59,8 +59,10 @@ Phase = Literal["started", "completed", "aborted", "failed"]
 class Tainting(Protocol):
     """Notes who is given text of servers."""
 
-    async def given(self, principal: Principal, servers: Iterable[str], method: str) -> None:
-        """A principal is about to be given text that servers add to its inference."""
+    async def given(
+        self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None
+    ) -> None:
+        """A principal is about to be given text of servers that answers no call. Returns once that is stored."""
 
 
 class InferenceHooks:
