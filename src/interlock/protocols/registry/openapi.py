@@ -115,8 +115,8 @@ def tool_part(definition: Definition, component: str, examples: Examples = examp
 
 
 def _tags(definition: Definition) -> list[str]:
-    said = about(definition)
-    return [said.category] if said.category else [str(definition["name"]).partition("__")[0]]
+    declared = about(definition)
+    return [declared.category] if declared.category else [str(definition["name"]).partition("__")[0]]
 
 
 def _listing() -> Json:
