@@ -82,7 +82,7 @@ async def approve(hub: RunningHub, decision: str) -> None:
 
 
 async def used(hub: RunningHub, decision: str) -> None:
-    await until(lambda: hub.hub_app.inbox.get(decision).state is DecisionState.USED, 30)
+    await until(lambda: hub.hub_app.inbox.get(decision).state is DecisionState.USED)
 
 
 @pytest.mark.skipif(not SERVES, reason=f"no backend serves on this machine: {[r.missing for r in reports()]}")
