@@ -63,35 +63,28 @@ def _bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_failures, "MAX_UNWRITTEN_S", 1.0)
 
 
-async def test_t34_calls_stop_when_the_oldest_entry_is_older_than_promised_and_resume(
-    tmp_path: Path, patient: None
+async def test_t34_calls_wait_for_their_entries_when_the_oldest_is_older_than_promised(
+    tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
     hub_settings = Hub(timeouts=Timeouts(start_s=120))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
-        executed = 0
+        recorder, executed = hub.hub_app.recorder, 0
         with locked(tmp_path / "home" / "hub.db"):
-
-            async def refusal() -> Any:
-                nonlocal executed
-                answer = await call(hub)
-                executed += "result" in answer
-                return answer if "error" in answer else None
-
-            answer = await until(refusal)
-            assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
-            assert "audit log" in answer["error"]["message"]
-            assert answer["error"]["data"]["retry_after_ms"]
-            status, told = await readiness(hub)
-            assert (status, told["ready"], told["reason"]) == (503, False, "audit")
-            assert told["message"] == "the audit log cannot be written"
-
-        async def answered() -> bool:
-            return "result" in await call(hub)
-
-        await until(answered)
-        status, told = await readiness(hub)
-        assert (status, told["ready"]) == (200, True)
-        await hub.hub_app.recorder.flushed()
+            async with asyncio.timeout(WITHIN_S):
+                while not recorder._strict:
+                    held = asyncio.ensure_future(call(hub))
+                    while not held.done() and not recorder._strict:
+                        await asyncio.sleep(0.01)
+                    executed += 1
+            # It is not sent before its intent is in the database, and the hub is still ready for calls.
+            assert hub.hub_app.hub.open_calls == 1
+            assert not held.done()
+            assert (await readiness(hub))[0] == 200
+        async with asyncio.timeout(WITHIN_S):
+            assert "result" in await held
+        assert "result" in await call(hub)
+        await recorder.flushed()
         wanted = Search(event="TOOL_EXECUTED", result="SUCCESS")
         found = await hub.hub_app.store.read(lambda database: search(database, wanted, 10_000))
         assert len(found) == executed + 1
@@ -99,8 +92,9 @@ async def test_t34_calls_stop_when_the_oldest_entry_is_older_than_promised_and_r
 
 @pytest.mark.parametrize("mode", ["batched", "strict"])
 async def test_t34_readiness_is_what_a_call_meets(
-    tmp_path: Path, patient: None, mode: Literal["batched", "strict"]
+    tmp_path: Path, patient: None, mode: Literal["batched", "strict"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(write_failures, "MAX_WAIT_S", 0.0)
     hub_settings = Hub(audit=mode, timeouts=Timeouts(start_s=120))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
         assert (await readiness(hub))[0] == 200
@@ -108,7 +102,13 @@ async def test_t34_readiness_is_what_a_call_meets(
         with locked(tmp_path / "home" / "hub.db"):
             waiting = asyncio.ensure_future(call(hub))
             await until(lambda: is_ready(hub, False))
-            assert "error" in await call(hub)
+            status, told = await readiness(hub)
+            assert (status, told["ready"], told["reason"]) == (503, False, "audit")
+            assert told["message"] == "the audit log cannot be written"
+            refused = (await call(hub))["error"]
+            assert (refused["data"]["name"], refused["data"]["retry_after_ms"]) == ("RESOURCE_EXHAUSTED", 1000)
+            assert "audit log: the database has not committed an entry for 1 s" in refused["message"]
+            assert "load of the machine" in refused["data"]["hint"]
         assert "result" in await waiting
         await until(lambda: is_ready(hub, True))
         assert "result" in await call(hub)

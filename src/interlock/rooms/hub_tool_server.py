@@ -16,8 +16,8 @@ from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.target import Target
-from interlock.hub.sessions.session import Exchange
-from interlock.hub.tool_search.handler import KERNEL_TOOLS
+from interlock.hub.sessions.session import Session
+from interlock.hub.tool_search.handler import SEARCH_TOOLS
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST_LEGACY, agree
@@ -29,7 +29,7 @@ from interlock.protocols.mcpx.payloads import Operation, check_payload
 from interlock.protocols.mcpx.proposals import Proposal
 from interlock.rooms.mcp_requests import CANCELLED, SERVED_METHODS, params_of, response_kind
 from interlock.rooms.timestamps import timestamp
-from interlock.transports.exchange import unanswered
+from interlock.transports.exchange import SessionExchange, unanswered
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Request
 
@@ -128,7 +128,7 @@ class HubToolServer:
             exchange.result(self._introduction(exchange, caller))
         elif method not in SERVED_METHODS:
             raise Fault("METHOD_NOT_FOUND", f"{self.id} does not answer {method[:100]}")
-        elif method == "tools/call" and exchange.preview.name in KERNEL_TOOLS:
+        elif method == "tools/call" and exchange.preview.name in SEARCH_TOOLS:
             # `call_tool` names another tool in its arguments, which no capability of the topic has judged.
             raise Fault("TOOL_NOT_FOUND", f"{self.id} has no tool {exchange.preview.name!r}")
         elif len(self._open) >= MOST_OPEN:
@@ -173,7 +173,7 @@ class HubToolServer:
                 exchange.cancel("the participant cancelled it")
 
 
-class RoomExchange(Exchange):
+class RoomExchange(SessionExchange[Session, Caller]):
     """A request in a topic that a server answers: without a session, and with a response envelope for an answer."""
 
     __slots__ = ("_open", "_participant", "asked")

@@ -7,8 +7,10 @@ from time import perf_counter
 
 import msgspec
 
+from interlock.hub.calls.call import Caller
 from interlock.hub.sessions.middleware import Middleware, ObservedExchange
-from interlock.hub.sessions.session import Exchange, Service
+from interlock.hub.sessions.session import Service, Session
+from interlock.transports.exchange import SessionExchange
 
 
 class ObservedCall(msgspec.Struct, frozen=True):
@@ -24,23 +26,23 @@ class ObservedCall(msgspec.Struct, frozen=True):
     took_ms: float
 
 
-class ObservedService(Middleware):
+class ObservedService(Middleware[Caller]):
     """The hub with an observer, who hears how each request went."""
 
-    def __init__(self, service: Service, tell: Callable[[ObservedCall], None]) -> None:
+    def __init__(self, service: Service[Caller], tell: Callable[[ObservedCall], None]) -> None:
         super().__init__(service)
         self._tell = tell
 
-    def serve(self, exchange: Exchange) -> None:
+    def serve(self, exchange: SessionExchange[Session, Caller]) -> None:
         self._service.serve(_ReportedExchange(exchange, self._tell))
 
 
-class _ReportedExchange(ObservedExchange):
+class _ReportedExchange(ObservedExchange[Caller]):
     """Reports how a request went."""
 
     __slots__ = ("_begun", "_tell")
 
-    def __init__(self, real: Exchange, tell: Callable[[ObservedCall], None]) -> None:
+    def __init__(self, real: SessionExchange[Session, Caller], tell: Callable[[ObservedCall], None]) -> None:
         super().__init__(real)
         self._tell = tell
         self._begun = perf_counter()

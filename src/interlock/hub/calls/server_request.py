@@ -19,7 +19,7 @@ _DIALECT: Final = Dialect(LATEST_LEGACY)
 _NO_PREVIEW: Final = RequestPreview()
 
 
-class ServerRequestExchange(FutureExchange):
+class ServerRequestExchange(FutureExchange[ServerCaller]):
     """One request of a server to a client. `answer` has the client's answer, or the refusal."""
 
     __slots__ = ("_request",)

@@ -66,7 +66,12 @@ class FollowTasks(Protocol):
     """Follows tasks for a stream."""
 
     def follow(
-        self, exchange: Exchange, ids: list[str], follower: object, notify: Callable[[str, bytes], None]
+        self,
+        exchange: Exchange,
+        caller: Caller,
+        ids: list[str],
+        follower: object,
+        notify: Callable[[str, bytes], None],
     ) -> list[StoredTask]:
         """Notify the follower of the caller's own tasks among the ids. Returns those tasks."""
 
@@ -158,7 +163,7 @@ class ListenStream:
         uris = list(dict.fromkeys(wanted.resource_subscriptions))
         added = await asyncio.gather(*map(self._subscribe, uris))
         subscribed = [uri for uri, done in zip(uris, added, strict=True) if done]
-        self._followed = self._tasks.follow(self._exchange, wanted.task_ids, self, self._notify_task)
+        self._followed = self._tasks.follow(self._exchange, self._caller, wanted.task_ids, self, self._notify_task)
         await self._tasks.watch(self._followed)
         if not self._exchange.open:
             self._leave("the client left before the stream was open")

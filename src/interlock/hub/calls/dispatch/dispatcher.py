@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from interlock.hub.audit.write_failures import CommitSlow, cannot_record
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.bridges.retries import STATE, Bridges
 from interlock.hub.calls.call import Call, Plan
@@ -213,10 +214,15 @@ class Dispatcher:
             self.done(call)
         return resumed
 
+    def _forward_once_recorded(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
+        try:
+            self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, line))
+        except Fault as fault:
+            self._fail_unsent(call, fault)
+
     def _on_recorded(self, call: Call, plan: Plan, line: UpstreamConnection, error: StoreError | None) -> None:
         if error is not None:
-            fault = Fault("RESOURCE_EXHAUSTED", error.message, hint=error.hint, retry_after_ms=1000)
-            self._fail_unsent(call, fault)
+            self._fail_unsent(call, cannot_record(error))
         elif call.exchange.open:
             self._forward(call, plan, line)
         else:
@@ -231,17 +237,20 @@ class Dispatcher:
             call.exchange.fail(fault)
 
     def _forward(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
-        """Record the intent and forward the call: at once, or with a strict audit log once the intent is committed."""
+        """Record the intent and forward the call: at once, or once it is committed if the log is strict or slow."""
         connection, owner = line
         dialect = call.exchange.dialect
         try:
             if call.ticket is None:
                 if self._recording.strict:
-                    self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, line))
+                    self._forward_once_recorded(call, plan, line)
                     return
                 self._recording.begin(call, plan.judged)
             if dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
                 self._tasks.prepare(call, line)
+        except CommitSlow:
+            self._forward_once_recorded(call, plan, line)
+            return
         except Fault as fault:
             self._fail_unsent(call, fault)
             return
