@@ -44,7 +44,7 @@ def judged(injections: Iterable[Sourced], maskers: Mapping[str, Masker] | None =
         said: list[object] = [*(_words(block) for block in content), metadata]
         if not is_plain_name(injection.namespace):
             said.append(injection.namespace)
-        found = judge_result(said)[:MOST_FINDINGS]
+        found = judge_result(said, may_ask=True)[:MOST_FINDINGS]
         refused = bool(found) and injection.position == "system"
         outcome = "refused" if refused else "flagged"
         findings += [(sourced.server, outcome, f"{injection.namespace[:60]}: {each.message}"[:500]) for each in found]
