@@ -86,6 +86,8 @@ class Line:
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         answer = json.loads(await self._reader.readexactly(length))
+        if "result" not in answer:
+            raise RuntimeError(f"a call to {name} was refused: {answer['error']}")
         assert answer["result"]["content"][0]["text"] == mark, answer
 
     async def paced(self, until: float, took: list[float]) -> None:

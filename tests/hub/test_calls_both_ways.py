@@ -249,9 +249,10 @@ async def test_requests_of_a_server_have_a_quota_of_their_own(tmp_path: Path, se
     limits = {"requests_per_server": 1, "pending_per_agent": 2}
     async with pair(tmp_path, "handshake", server, **limits) as both:
         assert isinstance(both.client, LegacyClient)
-        silent = Answerer(both.hub.url + "/mcp", lambda message: None, both.client.key)
+        # Another session at another address is no second quota: it counts for the principal.
+        silent = Answerer(both.hub.url + "/servers/allowed/mcp", lambda message: None, both.client.key)
         await silent.initialize(ALL)
-        waiting = asyncio.ensure_future(silent.call("allowed__do", both.instructions("elicitation")))
+        waiting = asyncio.ensure_future(silent.call("do", both.instructions("elicitation")))
         await until(lambda: any(message.get("method") == "elicitation/create" for message in silent.heard))
         assert "wait for an answer" in refusal(await both.call("allowed", "roots"))["message"]
         nothing = {"steps": [], "rounds": []}

@@ -22,6 +22,7 @@ from interlock.client import Client
 from interlock.client.dial import to_service
 from interlock.client.handlers import Handlers
 from interlock.config.settings import Server
+from interlock.hub.node_id import node_id
 from interlock.transports.exchange import Service
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.origin import Origin
@@ -121,6 +122,12 @@ async def test_the_messages_of_a_stream_are_its_openers_alone(tmp_path: Path) ->
             assert stolen[0] == unknown[0] == 404
             assert stolen[2] == unknown[2]
             assert (await RawClient(hub.url + address, "wrong").post(ping))[0] == 401
+            # The id names its node, so that a message which reaches another one is told where it belongs.
+            node = node_id(tmp_path / "home")
+            assert address.startswith(f"/servers/a/messages/{node}.w0.")
+            elsewhere = RawClient(hub.url + address.replace(node, "nother"), hub.key("ada"))
+            status, _, body = await elsewhere.post(ping)
+            assert (status, f"at nother.w0; this is {node}.w0".encode() in body) == (404, True), body
             assert (await RawClient(hub.url + address).send("POST", ping, {"origin": "https://evil.example"}))[0] == 403
             assert (await RawClient(hub.url + "/sse").send("POST", ping))[0] == 405
             assert (await RawClient(hub.url + "/sse").send("GET", b"", {"host": "evil.example"}))[0] == 403

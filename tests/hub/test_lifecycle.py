@@ -44,7 +44,7 @@ async def call(hub: RunningHub, name: str, **arguments: Any) -> Any:
 
 def after(hub: RunningHub, server: str = "busy") -> tuple[str, str]:
     """The state of a server, and the reason of its last change."""
-    change = hub.hub_app.upstreams[server].supervisor.last_change
+    change = hub.hub_app.upstreams[server].supervisor.status.last_change
     assert change is not None
     return change.after.value, change.reason
 

@@ -86,14 +86,14 @@ async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
 ) -> None:
     go_on = asyncio.Event()
 
-    async def accept(*_: object) -> PushResult:
+    async def serve(*_: object) -> PushResult:
         await go_on.wait()
         return PushResult(True)
 
     monkeypatch.setattr(server_messages, "MAX_OPEN", 3)
     monkeypatch.setattr(refusals, "RATE", Rate(per_minute=15))
     async with pushing(tmp_path) as (hub, server):
-        monkeypatch.setattr(Intake, "accept", accept)
+        monkeypatch.setattr(Intake, "serve", serve)
         live, refused = connection(hub), hub.hub_app.live.refusals.counts
         deliver(server, *["same"] * 20)
         await until(lambda: refused.get("s", 0) == 19)
@@ -156,7 +156,7 @@ class Everyone:
 async def test_two_hubs_of_one_store_hand_out_an_event_once(tmp_path: Path) -> None:
     stores = [await Store.open(tmp_path / "hub.db", COLLECTIONS) for _ in range(2)]
     recorders = [await Recorder.open(store, name, tmp_path / name) for name, store in zip("ab", stores, strict=True)]
-    hubs = [Deliveries(Everyone(), Journal(lambda: recorders[0]), Bus()) for _ in stores]
+    hubs = [Deliveries(cast(Any, Everyone()), Journal(lambda: recorders[0]), Bus()) for _ in stores]
     for name, hub, store in zip("ab", hubs, stores, strict=True):
         await hub.start(store, Everyone(), name)
     event = Pending(pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held")
@@ -183,7 +183,7 @@ async def handing_on(folder: Path, node: str) -> AsyncIterator[tuple[Deliveries,
     """The deliveries of one hub, on the store of this folder."""
     store = await Store.open(folder / "hub.db", COLLECTIONS)
     recorder = await Recorder.open(store, node, folder / node)
-    deliveries = Deliveries(Everyone(), Journal(lambda: recorder), Bus())
+    deliveries = Deliveries(cast(Any, Everyone()), Journal(lambda: recorder), Bus())
     await deliveries.start(store, Everyone(), node)
     try:
         yield deliveries, store
@@ -282,11 +282,11 @@ async def test_t36_an_agent_that_reads_nothing_keeps_no_other_from_its_events(
 
 
 async def test_a_push_that_the_store_fails_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def accept(*_: object) -> PushResult:
+    async def serve(*_: object) -> PushResult:
         raise StoreUnavailable("gone")
 
     async with pushing(tmp_path) as (_, server):
-        monkeypatch.setattr(Intake, "accept", accept)
+        monkeypatch.setattr(Intake, "serve", serve)
         (answer,) = await server.push(FEATURE, "It rains.", event_id="e1")
         assert "a fault of the hub" in str(answer.reason)
 

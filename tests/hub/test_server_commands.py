@@ -445,6 +445,24 @@ async def test_commands_during_the_drain_of_an_idle_server_are_obeyed_after_it(
         assert (await stopping)["state"] == "disconnected"
         assert asked[0] == 2, "the server is drained once at a time"
         monkeypatch.undo()
+        changes = [entry.record.details for entry in await entries(hub, server="busy")]
+        reasons = [(change["to"], change["reason"]) for change in changes if "to" in change]
+        # A command that came during the drain is the reason of the start, and not of the drain.
+        first = reasons.index(("draining", "idle_timeout"))
+        assert reasons[first + 1 : first + 3] == [("disconnected", "idle_timeout"), ("connecting", "operator_request")]
+
+
+async def test_a_restart_for_a_limit_keeps_the_count_of_failures_and_one_for_a_person_does_not(
+    hub: RunningHub,
+) -> None:
+    upstream = hub.hub_app.upstreams["busy"]
+    os.kill(pid(hub), signal.SIGKILL)
+    await until(lambda: upstream.restarts.failures(asyncio.get_running_loop().time()) == 1)
+    assert text_of(await echo(hub)) == "a"
+    for reason, failures in ((Reason.RESOURCE_LIMIT, 1), (Reason.OPERATOR_REQUEST, 0)):
+        await upstream.command(Command("restart", reason, drain_s=0))
+        assert text_of(await echo(hub)) == "a"
+        assert upstream.restarts.failures(asyncio.get_running_loop().time()) == failures
 
 
 @pytest.mark.parametrize("seed", range(6))

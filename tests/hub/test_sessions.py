@@ -162,6 +162,8 @@ async def test_stateless_clients_show_as_principals_and_ending_one_closes_its_st
         caller.last_dialect = Dialect(R2026_07_28)
         assert (await listed(hub)).principals[0].id == "person:ann"
         assert await end(hub, "person:ann") == Ended("person:ann", 0, 0, 0)
+        (*_, entry) = await entries(hub, event="dev.interlock.session_ended")
+        assert entry.record.details["owner"] == "person:ann"
         with pytest.raises(Fault, match="no session 'person:somebody'"):
             await end(hub, "person:somebody")
 
@@ -260,6 +262,21 @@ async def test_t51_sessions_and_streams_end_with_their_key(tmp_path: Path, how: 
                 await events.readuntil(b"0\r\n\r\n")
         assert [row.agent for row in (await listed(hub)).sessions] == ["other"]
         assert "result" in await other.legacy("ping")
+
+
+async def test_t51_a_request_that_waits_in_the_hub_ends_with_its_key(tmp_path: Path) -> None:
+    silent = Server(command=("sleep", "600"))
+    timeouts = Timeouts(start_s=3600, discovery_s=3600, first_list_s=3600)
+    async with running_hub(tmp_path, {"silent": silent}, hub=Hub(timeouts=timeouts), wait=False) as hub:
+        revoked, stays = [RawClient(hub.url + "/mcp", await hub.new_key(name)) for name in ("ci", "other")]
+        listing = [asyncio.ensure_future(each.modern("tools/list", {})) for each in (revoked, stays)]
+        await until(lambda: len(hub.hub_app.hub._background) == 2)
+        await hub.hub_app.keys.revoke("ci")
+        async with asyncio.timeout(PATIENCE_S):
+            answer = await listing[0]
+        assert answer["error"]["data"]["name"] == "AUTH_REQUIRED"
+        assert not listing[1].done()
+        listing[1].cancel()
 
 
 async def test_t51_a_stream_ends_with_the_key_that_opened_it_though_another_opened_the_session(tmp_path: Path) -> None:

@@ -201,6 +201,19 @@ def test_entries_of_ended_sessions_do_not_pile_up() -> None:
     assert len(registry._idle._heap) < 100
 
 
+def test_a_search_for_an_idle_session_uses_none() -> None:
+    registry: SessionRegistry[Session] = SessionRegistry(SessionLimits(2, 2), lambda: 9.0)
+    busy, idle = session_of("a", 1.0), session_of("a", 2.0)
+    registry.open(busy)
+    registry.open(idle)
+    channel = busy.channel
+    assert isinstance(channel, Channel)
+    channel.calls = 1
+    registry.open(session_of("a", 3.0))
+    assert (idle.over, busy.over) == (True, False)
+    assert channel.last_used == 1.0
+
+
 def test_a_place_is_found_at_once_though_all_sessions_were_used_since() -> None:
     registry: SessionRegistry[Session] = SessionRegistry(SessionLimits(10_000, 10_000), lambda: 20_000.0)
     sessions = [session_of("a", float(number)) for number in range(10_000)]

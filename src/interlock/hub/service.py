@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -41,7 +41,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mgp.health import PING, STATUS
 from interlock.protocols.mgp.lifecycle import SHUTDOWN
 from interlock.protocols.mgp.methods import check_agreed
-from interlock.transports.exchange import Caller as AnyCaller
+from interlock.transports.exchange import SessionExchange
 from interlock.transports.sessions.registry import SessionLimits
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent
@@ -140,6 +140,7 @@ class HubService:
             time.monotonic,
             handlers.subscriptions.streams,
             authenticator,
+            background,
             self._on_session_opened,
             self._on_session_ended,
         )
@@ -151,14 +152,18 @@ class HubService:
 
     # The methods of a service, for transports
 
-    def open_session(self, channel: SessionChannel, caller: AnyCaller, dialect: Dialect) -> tuple[Session, bytes]:
+    @property
+    def worker(self) -> Worker:
+        """The node and worker that ids of sessions and streams name."""
+        return self._sessions.worker
+
+    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
         """Open a session. It starts no server and waits for none."""
-        known = cast(Caller, caller)  # admitted here, so one of ours
-        if not known.current:
-            known = self._authenticator.readmit(known)
-        new_id = self._sessions.worker.new_id()
-        session = Session(new_id, channel, known, speaking(dialect), self.clients.resumable)
-        result = self._lists.initialize_result(session.dialect, known, channel.transport)
+        if not caller.current:
+            caller = self._authenticator.readmit(caller)
+        new_id = self.worker.new_id()
+        session = Session(new_id, channel, caller, speaking(dialect), self.clients.resumable)
+        result = self._lists.initialize_result(session.dialect, caller, channel.transport)
         self.clients.sessions.open(session)
         return session, result
 
@@ -166,16 +171,15 @@ class HubService:
         """The result of `initialize` for a caller without a session, such as a participant of a room."""
         return self._lists.initialize_result(dialect, caller)
 
-    def resume_session(self, channel: SessionChannel, id: str, caller: AnyCaller) -> Session | None:
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
         """Go on with a session that was open when the hub stopped or was killed. Its lists may have changed since."""
         kept = self.clients.resumable.take(id, caller.owner)
         if kept is None:
             return None
-        known = cast(Caller, caller)  # admitted here, so one of ours
-        session = Session(id, channel, known, speaking(kept.dialect), self.clients.resumable, kept.state)
+        session = Session(id, channel, caller, speaking(kept.dialect), self.clients.resumable, kept.state)
         self.clients.sessions.open(session)
         session.confirm()
-        asyncio.get_running_loop().call_soon(self.subscriptions.on_session_resumed, session, known)
+        asyncio.get_running_loop().call_soon(self.subscriptions.on_session_resumed, session, caller)
         return session
 
     def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
@@ -190,7 +194,7 @@ class HubService:
         self.pipeline.dispatcher.states.end(owner, asyncio.get_running_loop().time())
         return calls
 
-    def serve(self, exchange: Exchange) -> None:
+    def serve(self, exchange: SessionExchange[Session, Caller]) -> None:
         """Answer a request, now or later."""
         request = exchange.request
         if exchange.dialect.mgp_offer is not None:
@@ -199,7 +203,7 @@ class HubService:
             serve = self._methods.get(request.method)
             if serve is None:
                 raise Fault("METHOD_NOT_FOUND", f"no such method: {request.method[:200]}")
-            caller = cast(Caller, exchange.caller)  # admitted here, so one of ours
+            caller = exchange.caller
             params, limits = request.params, self._limits
             # Shorter params can be neither too deep nor have too many members.
             if len(params) > limits.members or params.count(b"{") + params.count(b"[") > limits.depth:
@@ -218,18 +222,18 @@ class HubService:
             self.count_malformed(caller)
             raise
 
-    def on_notification(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
-        self.hosts.on_notification(cast(Caller, caller), session, notification)
+    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+        self.hosts.on_notification(caller, session, notification)
         if session is not None:
             self.subscriptions.on_notification(session, notification)
 
-    def check_rate(self, caller: AnyCaller) -> None:
+    def check_rate(self, caller: Caller) -> None:
         """Raise RATE_LIMITED if a rate is used up that every request of the caller counts for."""
-        self._sessions.requests.check(cast(Caller, caller))
+        self._sessions.requests.check(caller)
 
-    def count_malformed(self, caller: AnyCaller) -> None:
+    def count_malformed(self, caller: Caller) -> None:
         """Count a request that cannot be read for the caller's rates."""
-        self._sessions.requests.malformed(cast(Caller, caller))
+        self._sessions.requests.malformed(caller)
 
     def _on_session_opened(self, session: Session) -> None:
         self.hosts.on_session_opened(session)

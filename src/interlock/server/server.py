@@ -98,17 +98,18 @@ class Server(LiveMethods):
         self._admit = admit
         self._offers = Offers(page_size)
         self._framing = Framing(info)
-        self._worker = Worker(new_node())
+        self.worker = Worker(new_node())
+        """The node and worker that ids of sessions, parked calls and tasks name."""
         # Without `admit` all callers are one owner.
         session_limits = SessionLimits() if admit is not None else SessionLimits(per_owner=SessionLimits().total)
         self._live = Live(self._offers.listeners, self._framing, self.threads)
         self.sessions: SessionRegistry[Session] = SessionRegistry(
             session_limits, time.monotonic, self._offers.listeners.join, self._on_session_ended
         )
-        self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32), self._worker)
+        self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32), self.worker)
         seal = Seal(b"tasks", secrets.token_bytes(32))
         self._tasks = TaskHandler(
-            tasks or TaskLimits(), self._offers, self._worker, seal, self._framing.meta, lists=admit is not None
+            tasks or TaskLimits(), self._offers, self.worker, seal, self._framing.meta, lists=admit is not None
         )
         self._calls = Calls(self, self._offers, self._framing, self._parking, self._tasks)
         self.permissions = ServerPermissions(permissions, self._framing)
@@ -272,7 +273,7 @@ class Server(LiveMethods):
 
     def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
         """Open a session of the handshake era."""
-        session = Session(self._worker.new_id(), channel, caller, speaking(dialect))
+        session = Session(self.worker.new_id(), channel, caller, speaking(dialect))
         self.sessions.open(session)
         capabilities = {**self._offers.capabilities(), **self._tasks.capability(session.dialect)}
         capabilities = with_answer(

@@ -14,11 +14,12 @@ from typing import Any, Final, Generic, Protocol, TypeAlias
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
+from interlock.transports.sessions.session import C, C_co, S, S_co, SessionChannel, ended
 from interlock.transports.sessions.session import Caller as Caller
-from interlock.transports.sessions.session import S, S_co, SessionChannel, ended
 from interlock.transports.sessions.session import Session as Session
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.ids import Worker
 from interlock.wire.messages import Id, Notification, Request
 
 GONE: Final = "the client closed the connection"
@@ -31,8 +32,8 @@ def why_cancelled(answer: asyncio.Future[bytes], otherwise: str = "") -> str:
     try:
         answer.result()
     except asyncio.CancelledError as given_up:
-        said = given_up.args[0] if given_up.args else None
-        return said if isinstance(said, str) else otherwise
+        reason = given_up.args[0] if given_up.args else None
+        return reason if isinstance(reason, str) else otherwise
     return otherwise
 
 
@@ -56,7 +57,7 @@ def unanswered(method: str, where: str) -> Fault:
     return Fault("MISSING_CAPABILITY", message, hint=NEEDS_CLIENT)
 
 
-class SessionExchange(abc.ABC, Generic[S_co]):
+class SessionExchange(abc.ABC, Generic[S_co, C_co]):
     """One request on its way to an answer. It ends with exactly one of `result`, `fail` and `pass_failure`.
 
     After a cancellation or a disconnect that cancels, everything sent is dropped silently.
@@ -69,7 +70,7 @@ class SessionExchange(abc.ABC, Generic[S_co]):
         request: Request,
         preview: RequestPreview,
         dialect: Dialect,
-        caller: Caller,
+        caller: C_co,
         session: S_co | None,
         headers: Mapping[bytes, bytes] | None,
     ) -> None:
@@ -143,15 +144,15 @@ class SessionExchange(abc.ABC, Generic[S_co]):
         return None
 
 
-def session_of(exchange: SessionExchange[S], hint: str = "") -> S:
+def session_of(exchange: SessionExchange[S, Caller], hint: str = "") -> S:
     """The session of a request. Raises METHOD_NOT_FOUND, for methods that only sessions have."""
     if exchange.session is None:
         raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session", hint=hint)
     return exchange.session
 
 
-Exchange: TypeAlias = SessionExchange[Session]
-"""A request to a service, whichever type its sessions have."""
+Exchange: TypeAlias = SessionExchange[Session, Caller]
+"""A request to a service, whichever types its sessions and callers have."""
 
 
 class OpenExchange(Exchange):
@@ -170,33 +171,38 @@ class OpenExchange(Exchange):
         self.revoke(ended(reason), reason)
 
 
-class SessionService(Protocol[S]):
-    """A server with tools of its own, or the hub. `S` is the type of its sessions."""
+class SessionService(Protocol[S, C]):
+    """A server with tools of its own, or the hub. `S` is the type of its sessions, `C` that of its callers."""
 
-    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
+    @property
+    def worker(self) -> Worker:
+        """The node and worker that ids of its sessions and streams name."""
+
+    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> C:
         """The caller at this address. Raises AUTH_REQUIRED, AUTH_EXPIRED, ACCESS_DENIED or METHOD_NOT_FOUND."""
 
-    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[S, bytes]:
+    def open_session(self, channel: SessionChannel, caller: C, dialect: Dialect) -> tuple[S, bytes]:
         """Open a session. Returns it with the InitializeResult as JSON. Raises RESOURCE_EXHAUSTED."""
 
-    def serve(self, exchange: SessionExchange[S]) -> None:
+    def serve(self, exchange: SessionExchange[S, C]) -> None:
         """Answer a request, now or later. Intake has checked it; `initialize` and `ping` never come here."""
 
-    def on_notification(self, caller: Caller, session: S | None, notification: Notification) -> None:
+    def on_notification(self, caller: C, session: S | None, notification: Notification) -> None:
         """Take a notification that concerns no open request."""
 
-    def check_rate(self, caller: Caller) -> None:
+    def check_rate(self, caller: C) -> None:
         """Raises RATE_LIMITED where nothing of the caller would be served now. Asked before much is read."""
 
-    def count_malformed(self, caller: Caller) -> None:
+    def count_malformed(self, caller: C) -> None:
         """A request of the caller could not be read: it counts like any other. Raises RATE_LIMITED."""
 
-    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> S | None:
+    def resume_session(self, channel: SessionChannel, id: str, caller: C) -> S | None:
         """Go on with a session of the same caller that an earlier run of the service opened; None for any other id."""
 
     def end_session(self, session: S, event: SessionEvent, reason: str) -> None:
         """End a session, unless it is over already. Closes its channel."""
 
 
-Service: TypeAlias = SessionService[Any]
-"""A service as a transport sees it. A transport returns to a service only sessions that this service opened."""
+Service: TypeAlias = SessionService[Any, Any]
+"""A service as a transport sees it. A transport returns to a service only sessions that this service opened, and
+callers that it admitted."""

@@ -7,8 +7,10 @@ from time import perf_counter
 
 import msgspec
 
+from interlock.hub.calls.call import Caller
 from interlock.hub.sessions.middleware import Middleware, ObservedExchange
-from interlock.hub.sessions.session import Exchange, Service
+from interlock.hub.sessions.session import Service, Session
+from interlock.transports.exchange import SessionExchange
 
 
 class ObservedCall(msgspec.Struct, frozen=True):
@@ -24,31 +26,31 @@ class ObservedCall(msgspec.Struct, frozen=True):
     took_ms: float
 
 
-class ObservedService(Middleware):
+class ObservedService(Middleware[Caller]):
     """The hub with an observer, who hears how each request went."""
 
-    def __init__(self, service: Service, tell: Callable[[ObservedCall], None]) -> None:
+    def __init__(self, service: Service[Caller], tell: Callable[[ObservedCall], None]) -> None:
         super().__init__(service)
         self._tell = tell
 
-    def serve(self, exchange: Exchange) -> None:
+    def serve(self, exchange: SessionExchange[Session, Caller]) -> None:
         self._service.serve(_ReportedExchange(exchange, self._tell))
 
 
-class _ReportedExchange(ObservedExchange):
+class _ReportedExchange(ObservedExchange[Caller]):
     """Reports how a request went."""
 
     __slots__ = ("_begun", "_tell")
 
-    def __init__(self, real: Exchange, tell: Callable[[ObservedCall], None]) -> None:
+    def __init__(self, real: SessionExchange[Session, Caller], tell: Callable[[ObservedCall], None]) -> None:
         super().__init__(real)
         self._tell = tell
         self._begun = perf_counter()
 
     def on_result(self, result: bytes) -> None:
-        said = msgspec.json.decode(result, type=_Said)
-        texts = [piece.text for piece in said.content or [] if piece.text]
-        self._report(texts[0] if texts else "", failed=said.isError)
+        decoded = msgspec.json.decode(result, type=_ResultBody)
+        texts = [piece.text for piece in decoded.content or [] if piece.text]
+        self._report(texts[0] if texts else "", failed=decoded.isError)
 
     def on_failure(self, name: str, message: str) -> None:
         self._report(f"{name}: {message}" if message else name, failed=True)
@@ -64,6 +66,6 @@ class _Piece(msgspec.Struct):
     text: str | None = None
 
 
-class _Said(msgspec.Struct):
+class _ResultBody(msgspec.Struct):
     content: list[_Piece] | None = None
     isError: bool = False

@@ -49,6 +49,8 @@ class WaitingService:
         self.served = 0
         self.one_over = asyncio.Event()
 
+    worker = Worker("ntest")
+
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
         self.paths.append(path)
         said = headers.get(b"authorization", b"Bearer anyone").removeprefix(b"Bearer ").decode()
@@ -59,7 +61,7 @@ class WaitingService:
         return NamedCaller(said)
 
     def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
-        session = Session(Worker("ntest").new_id(), channel, caller, dialect)
+        session = Session(self.worker.new_id(), channel, caller, dialect)
         self.registry.open(session)
         version = dialect.revision.name
         result = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "service"}}

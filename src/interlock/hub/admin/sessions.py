@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from interlock.hub.app import HubApp
-from interlock.hub.auth.principals import Kind, Principal
+from interlock.hub.auth.principals import Kind, Principal, shown_owner
 from interlock.hub.handlers.claude_channel import TRANSPORT, notice_of_test
 from interlock.hub.handlers.listeners import SessionListener
 from interlock.hub.sessions.client_claims import claim_of
@@ -142,7 +142,7 @@ class SessionOperations:
             calls += self._hub_app.hub.end_calls(owner, BY_OPERATOR)
         kind: Literal["session", "principal"] = "session" if session is not None else "principal"
         ended = {"sessions": len(found), "streams": streams, "calls": calls}
-        self._journal.session_ended(by, kind, id_, owner, ended, trace)
+        self._journal.session_ended(by, kind, id_, shown_owner(owner), ended, trace)
         return Ended(id_, len(found), streams, calls)
 
     async def test_channel(self, by: Principal, params: ChannelTest, trace: str) -> ChannelTested:
@@ -197,6 +197,4 @@ class SessionOperations:
         principal, client = seen.principal, seen.client
         calls, streams = len(self._clients.calls_of(owner)), len(self._clients.streams.of(owner))
         about = (client.name, client.version, seen.revision, seen.first_seen, seen.last_seen)
-        # As every other command names it: the id of a person at the terminal has its kind already.
-        shown = principal.id if principal.id.startswith(f"{principal.kind}:") else owner
-        return PrincipalRow(shown, principal.id, principal.kind, *about, calls, streams)
+        return PrincipalRow(shown_owner(owner), principal.id, principal.kind, *about, calls, streams)

@@ -159,7 +159,7 @@ def _agreed(upstream: Upstream) -> Agreed | None:
 
 
 def _last_change(upstream: Upstream) -> LastChange | None:
-    change = upstream.supervisor.last_change
+    change = upstream.supervisor.status.last_change
     return None if change is None else LastChange(change.before, change.reason)
 
 

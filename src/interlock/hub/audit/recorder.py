@@ -1,7 +1,8 @@
 """Records what happens without making the caller wait: entries gather and are committed together off the loop.
 
-An intent reserves space for its outcome, so only a new call can be refused for a full queue, never the end of one. As
-long as entries cannot be written, the recorder refuses new calls. `states.py` holds the table of its states.
+An intent reserves space for its outcome, so only a new call can be refused for a full queue, never the end of one.
+While the database is slow, calls wait for their commits; while entries cannot be written, the recorder refuses new
+calls. `states.py` holds the table of its states.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from interlock.hub.audit.recorded_changes import RecordedChange
 from interlock.hub.audit.redaction import RedactText, unredacted
 from interlock.hub.audit.resume import Resumed
 from interlock.hub.audit.states import TRANSITIONS, RecorderEvent, RecorderState
-from interlock.hub.audit.write_failures import CommitDeadline, cannot_record, explained, not_recorded
+from interlock.hub.audit.write_failures import CommitDeadline, CommitSlow, cannot_record, explained, not_recorded
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.store import Store, StoreError
@@ -75,7 +76,7 @@ class Recorder:
         self._state = RecorderState.IDLE
         self._timer: asyncio.Handle | None = None
         """Sends the next batch: in GATHERING, DUE and FAILED."""
-        self._deadline = CommitDeadline(self._on_overdue)
+        self._deadline = CommitDeadline(self._update_capacity, self._on_overdue)
         self._failures = 0
         self._seq = head.seq
         self._queue: list[Entry] = []
@@ -129,11 +130,13 @@ class Recorder:
         committed: Answer | None = None,
         judged: Judged = NOT_JUDGED,
     ) -> Ticket:
-        """Record that a call is about to be sent. Raises Fault if the caller must not send it. With `committed` it is
-        sent after `committed(None)`, and refused after `committed(error)`, which the recorder records (`strict`)."""
+        """Record that a call is about to be sent. Raises Fault if it must not be, CommitSlow if it needs `committed`:
+        then it is sent after `committed(None)`, and refused after `committed(error)`, which the recorder records."""
         queue, pending = self._queue, self._pending
         if self.write_error is not None or len(queue) + len(pending) >= self._capacity:
-            raise cannot_record(self.write_error)
+            stopped = self.stopped
+            if stopped is not None or committed is None:
+                raise stopped or CommitSlow()
         seq = self._seq = self._seq + 1
         kept = arguments if len(arguments) <= MAX_KEPT_BYTES else self._arguments.large(arguments)
         ticket = Ticket(seq, time_ns(), principal, target, trace, kept, perf_counter(), judged=judged)
@@ -163,18 +166,9 @@ class Recorder:
             self._put(ticket.ending(self._next(), time_ns() // 1000, outcome, reason, details or {}))
 
     def refusal(
-        self,
-        principal: Principal,
-        target: Target,
-        trace: str,
-        gate: str,
-        rule: str,
-        reason: str = "",
-        arguments: bytes = b"",
-        *,
-        event: str = "",
-        details: Mapping[str, object] | None = None,
-    ) -> None:
+        self, principal: Principal, target: Target, trace: str, gate: str, rule: str, reason: str = "",
+        arguments: bytes = b"", *, event: str = "", details: Mapping[str, object] | None = None,
+    ) -> None:  # fmt: skip
         """Record that a call was refused."""
         event = event or BLOCKED.get(target.kind, OTHER_BLOCKED)
         record = event_record(event, principal, target, trace, rule, reason, details=details)
@@ -229,7 +223,7 @@ class Recorder:
     @property
     def stopped(self) -> Fault | None:
         """The fault that an intent would raise now."""
-        full = len(self._queue) + len(self._pending) >= self._capacity
+        full = len(self._queue) + len(self._pending) >= self._space
         return cannot_record(self.write_error) if full or self.write_error is not None else None
 
     @property
@@ -268,8 +262,9 @@ class Recorder:
         return len(self._queue) + len(self._batch) + len(self._pending) + len(self._open_intents)
 
     def _update_capacity(self) -> None:
-        """How many intents the queue takes, each with space for its outcome."""
-        self._capacity = self._limit - 1 - len(self._batch) - len(self._open_intents)
+        """How many intents the queue takes, each with space for its outcome; none while calls wait for commits."""
+        self._space = self._limit - 1 - len(self._batch) - len(self._open_intents)
+        self._capacity = 0 if self._deadline.late else self._space
 
     def _next(self) -> int:
         self._seq += 1

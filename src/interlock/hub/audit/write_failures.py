@@ -11,48 +11,66 @@ from interlock.store import Conflict, NotRecorded, StoreBusy, StoreError
 from interlock.wire.errors import Fault
 
 MAX_UNWRITTEN_S: Final = 1.0
-"""The hub makes no new call while the oldest entry waits longer than this. So a sudden end of the hub costs the
-entries of that time at most."""
-
-
+"""While the oldest entry waits longer than this, a call is sent after its own intent is committed. So a sudden end of
+the hub costs the entries of that time at most."""
+MAX_WAIT_S: Final = 10.0
+"""After so much longer the hub refuses new calls, and does not let them wait."""
 GRACE_S: Final = 0.05
+LOADED: Final = "check the load of the machine, its disk, and which other program has the database open"
+
+
+class CommitSlow(Fault):
+    """The database is slow: an intent is only recorded for a call that waits for its commit."""
+
+    def __init__(self) -> None:
+        message = f"the database has not committed an entry of the audit log for {MAX_UNWRITTEN_S:g} s"
+        super().__init__("RESOURCE_EXHAUSTED", message, hint=LOADED, retry_after_ms=1000)
 
 
 class CommitDeadline:
-    """Reports a batch that the database does not commit in time."""
+    """Reports a batch that the database does not commit in time: first that it is late, then that it is overdue."""
 
-    def __init__(self, on_overdue: Callable[[StoreError], None]) -> None:
+    def __init__(self, on_late: Callable[[], None], on_overdue: Callable[[StoreError], None]) -> None:
+        self.late = False
+        """Whether the oldest entry has waited for longer than `MAX_UNWRITTEN_S`."""
+        self._on_late = on_late
         self._on_overdue = on_overdue
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._overdue_at = 0.0
+        self._ends = 0.0
 
     def start(self, waited_s: float) -> None:
         """A batch leaves for the database whose oldest entry has waited so long already."""
         if self._timer is None:
-            self._overdue_at = monotonic() + MAX_UNWRITTEN_S - waited_s
-            self._wait(MAX_UNWRITTEN_S - waited_s)
+            self._wait_until(monotonic() + MAX_UNWRITTEN_S - waited_s)
 
     def stop(self) -> None:
         """The database has answered."""
+        self.late = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _wait(self, seconds: float) -> None:
-        self._timer = self._loop.call_later(max(0.0, seconds), self._check)
+    def _wait_until(self, ends: float) -> None:
+        self._ends = ends
+        self._timer = self._loop.call_later(max(0.0, ends - monotonic()), self._check)
 
     def _check(self) -> None:
-        left = self._overdue_at - monotonic()
-        if left > 0:  # the loop's clock is not this one
-            self._wait(left)
+        if self._ends > monotonic():  # the loop's clock is not this one
+            self._wait_until(self._ends)
         else:
             # A loop that was held up finds the timer and the database's answer together: the answer goes first.
             self._timer = self._loop.call_later(GRACE_S, self._report)
 
     def _report(self) -> None:
-        self._timer = None
-        self._on_overdue(StoreBusy(f"the database has not committed an entry for {MAX_UNWRITTEN_S:g} s"))
+        if not self.late:
+            self.late = True
+            self._wait_until(self._ends + MAX_WAIT_S)
+            self._on_late()
+        else:
+            self._timer = None
+            message = f"the database has not committed an entry for {MAX_UNWRITTEN_S + MAX_WAIT_S:g} s"
+            self._on_overdue(StoreBusy(message, LOADED))
 
 
 def explained(error: StoreError, chain: str) -> StoreError:

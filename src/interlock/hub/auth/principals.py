@@ -50,6 +50,13 @@ PERSON: Final = "person:"
 """The prefix of the name of the hub's own user. No key has such a name: in rooms a name is all that others see."""
 
 
+def shown_owner(owner: str) -> str:
+    """An owner as people read and write it: `agent:coder`, and `person:ada` for a person at the terminal, whose id has
+    its kind already."""
+    kind, _, id_ = owner.partition(":")
+    return id_ if id_.startswith(f"{kind}:") else owner
+
+
 def server_principal(server: str) -> Principal:
     """A server that asks a client for something, within a call of that client."""
     return Principal(f"{SERVER}{server}", "service")

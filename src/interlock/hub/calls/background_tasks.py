@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from interlock.hub.calls.call import Call, Caller
@@ -25,7 +24,8 @@ class BackgroundTasks:
     """The tasks that are running."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: dict[asyncio.Task[object], Exchange | Call | None] = {}
+        """Each with the request that it serves."""
         self._closing = False
 
     def __len__(self) -> int:
@@ -37,13 +37,19 @@ class BackgroundTasks:
         A `Fault` that it raises is the answer. `request` is None for work that no request waits for.
         """
         task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(partial(self._done, request))
+        self._tasks[task] = request
+        task.add_done_callback(self._done)
 
     async def settled(self) -> None:
         """Wait until no task is running."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    def stateless_requests(self) -> list[Exchange]:
+        """The open requests without a session that tasks serve. Calls are known at their principals."""
+        requests = (request for request in self._tasks.values() if request is not None)
+        found = (request for request in requests if not isinstance(request, Call))
+        return [exchange for exchange in found if exchange.session is None and exchange.open]
 
     def cancel(self) -> None:
         """Cancel the running tasks."""
@@ -56,8 +62,8 @@ class BackgroundTasks:
         self.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _done(self, request: Exchange | Call | None, task: asyncio.Task[object]) -> None:
-        self._tasks.discard(task)
+    def _done(self, task: asyncio.Task[object]) -> None:
+        request = self._tasks.pop(task, None)
         cause = asyncio.CancelledError() if task.cancelled() else task.exception()
         if cause is None:
             return

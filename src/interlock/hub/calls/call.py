@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -42,15 +43,25 @@ _UNSET = msgspec.UNSET
 
 
 class Load:
-    """The open calls of a principal, at all its addresses together."""
+    """The open calls of a principal at all its addresses together, or those of a server at a principal's clients."""
 
-    __slots__ = ("__weakref__", "calls", "held")
+    __slots__ = ("__weakref__", "_servers", "calls", "held", "within")
 
-    def __init__(self) -> None:
+    def __init__(self, within: Load | None = None) -> None:
         self.calls: set[Call] = set()
         """The calls that have a place: sent, or about to be."""
         self.held: set[Call] = set()
         """The calls that wait for an approval."""
+        self.within = within
+        """The load of the principal whose clients a server asks. It is kept as long as the server's is."""
+        self._servers: WeakValueDictionary[str, Load] = WeakValueDictionary()
+
+    def of_server(self, server: str) -> Load:
+        """The open requests of one server to all clients of this principal."""
+        found = self._servers.get(server)
+        if found is None:
+            found = self._servers[server] = Load(self)
+        return found
 
 
 class Caller:
@@ -116,18 +127,19 @@ class Caller:
         """A server that asks the client of this caller for something."""
         found = self.servers.get(server)
         if found is None:
-            found = self.servers[server] = ServerCaller(server, self.owner)
+            found = self.servers[server] = ServerCaller(server, self.owner, self.load.of_server(server))
         return found
 
 
 class ServerCaller(Caller):
-    """A server within the calls of one owner. Its quota is its own, so that it takes no place from callers."""
+    """A server within the calls of one owner. Its quota is its own, so that it takes no place from callers, and one for
+    all sessions and addresses of the owner."""
 
     __slots__ = ("server", "within")
 
-    def __init__(self, server: str, within: str) -> None:
+    def __init__(self, server: str, within: str, load: Load | None = None) -> None:
         principal = server_principal(server)
-        super().__init__(principal, ListScope(View(server=server), principal=principal), Load())
+        super().__init__(principal, ListScope(View(server=server), principal=principal), load or Load())
         self.server = server
         self.within = within
         """The owner of the client."""

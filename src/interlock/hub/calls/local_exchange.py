@@ -25,7 +25,7 @@ class States(Protocol):
 
 
 async def call_locally(
-    service: Service, caller: Caller, method: str, params: bytes, timeout_s: float, states: States | None = None
+    service: Service[Caller], caller: Caller, method: str, params: bytes, timeout_s: float, states: States | None = None
 ) -> bytes:
     """Ask and wait. Raises a `Fault`; the answering server's own error keeps its code."""
     exchange = LocalExchange(Request(1, method, params), caller, states)
@@ -41,7 +41,7 @@ async def call_locally(
         raise
 
 
-class LocalExchange(FutureExchange):
+class LocalExchange(FutureExchange[Caller]):
     """A request without a transport."""
 
     __slots__ = ("states",)

@@ -19,6 +19,7 @@ from interlock.hub.calls.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdi
 from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.unknown_names import unknown
 from interlock.hub.rate_meter import Meter
+from interlock.hub.sessions.session import SessionCaller
 
 MOST_PLANS: Final = 4096
 """Upper bound for the plans of one caller. Beyond it all are made again, which takes microseconds each."""
@@ -64,7 +65,7 @@ class CallPolicy(Protocol):
     def timeouts_of(self, target: Target) -> CallTimeouts:
         """The timeouts of a target."""
 
-    def processor_of(self, caller: Caller, target: Target) -> ResultProcessor | None:
+    def processor_of(self, caller: SessionCaller, target: Target) -> ResultProcessor | None:
         """The processor of a target's results for a caller, if there is one."""
 
     def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:

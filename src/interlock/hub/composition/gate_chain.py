@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from interlock.config.settings import Config
 from interlock.hub.audit.entries import NOT_JUDGED, Judged
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Caller, ResultProcessor
+from interlock.hub.calls.call import ResultProcessor
 from interlock.hub.calls.dispatch.result_pages import Pages
 from interlock.hub.calls.dispatch.result_postprocessing import postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
@@ -35,6 +35,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.rate_meter import Meter
+from interlock.hub.sessions.session import SessionCaller
 
 
 class GateChain:
@@ -109,7 +110,7 @@ class GateChain:
         risk = self._approvals.server_policies.risk_of(target.tool)
         return Judged(risk.word, self._validators.applied(target))
 
-    def processor_of(self, caller: Caller, target: Target) -> ResultProcessor | None:
+    def processor_of(self, caller: SessionCaller, target: Target) -> ResultProcessor | None:
         """The processor of a target's results: what its server's settings ask for, events, and taints of the caller."""
         server = target.server
         inner: ResultProcessor | None = self._maskers.get(server)

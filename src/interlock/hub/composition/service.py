@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from interlock.config.settings import Config
+from interlock.hub.calls.call import Caller
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
@@ -124,7 +125,7 @@ def session_limits(config: Config) -> SessionLimits:
     return SessionLimits(config.hub.limits.sessions, config.hub.limits.sessions_per_agent)
 
 
-def traced(hub: HubService, spans: Spans | None) -> Service:
+def traced(hub: HubService, spans: Spans | None) -> Service[Caller]:
     """The service with a span for each call, if tracing is on."""
     if spans is None:
         return hub

@@ -1,7 +1,8 @@
 """The one registry of clients: sessions of all transports, listen streams, open calls, and the principals seen lately.
 
 A session opens in `SessionRegistry.open` and ends in `SessionRegistry.end`. A listen stream is here while it is open.
-A call with a session ends with it; one without a session is found at its principal.
+A call with a session ends with it; one without a session is found at its principal, any other request of the hub
+without a session at the task that serves it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,13 @@ class OpenCalls(Protocol):
         """Those without a session."""
 
 
+class OpenRequests(Protocol):
+    """Knows the requests that the hub itself answers later: lists, tasks, discovery, operations."""
+
+    def stateless_requests(self) -> Sequence[Exchange]:
+        """Those without a session."""
+
+
 class Clients:
     """The clients of one hub. `opened` and `ended` are called once for each session."""
 
@@ -47,6 +55,7 @@ class Clients:
         clock: Callable[[], float],
         streams: OpenStreams,
         calls: OpenCalls,
+        requests: OpenRequests,
         opened: Callable[[Session], None],
         ended: Callable[[Session, SessionEvent], None],
     ) -> None:
@@ -55,6 +64,7 @@ class Clients:
         """The open listen streams, of which `handlers/subscriptions.py` keeps track."""
         streams.bound(limits.per_owner)
         self._calls = calls
+        self._requests = requests
         self.principals = SeenPrincipals()
         self.resumable = ResumableSessions()
 
@@ -75,14 +85,17 @@ class Clients:
         return [call for call in self._calls.stateless_calls() if call.caller.owner == owner]
 
     def end_calls(self, owner: str, reason: str) -> int:
-        """End the calls of an owner that belong to no session. Returns how many there were."""
+        """End the calls and other requests of an owner that belong to no session. Returns how many calls there were."""
         calls = self.calls_of(owner)
         for call in calls:
             call.exchange.revoke(Fault("CANCELLED", f"the call was ended: {reason}"), reason)
+        for request in self._requests.stateless_requests():
+            if request.caller.owner == owner:
+                request.revoke(Fault("CANCELLED", f"the request was ended: {reason}"), reason)
         return len(calls)
 
     def end_revoked(self, is_valid: Callable[[Principal], bool]) -> None:
-        """End the sessions, streams and calls of credentials that are no longer valid."""
+        """End the sessions, streams, calls and other requests of credentials that are no longer valid."""
         self.sessions.end_revoked(lambda session: is_valid(session.caller.principal))
         for stream in self.streams:
             if not is_valid(stream.principal):
@@ -90,3 +103,6 @@ class Clients:
         for call in self._calls.stateless_calls():
             if not is_valid(call.caller.principal):
                 call.exchange.revoke(Fault("AUTH_REQUIRED", f"the call was ended: {INVALID}"), INVALID)
+        for request in self._requests.stateless_requests():
+            if not is_valid(request.caller.principal):
+                request.revoke(Fault("AUTH_REQUIRED", f"the request was ended: {INVALID}"), INVALID)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from interlock.hub.sessions.session import Exchange
+from interlock.hub.sessions.session import Exchange, HC_co, Session
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
-from interlock.transports.exchange import Caller, OpenExchange
+from interlock.protocols.mcp.results import complete, refusal_result
+from interlock.transports.exchange import OpenExchange, SessionExchange
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id, Request
 
@@ -17,12 +18,23 @@ def is_wanted(exchange: Exchange) -> bool:
     return exchange.open and exchange.reachable
 
 
-class WrappedExchange(Exchange):
+def answer(exchange: Exchange, result: bytes, *, ttl_ms: int | None = None, server_info: bytes | None = None) -> None:
+    """Answer with a result of the hub's own, in the form of the client's era."""
+    modern = exchange.dialect.modern
+    exchange.result(complete(result, ttl_ms=ttl_ms, server_info=server_info) if modern else result)
+
+
+def refuse_tool(exchange: Exchange, fault: Fault) -> None:
+    """Refuse a call of one of the hub's own tools, with a result that the model reads."""
+    exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
+
+
+class WrappedExchange(SessionExchange[Session, HC_co]):
     """Stands before the client's exchange. Everything passes, unless a subclass changes it."""
 
     __slots__ = ("real",)
 
-    def __init__(self, real: Exchange) -> None:
+    def __init__(self, real: SessionExchange[Session, HC_co]) -> None:
         self.real = real
         super().__init__(real.request, real.preview, real.dialect, real.caller, real.session, real.headers)
         real.on_cancel = self.on_cancelled
@@ -78,12 +90,12 @@ class WrappedExchange(Exchange):
             self.on_cancel(reason)
 
 
-class FutureExchange(Exchange):
+class FutureExchange(SessionExchange[Session, HC_co]):
     """A request without a client to notify. `answer` gets the result, or fails with a `Fault`."""
 
     __slots__ = ("answer",)
 
-    def __init__(self, request: Request, preview: RequestPreview, dialect: Dialect, caller: Caller) -> None:
+    def __init__(self, request: Request, preview: RequestPreview, dialect: Dialect, caller: HC_co) -> None:
         super().__init__(request, preview, dialect, caller, None, None)
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 

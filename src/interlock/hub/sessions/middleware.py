@@ -4,47 +4,53 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
+from typing import Generic
 
 from interlock.hub.sessions.exchanges import WrappedExchange
-from interlock.hub.sessions.session import Exchange, Service, Session
+from interlock.hub.sessions.session import HC, HC_co, Service, Session
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.transports.exchange import Caller
+from interlock.transports.exchange import SessionExchange
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.ids import Worker
 from interlock.wire.messages import Notification
 
 
-class Middleware:
+class Middleware(Generic[HC]):
     """Passes everything to the service behind it. A subclass serves requests in its own way."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service[HC]) -> None:
         self._service = service
-        self.admit: Callable[[str, Mapping[bytes, bytes]], Caller] = service.admit
+        self.admit: Callable[[str, Mapping[bytes, bytes]], HC] = service.admit
 
-    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
+    @property
+    def worker(self) -> Worker:
+        return self._service.worker
+
+    def open_session(self, channel: SessionChannel, caller: HC, dialect: Dialect) -> tuple[Session, bytes]:
         return self._service.open_session(channel, caller, dialect)
 
-    def serve(self, exchange: Exchange) -> None:
+    def serve(self, exchange: SessionExchange[Session, HC]) -> None:
         self._service.serve(exchange)
 
-    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+    def on_notification(self, caller: HC, session: Session | None, notification: Notification) -> None:
         self._service.on_notification(caller, session, notification)
 
-    def check_rate(self, caller: Caller) -> None:
+    def check_rate(self, caller: HC) -> None:
         self._service.check_rate(caller)
 
-    def count_malformed(self, caller: Caller) -> None:
+    def count_malformed(self, caller: HC) -> None:
         self._service.count_malformed(caller)
 
-    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+    def resume_session(self, channel: SessionChannel, id: str, caller: HC) -> Session | None:
         return self._service.resume_session(channel, id, caller)
 
     def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
         self._service.end_session(session, event, reason)
 
 
-class ObservedExchange(WrappedExchange, abc.ABC):
+class ObservedExchange(WrappedExchange[HC_co], abc.ABC):
     """An exchange whose outcome a middleware sees, once the client has it."""
 
     __slots__ = ()

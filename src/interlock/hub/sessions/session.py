@@ -5,7 +5,7 @@ The service makes each session with this type, so every part of the hub reads it
 
 from __future__ import annotations
 
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -158,7 +158,9 @@ class ConnectionKey(msgspec.Struct, frozen=True):
     """Whether a server of the stateless era is to be spoken to in the handshake era."""
 
 
-Exchange: TypeAlias = SessionExchange[Session]
+Exchange: TypeAlias = SessionExchange[Session, SessionCaller]
 """A request to the hub."""
-Service: TypeAlias = SessionService[Session]
+HC = TypeVar("HC", bound=SessionCaller)
+HC_co = TypeVar("HC_co", bound=SessionCaller, covariant=True)
+Service: TypeAlias = SessionService[Session, HC]
 """The hub as its transports see it, also with tracing in front of it."""

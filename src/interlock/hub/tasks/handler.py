@@ -10,7 +10,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -180,7 +180,7 @@ class TaskHandler:
 
     async def _result(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
         # An error may be the outcome of the task, so a separate query checks whether the task exists.
-        answer = await self._tracker.queries.after_check(task, partial(self._wait, exchange, task))
+        answer = await self._tracker.queries.after_check(task, partial(self._wait, exchange, caller, task))
         if isinstance(answer, Failure):
             await self._tracker.queries.check(task)
             self._tracker.delivered(task)
@@ -190,8 +190,10 @@ class TaskHandler:
         self._tracker.delivered(task)
         self._finish(exchange, caller, target, result, lambda done: exchange.result(with_related(done, task.id)))
 
-    async def _wait(self, exchange: Exchange, task: StoredTask, route: UpstreamConnection) -> Result | Failure:
-        wait = ResultWait(exchange, task, route, self._tracker.on_notification)
+    async def _wait(
+        self, exchange: Exchange, caller: Caller, task: StoredTask, route: UpstreamConnection
+    ) -> Result | Failure:
+        wait = ResultWait(exchange, caller, task, route, self._tracker.on_notification)
         left = max(1.0, (task.expires - self._ledger.clock()) / 1000)
         try:
             wait.start(asyncio.get_running_loop().time() + left)
@@ -238,10 +240,11 @@ class TaskHandler:
 
     # Notifications
 
-    def follow(self, exchange: Exchange, ids: list[str], follower: object, notify: Notify) -> list[StoredTask]:
+    def follow(
+        self, exchange: Exchange, caller: Caller, ids: list[str], follower: object, notify: Notify
+    ) -> list[StoredTask]:
         """Notify a listen stream of the caller's own tasks among the ids (SEP-2663, Task Status Notifications)."""
         followed: list[StoredTask] = []
-        caller = cast(Caller, exchange.caller)
         for id_ in dict.fromkeys(ids):
             task = self._ledger.get(id_)
             if task is None or task.owner != caller.owner or not task.modern or task.lost:

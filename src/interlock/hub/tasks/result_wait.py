@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,12 +27,18 @@ OnNotification = Callable[[str, ConnectionOwner | None, str, bytes], None]
 class ResultWait:
     """One open `tasks/result`: the sink of the request to the server."""
 
-    __slots__ = ("_exchange", "_handle", "_on_notification", "_over", "_route", "_task", "answer")
+    __slots__ = ("_caller", "_exchange", "_handle", "_on_notification", "_over", "_route", "_task", "answer")
 
     def __init__(
-        self, exchange: Exchange, task: StoredTask, route: UpstreamConnection, on_notification: OnNotification
+        self,
+        exchange: Exchange,
+        caller: Caller,
+        task: StoredTask,
+        route: UpstreamConnection,
+        on_notification: OnNotification,
     ) -> None:
         self._exchange = exchange
+        self._caller = caller
         self._task = task
         self._route = route
         self._on_notification = on_notification
@@ -97,7 +103,7 @@ class ResultWait:
             self._route.connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
             return
         marked = Request(request.id, request.method, with_related(request.params, self._task.id))
-        caller = cast("Caller", self._exchange.caller)
+        caller = self._caller
         shown = None if caller.view.bare else self._task.server
         owner.questions.relay(self._route.connection, marked, partial(self._ask_client, owner, caller), shown)
 
@@ -106,6 +112,6 @@ class ResultWait:
         return self._exchange.ask(method, params)
 
     def _ask_client(
-        self, owner: ConnectionOwner, caller: Caller, method: str, params: bytes, said: bytes
+        self, owner: ConnectionOwner, caller: Caller, method: str, params: bytes, client_params: bytes
     ) -> asyncio.Future[bytes]:
-        return owner.ask_client(caller, self._exchange, method, params, said, self._task.trace)
+        return owner.ask_client(caller, self._exchange, method, params, client_params, self._task.trace)

@@ -5,11 +5,10 @@ They reach the owner of a task like text of a call does: masked where results ar
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
-from interlock.hub.calls.call import Caller
 from interlock.hub.calls.plan import CallPolicy
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import SessionCaller
@@ -27,7 +26,7 @@ class StatusTexts:
 
     def checked(self, caller: SessionCaller, server: str, tool: str, params: bytes) -> bytes:
         """The params of a notification or a result about a task, for its owner."""
-        processor = self._policy.processor_of(cast(Caller, caller), Target("tool", server, tool))
+        processor = self._policy.processor_of(caller, Target("tool", server, tool))
         if processor is None:
             return params
         fields = members(params)

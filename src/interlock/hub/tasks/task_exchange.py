@@ -12,6 +12,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.recording import Recording
 from interlock.hub.sessions.exchanges import WrappedExchange
+from interlock.hub.sessions.session import SessionCaller
 from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.tasks.running_task import renamed
 from interlock.hub.tasks.tracker import Tracker
@@ -21,7 +22,7 @@ from interlock.protocols.mcp.tasks import TaskState, task_in
 from interlock.wire.errors import ErrorObject, Fault
 
 
-class TaskExchange(WrappedExchange):
+class TaskExchange(WrappedExchange[SessionCaller]):
     """Wraps the exchange of such a call."""
 
     __slots__ = (

@@ -51,6 +51,11 @@ class Command(msgspec.Struct, frozen=True):
         return self.reason is not Reason.OPERATOR_REQUEST and not self.final
 
     @property
+    def forgets_failures(self) -> bool:
+        """Whether the failures so far no longer count: a person, or another configuration, may have fixed them."""
+        return self.reason in (Reason.OPERATOR_REQUEST, Reason.CONFIGURATION_CHANGE)
+
+    @property
     def explained(self) -> str:
         """The principal of the command, and its reason."""
         who = self.by.id or f"the hub ({self.reason.value})"
@@ -84,7 +89,7 @@ class Supervised(Protocol):
 
 
 def reason_of(event: ServerEvent, command: Command | None, problem: Fault | None, *, given_up: bool) -> str:
-    """The reason of a change in one word. A start without a command was for a call."""
+    """The reason of a change in one word. Without a command a start was for a call, and the server ended by itself."""
     if command is not None:
         return command.reason.value
     match event:
@@ -97,5 +102,7 @@ def reason_of(event: ServerEvent, command: Command | None, problem: Fault | None
                 return "restart_limit_exceeded"
             # A handshake that got no answer has no outcome that anybody asks for: the server is gone.
             return "upstream_unavailable" if problem.name == "OUTCOME_UNKNOWN" else problem.name.lower()
-        case _:
+        case ServerEvent.START:
             return "call"
+        case _:
+            return "exited"

@@ -1,9 +1,8 @@
 """Keeps one server running: starts it, lists it, watches it, restarts it with backoff, and ends it.
 
-Commands come in through `command`, one at a time. `states.TRANSITIONS` is the table of its states, and `_step` is the
-only place that changes the state. Its rules: a failure of the server ends the present run, never the supervisor; the
-failure stays visible as `problem` until the server is connected again; and a stopped server stays stopped until a
-command starts it.
+Commands come in through `command`, one at a time. `states.TRANSITIONS` is the table of its states, and `ServerStatus`
+takes its steps. Two rules: a failure of the server ends the present run, never the supervisor; and a stopped server
+stays stopped until a command starts it.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from datetime import UTC, datetime
 from typing import Final
 
 from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.commands import Command, Reason, StateChange, Supervised, reason_of
+from interlock.hub.upstreams.commands import Command, Reason, Supervised
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.contained_servers import explained
@@ -25,11 +23,13 @@ from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restart_plan import RestartPlan
 from interlock.hub.upstreams.restarts import Restarts
+from interlock.hub.upstreams.server_status import ServerStatus
 from interlock.hub.upstreams.starts import Starts, Turn
-from interlock.hub.upstreams.states import ServerEvent, ServerState, step
+from interlock.hub.upstreams.states import ServerEvent, ServerState
 from interlock.hub.upstreams.unavailable import defect, unavailable
 from interlock.hub.upstreams.watched_connection import watch_connection
 from interlock.process.task_set import TaskSet
+from interlock.process.wake_signal import WakeSignal
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
@@ -50,9 +50,6 @@ class Supervisor:
         starts: Starts,
         logs: Logs,
     ) -> None:
-        self.state = ServerState.REGISTERED
-        self.since = datetime.now(UTC)
-        self.problem: Fault | None = None
         self.began = time.monotonic()
         """When the hub began to start the server for the first time. Lists wait for it from then on."""
         self._upstream = upstream
@@ -61,32 +58,29 @@ class Supervisor:
         self._lists = lists
         self._restarts = restarts
         self.plan = RestartPlan(current, restarts, logs)
+        self.status = ServerStatus(upstream, self.plan)
         self._starts = starts
         self._logs = logs
         self._turn: Turn | None = None
         """The start that waits in a queue or is under way."""
         self._caller_waits = False
         """Whether a call or a person waits for the next start."""
-        self._wanted = asyncio.Event()
-        self._state_changed = asyncio.Event()
+        self._wanted = WakeSignal()
         self._clock = asyncio.get_running_loop().time
         self._loop_task: asyncio.Task[None] | None = None
         self._commands = asyncio.Lock()
         self._drains = Draining(current.id, upstream, pool, logs)
         self._obeying = TaskSet()
-        self._cause: Command | None = None
-        """The command that the server follows until it is connected, down or stopped."""
         self.stopped: Command | None = None
         """The command that stopped the server, while the server stays stopped."""
         self.draining = False
         """Whether a restart lets the present run finish. The command begins the next one."""
         self._was_connected = False
         """Whether the server was connected in its present or last run."""
-        self.last_change: StateChange | None = None
 
     def begin(self) -> None:
         """Supervise the server from now on. It starts now, or with its first call where it starts on demand."""
-        self._cause = Command("start", Reason.CONFIGURATION_CHANGE)
+        self.status.follow(Command("start", Reason.CONFIGURATION_CHANGE))
         self.began = time.monotonic()
         self._begin_loop()
         if self._current.server.start == "eager":
@@ -102,8 +96,9 @@ class Supervisor:
 
     def on_login(self) -> None:
         """Start the server after a login. Calls wait for that, and are not told that it needs one."""
-        if self.problem is not None and self.problem.name == "LOGIN_REQUIRED":
-            self.problem, self.plan.not_before = None, 0.0
+        if self.status.problem is not None and self.status.problem.name == "LOGIN_REQUIRED":
+            self.status.show(None)
+            self.plan.not_before = 0.0
         self.want()
 
     def try_again(self) -> bool:
@@ -115,7 +110,7 @@ class Supervisor:
 
     def retry_if_down(self) -> None:
         """Start the server again if it is down and may be started; nobody waits for it."""
-        if self.state is ServerState.ERROR and self._clock() >= self.plan.not_before:
+        if self.status.state is ServerState.ERROR and self._clock() >= self.plan.not_before:
             self._wanted.set()
 
     async def wait_until_connected(self) -> UpstreamConnection:
@@ -127,7 +122,7 @@ class Supervisor:
         while (shared := self._pool.shared) is None:
             if self.stopped is not None:
                 raise self.down()
-            if self.state is not ServerState.ERROR:
+            if self.status.state is not ServerState.ERROR:
                 self._hurry()
             elif until is not None:
                 raise self.down()
@@ -136,17 +131,16 @@ class Supervisor:
                     raise self.down()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self.plan.not_before - self._clock()):
-                        await self._state_changed.wait()
+                        await self.status.change()
                 continue
-            changed = self._state_changed
-            if self.problem is None or self.plan.coming_back:
-                await changed.wait()
+            if self.status.problem is None or self.plan.coming_back:
+                await self.status.change()
                 continue
             # A server that was down gets less patience than one that starts for the first time.
             until = until or self._clock() + TRY_WAIT_S
             try:
                 async with asyncio.timeout(until - self._clock()):
-                    await changed.wait()
+                    await self.status.change()
             except TimeoutError:
                 raise self.down() from None
         return shared
@@ -154,53 +148,51 @@ class Supervisor:
     @property
     def starting(self) -> bool:
         """Whether the server is starting and was never listed."""
-        return not self._lists.known and self.state in (
-            ServerState.CONNECTING,
-            ServerState.CONNECTED,
-            ServerState.RESTARTING,
-        )
+        return not self._lists.known and self.status.runs
 
     async def started(self) -> None:
         """Wait until the server is listed or down."""
         while self.starting:
-            await self._state_changed.wait()
+            await self.status.change()
 
     def down(self) -> Fault:
         """Why the server cannot be called, by its state."""
         retry_ms = self.plan.retry_ms(self._clock())
-        return unavailable(self._current.id, self.state, self.problem, self.stopped is not None, retry_ms)
+        return unavailable(self._current.id, self.status.state, self.status.problem, self.stopped is not None, retry_ms)
 
     async def _obey(self, command: Command) -> ServerState:
         self._drains.cut_by(command)
         async with self._commands:
             stopped = self.stopped
             if stopped is not None and (stopped.final or command.keeps_stopped):
-                return self.state
-            self._cause = command
+                return self.status.state
+            self.status.follow(command)
             if command.verb == "start":
-                self._start()
+                self._start(command)
             elif command.verb == "restart":
                 await self._restart(command)
             else:
                 await self._halt(command)
             await asyncio.sleep(0)  # the loop takes the step that a start asks for
-            return self.state
+            return self.status.state
 
-    def _start(self) -> None:
+    def _start(self, command: Command) -> None:
         """Start the server now if it does not run."""
         if self.stopped is not None:
-            self.stopped = self.problem = None
-        self._restarts.forget()
+            self.stopped = None
+            self.status.show(None)
+        if command.forgets_failures:
+            self._restarts.forget()
         if self._loop_task is None:
             self._begin_loop()
-        if self.state not in (ServerState.CONNECTING, ServerState.CONNECTED, ServerState.RESTARTING):
+        if not self.status.runs:
             self._hurry()
 
     async def _restart(self, command: Command) -> None:
         """End the present run, open calls first, and start the server again. New calls wait for that."""
-        drains = self.state is ServerState.CONNECTED
-        if drains or self.state is ServerState.CONNECTING:
-            self._step(ServerEvent.RESTART)
+        drains = self.status.state is ServerState.CONNECTED
+        if drains or self.status.state is ServerState.CONNECTING:
+            self.status.step(ServerEvent.RESTART)
         try:
             if drains and command.drain_s != 0:
                 self.draining = True
@@ -210,18 +202,18 @@ class Supervisor:
         finally:
             self.draining = False
         self._begin_loop()
-        self._start()
+        self._start(command)
         self._hurry()
 
     async def _halt(self, command: Command) -> None:
         """Refuse new calls, let open ones finish if the command says so, then close every connection."""
         self.stopped = command
         self._pool.withdraw_shared()
-        if self.state is ServerState.CONNECTED:
-            self._step(ServerEvent.STOP)
-        elif self.state is not ServerState.DRAINING:
+        if self.status.state is ServerState.CONNECTED:
+            self.status.step(ServerEvent.STOP)
+        elif self.status.state is not ServerState.DRAINING:
             # A stopped server does not get connected while calls on private connections finish.
-            self._wake()
+            self.status.wake()
             await self._end_loop()
         if command.verb == "drain":
             await self._drains.drain(command.reason, command.drain_s, self._loop_task)
@@ -232,23 +224,23 @@ class Supervisor:
         if not command.final:
             hint = f"run `interlock start {self._current.id}`"
             message = f"server {self._current.id} was stopped by {command.explained}"
-            self.problem = Fault("SERVER_NOT_READY", message, hint=hint)
-        if self.state is ServerState.DRAINING:
-            self._step(ServerEvent.DRAINED)
-        elif self.state is not ServerState.DISCONNECTED:
-            self._step(ServerEvent.STOP)
+            self.status.show(Fault("SERVER_NOT_READY", message, hint=hint))
+        if self.status.state is ServerState.DRAINING:
+            self.status.step(ServerEvent.DRAINED)
+        elif self.status.state is not ServerState.DISCONNECTED:
+            self.status.step(ServerEvent.STOP)
 
     def _resume_by_policy(self) -> None:
         """After a shutdown that does not suppress restarts: `always` starts the server again, otherwise a call does."""
         self.stopped = None
-        draining = self.state is ServerState.DRAINING
+        draining = self.status.state is ServerState.DRAINING
         again = self._current.server.restart.policy == "always"
         if again and draining and self._restarts.next_pause(self._clock(), failed=False) is not None:
             self._begin_loop()
             self._wanted.set()
             return
-        if self.state is not ServerState.DISCONNECTED:
-            self._step(ServerEvent.DRAINED if draining else ServerEvent.STOP)
+        if self.status.state is not ServerState.DISCONNECTED:
+            self.status.step(ServerEvent.DRAINED if draining else ServerEvent.STOP)
         self._begin_loop()
 
     def _begin_loop(self) -> None:
@@ -283,15 +275,15 @@ class Supervisor:
             except Exception as cause:
                 # A defect of the hub ends the run, not the loop: the next call or command starts the server again.
                 self._wanted.clear()
-                self.problem = defect(self._current.id, cause)
+                self.status.show(defect(self._current.id, cause))
                 with contextlib.suppress(Exception):
-                    self._step(ServerEvent.FAILED)
+                    self.status.step(ServerEvent.FAILED)
 
     async def _run_and_pause(self) -> bool:
         """Run the server until it ends, and wait until it may start again. True if a command ended it."""
-        if self.state is not ServerState.RESTARTING:
-            again = self.state in (ServerState.DRAINING, ServerState.ERROR)
-            self._step(ServerEvent.RETRY if again else ServerEvent.START)
+        if self.status.state is not ServerState.RESTARTING:
+            again = self.status.state in (ServerState.DRAINING, ServerState.ERROR)
+            self.status.step(ServerEvent.RETRY if again else ServerEvent.START)
         failure = await self._run_once()
         if failure is not None:
             self._wanted.clear()
@@ -299,12 +291,10 @@ class Supervisor:
             return True
         if failure is None or self.plan.stays_away(failure, self._was_connected):
             # The next call starts the server again.
-            reason = ""
-            if self.state is ServerState.CONNECTED:
+            if self.status.state is ServerState.CONNECTED:
                 self._log("ended by itself and without an error; the next call starts it again")
-                reason = "exited"
-                self._step(ServerEvent.STOP, reason)
-            self._step(ServerEvent.DRAINED, reason)
+                self.status.step(ServerEvent.STOP)
+            self.status.step(ServerEvent.DRAINED)
             return False
         pause = self.plan.pause_after(failure, self._was_connected, self._clock())
         self._fail(failure)
@@ -335,14 +325,14 @@ class Supervisor:
             self._end_turn(turn)
             self._was_connected = True
             self._restarts.reached()
-            self._step(ServerEvent.READY)
+            self.status.step(ServerEvent.READY)
             if (last := self.plan.before_its_end(began)) is not None:
                 at, command = last
                 limit = asyncio.get_running_loop().call_at(at, lambda: self._obeying.begin(self._obey(command)))
             # The server stays usable when it no longer has a resource that somebody subscribed to.
             await self._pool.watch_shared()
             failure = await watch_connection(self._upstream, self._current, self._lists, connection, ended)
-            if failure is None and self.state is ServerState.CONNECTED:
+            if failure is None and self.status.state is ServerState.CONNECTED:
                 await self._end_idle()
             return failure
         except Fault as fault:
@@ -364,37 +354,18 @@ class Supervisor:
 
     async def _end_idle(self) -> None:
         """Let an unused server go. A call that comes now waits for the next start."""
-        self._cause = Command("drain", Reason.IDLE_TIMEOUT)
+        self.status.follow(Command("drain", Reason.IDLE_TIMEOUT))
         self._pool.withdraw_shared()
         self._wanted.clear()  # a start that is wanted from now on follows the drain
-        self._step(ServerEvent.STOP)
+        self.status.step(ServerEvent.STOP)
         await self._drains.drain(Reason.IDLE_TIMEOUT, None, None)
 
     def _fail(self, fault: Fault) -> None:
-        self.problem = explained(fault, self._current.id, self._current.server)
+        self.status.show(explained(fault, self._current.id, self._current.server))
         self._log(f"{fault.message} ({fault.name})")
-        if self._current.server.era == "auto" and self.state in (ServerState.CONNECTING, ServerState.RESTARTING):
+        if self._current.server.era == "auto" and self.status.state in (ServerState.CONNECTING, ServerState.RESTARTING):
             self._pool.forget_era()
-        self._step(ServerEvent.FAILED)
-
-    def _step(self, event: ServerEvent, reason: str = "") -> None:
-        before, self.state = self.state, step(self.state, event)
-        self.since = datetime.now(UTC)
-        if self.state is ServerState.CONNECTED:
-            self.problem = None
-            self.plan.on_connected()
-        command = None if event is ServerEvent.FAILED else self._cause
-        if self.state in (ServerState.CONNECTED, ServerState.ERROR, ServerState.DISCONNECTED):
-            self._cause = None
-        self._wake()
-        reason = reason or reason_of(event, command, self.problem, given_up=self.plan.given_up)
-        self.last_change = StateChange(before, self.state, command, reason)
-        self._upstream.on_state(self.last_change)
-
-    def _wake(self) -> None:
-        """Wake the calls that wait for the server."""
-        changed, self._state_changed = self._state_changed, asyncio.Event()
-        changed.set()
+        self.status.step(ServerEvent.FAILED)
 
     def _log(self, text: str) -> None:
         self._logs.add(self._current.id, "hub", text)

@@ -123,17 +123,17 @@ class Upstream:
 
     @property
     def state(self) -> ServerState:
-        return self.supervisor.state
+        return self.supervisor.status.state
 
     @property
     def since(self) -> datetime:
         """When the state last changed."""
-        return self.supervisor.since
+        return self.supervisor.status.since
 
     @property
     def problem(self) -> Fault | None:
         """Why the server is down, with the fix."""
-        return self.supervisor.problem
+        return self.supervisor.status.problem
 
     @property
     def given_up(self) -> bool:

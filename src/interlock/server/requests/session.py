@@ -24,7 +24,7 @@ class Session(transport_session.Session):
         """The addresses of the resources that the client watches."""
 
 
-Exchange: TypeAlias = SessionExchange[Session]
+Exchange: TypeAlias = SessionExchange[Session, Caller]
 """A request to a server."""
-Service: TypeAlias = SessionService[Session]
+Service: TypeAlias = SessionService[Session, Caller]
 """A server as its transports see it."""

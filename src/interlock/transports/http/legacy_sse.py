@@ -20,7 +20,7 @@ from interlock.transports.http.turn import Turn
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.stdio.server import StdioServer
 from interlock.wire.errors import Fault
-from interlock.wire.ids import random_part
+from interlock.wire.ids import Worker, read_id
 from interlock.wire.large import LARGE
 from interlock.wire.limits import Limits
 from interlock.wire.messages import one_line
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import asyncio
 
 _STREAM: Final = re.compile(r"(.*)/sse\Z")
-_MESSAGES: Final = re.compile(r"(.*)/messages/([A-Za-z0-9_-]{1,64})\Z")
+_MESSAGES: Final = re.compile(r"(.*)/messages/([A-Za-z0-9_.-]{1,128})\Z")
 
 
 def mcp_path_of(path: str) -> str | None:
@@ -54,7 +54,8 @@ class LegacySse:
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
         """The caller's identity, the same as at the newer address."""
-        return self._service.admit(mcp_path_of(path) or path, headers)
+        caller: Caller = self._service.admit(mcp_path_of(path) or path, headers)
+        return caller
 
     def handle(self, turn: Turn) -> None:
         """Answer a GET or a POST. Raises a `Fault`."""
@@ -97,7 +98,7 @@ class LegacySse:
             self._displace(caller.owner)
         if len(self._streams) >= bounds.sse_streams:
             self._displace(None)
-        id_ = random_part()
+        id_ = self._service.worker.new_id()
         with_header = HEADER in turn.head.headers
         admit = None if with_header else refuse_beside
         server = StdioServer(self._service, caller, limits=self._limits, admit=admit, transport="sse")
@@ -122,7 +123,7 @@ class LegacySse:
     def _take(self, turn: Turn, caller: Caller, id_: str) -> None:
         stream = self._streams.get(id_)
         if stream is None or stream.caller.owner != caller.owner:
-            raise Fault("SESSION_UNKNOWN", "no such stream", hint="open one with GET on /sse")
+            raise _unknown(id_, self._service.worker)
         kind = turn.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
             turn.answer(415)
@@ -145,6 +146,17 @@ class LegacySse:
             self._owners[owner] -= 1
             if not self._owners[owner]:
                 del self._owners[owner]
+
+
+def _unknown(id: str, here: Worker) -> Fault:
+    """The fault for an id that is not found here, or not its owner's. Its prefix says where the id belongs."""
+    named = read_id(id)
+    if named is None or named[0] == here:
+        return Fault("SESSION_UNKNOWN", "no such stream", hint="open one with GET on /sse")
+    message = f"the stream is not here but at {named[0].prefix[:-1]}; this is {here.prefix[:-1]}"
+    return Fault(
+        "SESSION_UNKNOWN", message, hint="send its messages to that node, or open a stream here with GET on /sse"
+    )
 
 
 class _Stream(msgspec.Struct, frozen=True):

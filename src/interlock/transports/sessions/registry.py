@@ -159,15 +159,16 @@ class IdleOrder(Generic[S]):
                 heapq.heappop(self._heap)
                 continue
             channel = session.channel
+            last_used = channel.last_used
             if channel.open_calls:
-                channel.last_used = now
-            elif channel.last_used <= known:
+                last_used = now  # it is in use, and stands behind every idle session
+            elif last_used <= known:
                 return session
-            elif best is None or channel.last_used < best.channel.last_used:
+            elif best is None or last_used < best.channel.last_used:
                 best = session
             looks += 1
             heapq.heappop(self._heap)
-            self._push(channel.last_used, session)
+            self._push(last_used, session)
         return best
 
     def _push(self, last_used: float, session: S) -> None:

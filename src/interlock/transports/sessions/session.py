@@ -122,6 +122,9 @@ class Session:
 S = TypeVar("S", bound=Session)
 """The type of a service's sessions."""
 S_co = TypeVar("S_co", bound=Session, covariant=True)
+C = TypeVar("C", bound=Caller)
+"""The type of a service's callers."""
+C_co = TypeVar("C_co", bound=Caller, covariant=True)
 
 
 class _ClosedChannel(SessionChannel):

@@ -13,30 +13,31 @@ from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.recording import AuditLog, Recording
 from interlock.hub.catalog.target import TargetKind
 from interlock.hub.sessions.middleware import Middleware, ObservedExchange
-from interlock.hub.sessions.session import Exchange, Service
+from interlock.hub.sessions.session import Exchange, Service, Session
 from interlock.protocols.mcp.intake import RequestMeta
+from interlock.transports.exchange import SessionExchange
 from interlock.wire.errors import Fault
 
 
-class TracedService(Middleware):
+class TracedService(Middleware[Caller]):
     """Gives each call a span, from its arrival to its answer."""
 
-    def __init__(self, service: Service, spans: Spans) -> None:
+    def __init__(self, service: Service[Caller], spans: Spans) -> None:
         super().__init__(service)
         self._spans = spans
 
-    def serve(self, exchange: Exchange) -> None:
+    def serve(self, exchange: SessionExchange[Session, Caller]) -> None:
         if exchange.request.method in CALLS:
             exchange = TracedExchange(exchange, self._spans.of_request(exchange))
         self._service.serve(exchange)
 
 
-class TracedExchange(ObservedExchange):
+class TracedExchange(ObservedExchange[Caller]):
     """The answer ends the span, and the trace of the call is the span's."""
 
     __slots__ = ("span",)
 
-    def __init__(self, real: Exchange, span: Span) -> None:
+    def __init__(self, real: SessionExchange[Session, Caller], span: Span) -> None:
         super().__init__(real)
         self.span = span
         meta = real.preview.meta or RequestMeta()

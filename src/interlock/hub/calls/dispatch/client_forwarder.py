@@ -7,6 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from interlock.hub.audit.record import ASKED, CANCELLED, FETCHED, TIMED_OUT, UNREADABLE, Outcome
+from interlock.hub.audit.write_failures import CommitSlow, cannot_record
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.recording import Recording
@@ -33,15 +34,18 @@ class ClientForwarder:
 
     def send(self, call: Call, plan: Plan) -> None:
         """Record the intent and send the request: at once, or once the intent is committed. Raises a `Fault`."""
-        if self._recording.strict:
-            self._recording.begin(call, plan.judged, partial(self._on_recorded, call))
-        else:
-            self._recording.begin(call, plan.judged)
-            self._forward(call)
+        try:
+            if not self._recording.strict:
+                self._recording.begin(call, plan.judged)
+                self._forward(call)
+                return
+        except CommitSlow:
+            pass
+        self._recording.begin(call, plan.judged, partial(self._on_recorded, call))
 
     def _on_recorded(self, call: Call, error: StoreError | None) -> None:
         if error is not None:
-            self._fail(call, Fault("RESOURCE_EXHAUSTED", error.message, hint=error.hint, retry_after_ms=1000))
+            self._fail(call, cannot_record(error))
         elif call.exchange.open:
             self._forward(call)
         else:

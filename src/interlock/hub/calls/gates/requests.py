@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from interlock.config.settings import Server
 from interlock.config.value_types import RequestPolicy
-from interlock.hub.auth.principals import Principal
+from interlock.hub.auth.principals import Principal, shown_owner
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.catalog.target import CLIENT_KINDS, Target
@@ -35,7 +35,8 @@ class RequestsGate:
             case "allow":
                 return PASS
             case "ask":
-                return Ask(f"{target.server} asks for {target.name} at the client of {target.within}.", rule)
+                client = shown_owner(target.within)
+                return Ask(f"{target.server} asks for {target.name} at the client of {client}.", rule)
         hint = f'the operator allows it with {target.name} = "allow" under [servers.{target.server}.requests]'
         fault = Fault("PERMISSION_DENIED", f"{target.server} may not ask a client for {target.name}", hint=hint)
         return Refuse(fault, rule)
@@ -52,10 +53,10 @@ class RequestsGate:
 def _check_page(call: Call) -> Verdict:
     """Refuse an address with another scheme, which could run a script or open a file (2025-11-25, Elicitation: Safe URL
     Handling). A client may follow a member `url` in any mode, so every one is checked."""
-    asked = call.arguments
-    if not isinstance(asked, dict) or ("url" not in asked and asked.get("mode") != "url"):
+    request = call.arguments
+    if not isinstance(request, dict) or ("url" not in request and request.get("mode") != "url"):
         return PASS
-    url = asked.get("url")
+    url = request.get("url")
     if isinstance(url, str) and is_web_page(url):
         return PASS
     fault = Fault("UPSTREAM_ERROR", f"{call.target.server} asks a person to open a page that is not at a web address")

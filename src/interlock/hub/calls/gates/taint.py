@@ -15,11 +15,12 @@ import msgspec
 from interlock.config.settings import Profile
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call, Caller, Check, ChunkFilter, EveryChunk, ResultProcessor
+from interlock.hub.calls.call import Call, Check, ChunkFilter, EveryChunk, ResultProcessor
 from interlock.hub.calls.gates.risk import Note
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
+from interlock.hub.sessions.session import SessionCaller
 from interlock.hub.taints import Taint, Taints
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Trust
@@ -48,7 +49,7 @@ class TaintPolicy:
         """Whether any profile asks. Then every principal's results count: it may use an asking profile later."""
         return bool(self._asking)
 
-    def asks(self, caller: Caller) -> bool:
+    def asks(self, caller: SessionCaller) -> bool:
         """Whether the profile of a caller asks."""
         return caller.view.profile in self._asking
 
@@ -60,7 +61,7 @@ class TaintPolicy:
         """Whether a tool may write, send or spend: all but those that only read, as far as they are believed."""
         return self._risk_of(tool) is not Risk.SAFE
 
-    def processor(self, caller: Caller, target: Target, inner: ResultProcessor | None) -> ResultProcessor | None:
+    def processor(self, caller: SessionCaller, target: Target, inner: ResultProcessor | None) -> ResultProcessor | None:
         """The processor that notes what a caller is given."""
         if not self.on or caller.principal.kind == "person" or not target.server:
             return inner
@@ -135,7 +136,9 @@ def _why(taint: Taint, principal: Principal) -> str:
 class TaintingProcessor:
     """Notes that a caller is given text of an untrusted server, before the caller has it."""
 
-    def __init__(self, caller: Caller, target: Target, inner: ResultProcessor | None, policy: TaintPolicy) -> None:
+    def __init__(
+        self, caller: SessionCaller, target: Target, inner: ResultProcessor | None, policy: TaintPolicy
+    ) -> None:
         self._caller = caller
         self._target = target
         self._inner = inner
