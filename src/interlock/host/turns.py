@@ -91,10 +91,13 @@ class Turns:
         caller = self._tools.admit(turn.conversation.principal)
         tools = await self._tools.list(caller) if "tools" in turn.model.info.capabilities else ()
         # Earlier turns are read while the servers think.
-        injections, stored = await asyncio.gather(
-            self._hooks.before(turn),
-            self._conversations.turns(turn.conversation.stored, first=turn.conversation.stored.first),
-        )
+        asking = asyncio.ensure_future(self._hooks.before(turn))
+        try:
+            stored = await self._conversations.turns(turn.conversation.stored, first=turn.conversation.stored.first)
+            injections = await asking
+        finally:
+            # A turn that ends here has no use for an answer of the servers.
+            asking.cancel()
         arranged = arrange([*turn.context, *injections], turn.conversation.stable.prefix)
         self._hooks.placed(turn, arranged)
         running.use(msgspec.structs.replace(turn.conversation.stable, prefix=arranged.prefix))

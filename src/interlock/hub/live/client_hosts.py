@@ -30,13 +30,12 @@ from interlock.hub.sessions.session import Exchange, Session, SessionCaller
 from interlock.protocols.mcp import dialect as mcp_dialect
 from interlock.protocols.mcpl import between
 from interlock.protocols.mcpl.capabilities import Dialect
-from interlock.protocols.mcpl.feature_sets import Receipt, Update
+from interlock.protocols.mcpl.feature_sets import Receipt, Update, read_feature_set
 from interlock.protocols.mcpl.live import LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import Home, Offer, answer, read_offer
 from interlock.protocols.mcpl.received import Selection, receipt, receive
-from interlock.protocols.mcpl.uses import read_in
 from interlock.transports.live_requests import HostKey, HostRequests
 from interlock.wire.errors import Fault
 
@@ -144,7 +143,7 @@ class ClientHosts:
         said = read_params(METHODS[UPDATE], params)
         assert isinstance(said, Update)
         host.declared = self.offers.declared(host)
-        declared = {name: read_in(name, each, host.dialect) for name, each in host.declared.items()}
+        declared = {name: read_feature_set(name, each, host.dialect) for name, each in host.declared.items()}
         host.selection = receive(host.selection, declared, said, host.dialect, request=request)
         if not isinstance(host.key, str):
             host.key.selects(host.selection)
