@@ -70,7 +70,7 @@ class LiveParts:
             self.connections.messages.serve_with(method, registered)
         self.connections.messages.serve_with("push/event", self.intake)
         self.hooks = IncomingWebhooks(self._hook_settings, self.intake, self.refusals)
-        self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals, self.wakes)
+        self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals)
         self._tasks = BackgroundTasks()
         self._touched: dict[str, asyncio.TimerHandle] = {}
         self._list_changed: Callable[[], None] | None = None

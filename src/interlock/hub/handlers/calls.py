@@ -17,7 +17,7 @@ from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.live.tools import EVENTS_URI, LIVE_TOOLS, LiveTools
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
-from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
+from interlock.hub.tool_search.handler import SEARCH_TOOLS, ToolSearchHandler, inner_call
 from interlock.hub.tool_search.room_definitions import ROOM_TOOLS
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.mcp.meta import members
@@ -62,7 +62,7 @@ class CallHandler:
 
     async def judge(self, caller: Caller, tool: str, arguments: bytes) -> DryRun:
         """Pass a call through the gates without making it."""
-        if tool in KERNEL_TOOLS:
+        if tool in SEARCH_TOOLS:
             return await self._search_handler.judge(caller, tool, arguments, self.judge)
         return await DryRun.of(self._pipeline, caller, tool, arguments)
 
@@ -77,7 +77,7 @@ class CallHandler:
         if name in ROOM_TOOLS and self._rooms.takes(caller, name):
             self._rooms.call(exchange, caller, name)
             return
-        if name in KERNEL_TOOLS:
+        if name in SEARCH_TOOLS:
             fields = members(exchange.request.params)
             if not self._search_handler.takes(exchange, caller, name, fields):
                 return
@@ -119,7 +119,7 @@ class CallHandler:
             raise Fault("INVALID_PARAMS", "params.name must name a tool")
         fields = None
         try:
-            if name in KERNEL_TOOLS:
+            if name in SEARCH_TOOLS:
                 fields = members(exchange.request.params)
                 if not self._search_handler.check(name, fields):
                     self._answer_valid(exchange, PASS, name)

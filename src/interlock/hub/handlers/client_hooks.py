@@ -15,6 +15,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
+from interlock.hub.store_faults import starting
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcpl.decoding import Name, Value, decode
 from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInferenceResult, Injection
@@ -88,7 +89,7 @@ class ClientHookHandler:
         """Count the request. Raises RATE_LIMITED."""
         self._requests.count(caller)
         if self._turns is None:
-            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+            raise starting()
         return self._turns
 
 

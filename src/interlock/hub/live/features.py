@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.config.settings import Config
+from interlock.hub.store_faults import whole
 from interlock.protocols.mcpl.feature_sets import FeatureSet, ScopeRules
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import HostPolicy, names
@@ -81,7 +82,7 @@ class Features:
 
     def __init__(self, config: Callable[[], Config]) -> None:
         self._config = config
-        self._store: Store | None = None
+        self._store: Store
         self._mirror: Mirror[FeatureEntry] | None = None
         self._of: dict[str, dict[str, AgentEntries]] = {}
         """By server and agent, worked out once for each change."""
@@ -188,7 +189,6 @@ class Features:
         """Store entries together with their audit records. They hold when this returns."""
         if len(self._ready()) >= MAX_ENTRIES:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_ENTRIES} entries of feature sets exist")
-        assert self._store is not None
         async with self._store.transaction() as transaction:
             for entry in entries:
                 transaction.put(FEATURES, entry)
@@ -197,7 +197,6 @@ class Features:
     async def forget(self, entries: Iterable[FeatureEntry], records: Iterable[object]) -> None:
         """Delete entries, together with their audit records."""
         self._ready()
-        assert self._store is not None
         async with self._store.transaction() as transaction:
             for entry in entries:
                 transaction.delete(FEATURES, entry.id)
@@ -218,12 +217,7 @@ class Features:
         return self._hosted.values() if agent is None else (self._hosted.get(agent, frozenset()),)
 
     def _ready(self) -> Mirror[FeatureEntry]:
-        if self._mirror is None:
-            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
-        if (problem := self._mirror.problem) is not None:
-            # An entry that cannot be read may have switched a feature set off.
-            raise Fault("SERVER_NOT_READY", f"the feature sets cannot be read: {problem}", hint=problem.hint)
-        return self._mirror
+        return whole(self._mirror, "feature sets")
 
 
 def _denied(config: Config, hosted: frozenset[str]) -> tuple[str, ...]:

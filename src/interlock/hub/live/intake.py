@@ -34,7 +34,7 @@ from interlock.hub.live.events import (
 from interlock.hub.live.features import Features
 from interlock.hub.live.wakes import Decided, Wakes
 from interlock.hub.rate_meter import Meters
-from interlock.hub.store_faults import fault_of
+from interlock.hub.store_faults import as_faults, fault_of, starting
 from interlock.protocols.mcpl.authorization import Arrival
 from interlock.protocols.mcpl.content import Block, Text, blocks
 from interlock.protocols.mcpl.events import PushEvent, PushResult
@@ -194,7 +194,7 @@ class Intake:
 
     async def _take(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
         if self._store is None:
-            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+            raise starting()
         self._meters.take(event.server, self._settings().rate, time.monotonic())
         reserved: list[str] = []
         full: Fault | None = None
@@ -277,10 +277,8 @@ class Intake:
     async def _recorded(self, key: str) -> PushResult:
         """The answer that an event got the first time."""
         assert self._store is not None
-        try:
+        with as_faults():
             found = await self._store.get(LIVE_SEEN, key)
-        except StoreError as error:
-            raise fault_of(error) from None
         if found is None:
             raise _interrupted()
         seen = found.value

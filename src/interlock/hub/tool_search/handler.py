@@ -21,7 +21,7 @@ from interlock.hub.upstreams.sharing import audiences
 from interlock.protocols.mcp.meta import Members
 from interlock.wire.errors import Fault
 
-KERNEL_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})
+SEARCH_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})
 
 Judge = Callable[[Caller, str, bytes], Coroutine[None, None, DryRun]]
 _Handle = Callable[[Caller, Exchange, dict[str, Any]], Coroutine[None, None, dict[str, object]]]

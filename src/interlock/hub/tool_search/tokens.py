@@ -38,7 +38,7 @@ class TokenCounts:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._known: dict[bytes, int] = dict(_KERNEL)
+        self._known: dict[bytes, int] = dict(_OWN_COUNTS)
         """By the digest of the text."""
         self._waiting: dict[bytes, Callable[[], bytes]] = {}
         """By digest, a function that returns the text."""
@@ -138,7 +138,7 @@ class TokenCounts:
                 self._paused_until = asyncio.get_running_loop().time() + PAUSE_S
                 return
             if len(self._known) + len(batch) > MAX_COUNTS:
-                self._known = dict(_KERNEL)
+                self._known = dict(_OWN_COUNTS)
             self._known.update(zip(batch, counts, strict=True))
             self.generation += 1
             self._changed()
@@ -176,4 +176,4 @@ def joint(definition: bytes) -> int:
     return max(1, ends - 1)
 
 
-_KERNEL: Final = {digest_of(DEFINITIONS[name]): count for name, count in TOKENS.items()}
+_OWN_COUNTS: Final = {digest_of(DEFINITIONS[name]): count for name, count in TOKENS.items()}
