@@ -214,4 +214,12 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-        gc.unfreeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen_until_the_end() -> Iterator[None]:
+    """Each freeze adds to the ones before it. Without them, the collector would walk over all tests again each time."""
+    yield
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

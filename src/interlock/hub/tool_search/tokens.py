@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -106,7 +107,8 @@ class TokenCounts:
             await asyncio.wait([self._counting], timeout=WAIT_S)
 
     async def close(self) -> None:
-        """Stop counting."""
+        """Stop counting. An offer that arrives later is not counted."""
+        self._paused_until = math.inf
         if self._counting is not None:
             self._counting.cancel()
             await asyncio.gather(self._counting, return_exceptions=True)
