@@ -180,12 +180,12 @@ def why_missing(server: str, missing: Sequence[str], *, has_model: bool) -> str:
     grants = [path for path in missing if path in EXPLICIT]
     waits = [path for path in missing if not has_model and path.partition(".")[0] in UNSUPPORTED]
     lacks = [path for path in missing if path not in grants and path not in waits]
-    said = [f"the hub does not have {', '.join(lacks)}"] if lacks else []
+    reasons = [f"the hub does not have {', '.join(lacks)}"] if lacks else []
     if waits:
-        said.append(f"waits for a client that is a host and selects it, or for [models]: {', '.join(waits)}")
+        reasons.append(f"waits for a client that is a host and selects it, or for [models]: {', '.join(waits)}")
     if grants:
-        said.append(f"it needs your grant: {_grant(server, grants)}")
-    return "; ".join(said)
+        reasons.append(f"it needs your grant: {_grant(server, grants)}")
+    return "; ".join(reasons)
 
 
 def _grant(server: str, paths: Sequence[str]) -> str:
