@@ -13,11 +13,13 @@ import pytest
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from hub.running_hub import RunningHub, child, running_hub, until
+from interlock.client import Client
 from interlock.config.settings import Hub
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.server import Server
 from interlock.transports.exchange import SessionExchange
+from interlock.transports.http.channel import Channel
 from interlock.transports.http.protocol import HubProtocol
 from interlock.transports.http.turn import Turn
 from interlock.transports.sessions.session import Session, SessionChannel
@@ -27,6 +29,7 @@ from .hub_process import META
 
 KINDS = (
     HubProtocol,
+    Channel,
     Turn,
     RequestResponseCycle,
     SessionExchange,
@@ -170,6 +173,21 @@ async def test_t37_a_server_frees_a_request_when_its_connection_closes(way: Call
         await check(address.port, "echo", way)
 
 
+async def test_t37_a_client_frees_its_connections_when_they_close() -> None:
+    server = Server("one", "1")
+
+    @server.tool
+    def echo(text: str) -> int:
+        return len(text)
+
+    async def through_a_client(port: int, tool: str) -> None:
+        async with Client(f"http://127.0.0.1:{port}/mcp", era="modern") as client:
+            await client.call_tool(tool, {"text": "x"})
+
+    async with server.http() as address:
+        await check(address.port, "echo", through_a_client)
+
+
 async def check(port: int, tool: str, way: Callable[..., object]) -> None:
     """Three times, after once that makes whatever is made once."""
     await way(port, tool)  # type: ignore[misc]
@@ -196,4 +214,12 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-        gc.unfreeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen_until_the_end() -> Iterator[None]:
+    """Each freeze adds to the ones before it. Without them, the collector would walk over all tests again each time."""
+    yield
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

@@ -84,7 +84,7 @@ def test_t31_several_connects_at_once_leave_the_one_key_that_is_in_the_file(user
     user.configure()
     user.start_hub()
     try:
-        processes = [user.process("connect", "cursor", "--json") for _ in range(4)]
+        processes = [user.fork("connect", "cursor", "--json") for _ in range(4)]
         for process in processes:
             process.communicate(timeout=120)
         assert [process.returncode for process in processes] == [0] * 4

@@ -26,7 +26,7 @@ class Agent:
     """A client over `interlock stdio`."""
 
     def __init__(self, user: User) -> None:
-        self._process = user.process("stdio")
+        self._process = user.fork("stdio")
         info = {"name": "c", "version": "1"}
         self.ask(0, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info})
         self.answer(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
+import forking
 from cases import each_case
 from interlock.cli.app import SECTIONS, app
 
@@ -133,7 +135,8 @@ def test_a_shell_completes_commands_and_names(user: User, hub: FakeHub, words: s
     if bash is None:
         pytest.skip("there is no bash here")
     program = user.root / "interlock"
-    program.write_text(f'#!{bash}\nexec {sys.executable} -P -m interlock.cli "$@"\n')
+    line = shlex.join(forking.command("-m", "interlock.cli"))
+    program.write_text(f'#!{bash}\nexec {line} "$@"\n')
     program.chmod(0o755)
     script = """
     source <(interlock completion bash)

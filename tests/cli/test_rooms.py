@@ -32,7 +32,7 @@ def test_what_one_terminal_says_another_one_sees(user: User) -> None:
         assert code == 0, err
         assert "build" in out
         assert "restricted" in out
-        watcher = user.process("rooms", "watch", "build", "--json", "--count", "5")
+        watcher = user.fork("rooms", "watch", "build", "--json", "--count", "5")
         assert watcher.stdout is not None
         welcome = json.loads(watcher.stdout.readline())
         watching = welcome["payload"]["you"]["id"]

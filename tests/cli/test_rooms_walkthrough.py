@@ -6,9 +6,11 @@ import os
 import pty
 import re
 import select
+import shlex
 import subprocess
-import sys
 import time
+
+import forking
 
 from .conftest import HERE, User
 
@@ -27,7 +29,8 @@ class Shell:
         programs = user.root / "bin"
         programs.mkdir()
         program = programs / "interlock"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m interlock.cli "$@"\n')
+        line = shlex.join(forking.command("-m", "interlock.cli"))
+        program.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
         program.chmod(0o755)
         environ = {**user.environ, "PATH": f"{programs}:{user.environ['PATH']}", "TERM": "dumb", "PS1": "", "PS2": ""}
         self._ours, theirs = pty.openpty()

@@ -37,7 +37,7 @@ def test_add_writes_a_program_with_its_arguments(user: User) -> None:
 
 def test_what_several_add_at_once_is_all_there(user: User) -> None:
     names = [f"s{number}" for number in range(6)]
-    adding = [user.process("add", name, "--", "python3") for name in names]
+    adding = [user.fork("add", name, "--", "python3") for name in names]
     for process in adding:
         process.communicate(timeout=120)
     assert [process.returncode for process in adding] == [0] * 6

@@ -108,7 +108,7 @@ def test_setup_moves_the_servers_of_every_client_into_the_hub_and_back(user: Use
     ready(user)
     entry = section("cursor")[ENTRY]
     call = {"name": "clock__time_of", "arguments": {"place": "Rome"}}
-    with user.process("stdio") as process:
+    with user.fork("stdio") as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(hello({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}))

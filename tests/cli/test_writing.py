@@ -46,7 +46,7 @@ def test_a_new_project_passes_its_own_tests(user: User) -> None:
 def test_a_new_project_is_clean_by_the_type_checker_and_the_linter(user: User) -> None:
     project = made(user)
     for tool in (
-        ["mypy", "--strict", "."],
+        ["mypy", "--strict", "--cache-dir=/dev/null", "."],
         ["ruff", "check", "--isolated", "--select", "E,F,I,UP,B", "--line-length=120"],
     ):
         command = [sys.executable, "-m", *tool]

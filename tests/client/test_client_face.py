@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 import pytest
-from web_peer import WebPeer, until
+from web_peer import WebPeer
 
 from hub.instructed_server import InstructedServer
 from hub.preset_server import PresetServer
@@ -16,6 +16,7 @@ from interlock.client import Client, Handlers
 from interlock.client.handlers import with_defaults
 from interlock.server import Context, Server
 from interlock.wire.errors import Fault
+from waiting import until
 
 ERAS = ["modern", "legacy"]
 

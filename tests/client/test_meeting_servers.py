@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from web_peer import until
 
 from interlock.client import Connection, Identity, Peer
 from interlock.client.dial import to_command, to_url
@@ -16,6 +15,7 @@ from interlock.protocols.mcp.revisions import R2026_07_28
 from interlock.transports.stdio.process import Command
 from interlock.wire.errors import Fault
 from loop_clock import advance
+from waiting import until
 
 OLD = [("old", "2024-11-05"), ("old, polite", "2025-11-25"), ("old, but names itself", "2025-11-25")]
 

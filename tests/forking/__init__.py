@@ -5,12 +5,15 @@ second, and the tests start thousands of them. `command` gives the command of a 
 arguments, environment and streams to a fork server, which has everything imported and forks. The small program lives as
 long as the fork does: it passes on signals, ends with the same exit code, and the fork ends if it is killed.
 
+The small program is written in C, and where no compiler is, in Python, which takes twenty times longer to start.
+
 A test that looks at the process itself (its limits, its children, its memory) starts a Python of its own.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import subprocess
 import sys
@@ -21,13 +24,16 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 SOURCE: Final = HERE.parents[1] / "src"
+NO_ARGUMENTS: Final = 2
+"""The exit code of the compiled program without arguments."""
 SHARED: Final = "TESTS_FORK_SERVER"
 """The variable with the address of the fork server that all workers of a test run share."""
 
 
 def command(*arguments: str) -> tuple[str, ...]:
     """The command that runs Python with these arguments: a script or `-m` and a module, then what follows."""
-    return (sys.executable, "-I", "-S", str(HERE / "program.py"), _socket(), *arguments)
+    socket = _socket()
+    return (*_program(socket), socket, *arguments)
 
 
 def share() -> None:
@@ -36,11 +42,29 @@ def share() -> None:
 
 
 @cache
+def _program(socket: str) -> tuple[str, ...]:
+    """The command of the small program: the compiled one beside the socket, if there is one."""
+    compiled = Path(socket).with_name("program")
+    return (str(compiled),) if compiled.exists() else (sys.executable, "-I", "-S", str(HERE / "program.py"))
+
+
+def _compile(folder: str) -> None:
+    """Put the compiled program into a folder, unless there is no compiler or programs cannot run from there."""
+    built = Path(folder) / "built"
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        line = ("cc", "-O1", "-o", str(built), str(HERE / "program.c"))
+        subprocess.run(line, check=True, capture_output=True, timeout=60)
+        if subprocess.run([str(built)], check=False, timeout=60).returncode == NO_ARGUMENTS:
+            built.rename(built.with_name("program"))
+
+
+@cache
 def _socket() -> str:
     """The address of the fork server: the shared one, or one of this process's own, which ends with it."""
     if shared := os.environ.get(SHARED):
         return shared
     folder = tempfile.TemporaryDirectory(prefix="fork-")
+    _compile(folder.name)
     path = f"{folder.name}/socket"
     line = [sys.executable, str(HERE / "fork_server.py"), path]
     # In a session of its own, so that a signal to this one's processes does not reach it.

@@ -28,6 +28,8 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         return judge_definition(definition)
 
     monkeypatch.setattr(quarantine, "judge_definition", judge)
+    # Other hubs of this process may have judged the same definitions.
+    monkeypatch.setattr(quarantine, "_judged", quarantine._judged.__wrapped__)
     return seen
 
 

@@ -86,14 +86,14 @@ async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
 ) -> None:
     go_on = asyncio.Event()
 
-    async def accept(*_: object) -> PushResult:
+    async def serve(*_: object) -> PushResult:
         await go_on.wait()
         return PushResult(True)
 
     monkeypatch.setattr(server_messages, "MAX_OPEN", 3)
     monkeypatch.setattr(refusals, "RATE", Rate(per_minute=15))
     async with pushing(tmp_path) as (hub, server):
-        monkeypatch.setattr(Intake, "accept", accept)
+        monkeypatch.setattr(Intake, "serve", serve)
         live, refused = connection(hub), hub.hub_app.live.refusals.counts
         deliver(server, *["same"] * 20)
         await until(lambda: refused.get("s", 0) == 19)
@@ -282,11 +282,11 @@ async def test_t36_an_agent_that_reads_nothing_keeps_no_other_from_its_events(
 
 
 async def test_a_push_that_the_store_fails_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def accept(*_: object) -> PushResult:
+    async def serve(*_: object) -> PushResult:
         raise StoreUnavailable("gone")
 
     async with pushing(tmp_path) as (_, server):
-        monkeypatch.setattr(Intake, "accept", accept)
+        monkeypatch.setattr(Intake, "serve", serve)
         (answer,) = await server.push(FEATURE, "It rains.", event_id="e1")
         assert "a fault of the hub" in str(answer.reason)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forking
 from interlock.config.settings import Restart, Server
 from interlock.hub.upstreams import restart_plan
 from interlock.hub.upstreams.restarts import UNREACHED_S, Restarts
@@ -35,7 +36,8 @@ def late(tmp_path: Path, restart: Restart) -> Server:
 
 def install(tmp_path: Path) -> None:
     draft = tmp_path / "draft"
-    draft.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE / "busy_server.py"}"\n')
+    line = shlex.join(forking.command(str(HERE / "busy_server.py")))
+    draft.write_text(f"#!/bin/sh\nexec {line}\n")
     draft.chmod(0o755)
     shutil.move(draft, tmp_path / "program")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -106,3 +107,14 @@ def test_instructions_cost_no_more_than_is_said_and_fit_their_room(
 ) -> None:
     told = merged(said, room, tokens, bare=False)
     assert count(told.text) <= told.tokens <= room
+
+
+def test_nothing_is_counted_for_an_offer_that_comes_after_the_end() -> None:
+    async def run() -> None:
+        tokens = TokenCounts(lambda: None)
+        tokens.of_text(b"counted soon")
+        await tokens.close()
+        tokens.of_text(b"too late")
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(run())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +13,8 @@ import pytest
 from judged_server import judged_server
 from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
+
+import forking
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
@@ -38,11 +39,8 @@ async def connected(transport: str, mode: Mode, **callbacks: Any) -> AsyncIterat
         async with judged_server().http() as address, Client(address.url, mode=mode, **callbacks) as client:
             yield client
     else:
-        child = StdioServerParameters(
-            command=sys.executable,
-            args=[str(HERE / "judged_server.py")],
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        )
+        program, *arguments = forking.command(str(HERE / "judged_server.py"))
+        child = StdioServerParameters(command=program, args=arguments, env={**os.environ, "PYTHONPATH": str(SOURCE)})
         async with Client(child, mode=mode, **callbacks) as client:
             yield client
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure, Request, Result
 from loop_clock import advance
+from waiting import until
 
 SECONDS_A_STEP = 100
 """Between two reports of progress. The clock is moved on by hand."""
@@ -86,11 +86,6 @@ class HeldServer:
         params = msgspec.json.encode({"name": name, "arguments": steps, "_meta": META})
         deadline = asyncio.get_running_loop().time() + seconds
         return self.link.send(Outgoing("tools/call", params, deadline, **more), sink), sink
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0)
 
 
 async def test_an_answer_never_comes_before_send_has_returned() -> None:

@@ -16,6 +16,7 @@ from interlock.protocols.mgp import callbacks, streaming
 from interlock.protocols.mgp.negotiation import question
 from interlock.signatures.problems import ArgumentsError, DefinitionError
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 Json: TypeAlias = dict[str, object]
 Handler: TypeAlias = Callable[[Json], Awaitable[Json]]
@@ -74,10 +75,7 @@ class Handlers(msgspec.Struct, frozen=True):
 
     async def answer(self, method: str, params: bytes) -> bytes:
         """The result for a request of the server. Raises a `Fault` to refuse it."""
-        try:
-            asked = msgspec.json.decode(params, type=dict[str, object])
-        except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            raise Fault("INVALID_PARAMS", f"{method}: {cause}") from None
+        asked = decode_json(params, dict[str, object], "INVALID_PARAMS", method)
         if method == "sampling/createMessage" and self.sampling is not None:
             if not self.sampling_tools and ("tools" in asked or "toolChoice" in asked):
                 raise Fault("INVALID_PARAMS", "this client did not declare that its model may be given tools")

@@ -13,6 +13,7 @@ from interlock.client.handlers import Handlers
 from interlock.protocols.mcp.answers import INPUT_REQUIRED, read_members
 from interlock.protocols.mcp.meta import members
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 ROUNDS: Final = 10
 QUESTIONS: Final = 64
@@ -43,10 +44,7 @@ def question_in(result: bytes) -> Question | None:
 
 def question_of(result: bytes) -> Question:
     """The questions in a result that is known to hold some. Raises UPSTREAM_ERROR for what cannot be read."""
-    try:
-        question = msgspec.json.decode(result, type=Question)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {cause}") from None
+    question = decode_json(result, Question, "UPSTREAM_ERROR", "the server's question cannot be read")
     if question.state is not msgspec.UNSET and bytes(question.state)[:1] != b'"':
         raise Fault("UPSTREAM_ERROR", "the server's question cannot be read: requestState must be a string")
     if len(question.requests) > QUESTIONS:

@@ -10,6 +10,7 @@ from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTO
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, REVISIONS, Revision
 from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.errors import TABLE, ErrorObject, Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.messages import Failure, Result
 
 MODERN_CODES: Final = frozenset(
@@ -111,10 +112,7 @@ def judge_probe(answer: Result | Failure) -> Verdict:
 
 def read_hello(result: bytes) -> Peer:
     """The meaning of an answer to `initialize`. Raises UPSTREAM_ERROR for a revision that is not spoken here."""
-    try:
-        said = msgspec.json.decode(result, type=_Initialized)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the answer to initialize cannot be read: {cause}") from None
+    said = decode_json(result, _Initialized, "UPSTREAM_ERROR", "the answer to initialize cannot be read")
     revision = REVISIONS.get(said.protocolVersion)
     if revision is None or revision.modern:
         raise Fault(

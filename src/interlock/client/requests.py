@@ -23,6 +23,7 @@ from interlock.protocols.mcp.meta import LOG_LEVEL, with_meta
 from interlock.protocols.mcp.results import of_known_kind
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.messages import Request
 
 URL_FIRST: Final = TABLE["URL_ELICITATION_REQUIRED"].mcp
@@ -157,7 +158,4 @@ class ClientRequests:
 
 def json_object(payload: bytes) -> Json:
     """A JSON object of the server. Raises UPSTREAM_ERROR."""
-    try:
-        return msgspec.json.decode(payload, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the server's answer cannot be read: {cause}") from None
+    return decode_json(payload, dict[str, object], "UPSTREAM_ERROR", "the server's answer cannot be read")

@@ -14,6 +14,7 @@ from interlock.client.input_required import Question, question_of
 from interlock.client.peer import remote_fault
 from interlock.protocols.mcp.tasks import Status, TaskState, read_state
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.json_values import decode_json
 
 POLL_MS: Final = 1_000
 """How long is waited between two looks where the server does not say."""
@@ -130,10 +131,7 @@ def _pause(state: TaskState) -> float:
 
 
 def _detail(said: bytes) -> _Detail:
-    try:
-        return msgspec.json.decode(said, type=_Detail)
-    except msgspec.DecodeError as cause:
-        raise Fault("UPSTREAM_ERROR", f"the server's word on a task cannot be read: {cause}") from None
+    return decode_json(said, _Detail, "UPSTREAM_ERROR", "the server's word on a task cannot be read")
 
 
 class _Detail(msgspec.Struct):

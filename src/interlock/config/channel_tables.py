@@ -9,32 +9,31 @@ from interlock.protocols.patterns import PatternError, compile_pattern
 
 from .channel_settings import Channel
 from .names import why_bad_agent, why_bad_url
-from .problems import KeyPath, Report
+from .problems import Place
 from .shape import build
 
 
-def read_channel(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Channel:
+def read_channel(table: Mapping[str, object], name: str, place: Place) -> Channel:
     """Read one table."""
-    channel = build(Channel, table, at, report)
+    channel = build(Channel, table, place)
     if why := why_bad_agent(channel.agent) if channel.agent else "is missing":
-        report.add((*at, "agent"), f"`agent` of [channels.{name}] {why}", "name the agent whose rights it has")
-    check_channels(channel.incoming, (*at, "incoming"), report)
+        place.add("agent", f"`agent` of [channels.{name}] {why}", "name the agent whose rights it has")
+    check_channels(channel.incoming, "incoming", place)
     if channel.publish is not None:
         try:
             split_hub_channel_id(channel.publish)
         except ValueError as why_bad:
-            report.add((*at, "publish"), f"`publish` of [channels.{name}]: {why_bad}", "write server/channel")
+            place.add("publish", f"`publish` of [channels.{name}]: {why_bad}", "write server/channel")
     if channel.webhook.url is not None and (why := why_bad_url(channel.webhook.url)):
         message = f"`url` of [channels.{name}.webhook] {why}"
-        report.add((*at, "webhook", "url"), message, "write it as https://host/path")
+        place.add(("webhook", "url"), message, "write it as https://host/path")
     return channel
 
 
-def check_channels(patterns: tuple[str, ...], at: KeyPath, report: Report, *, server: str | None = None) -> None:
+def check_channels(patterns: tuple[str, ...], key: str, place: Place) -> None:
     """Report each text that is no pattern over `server/channel`."""
     for pattern in patterns:
         try:
             compile_pattern(pattern)
         except PatternError as why:
-            hint = "write server/channel, such as chat/*"
-            report.add(at, f"{pattern!r} is no pattern: {why}", hint, server=server)
+            place.add(key, f"{pattern!r} is no pattern: {why}", "write server/channel, such as chat/*")

@@ -27,6 +27,11 @@ class Expanded(msgspec.Struct, frozen=True):
     failed: tuple[NoSecret, ...] = ()
     """Secrets that could not be had."""
 
+    @property
+    def complete(self) -> bool:
+        """Whether every variable and secret was filled in."""
+        return not (self.missing or self.unreadable or self.foreign or self.failed)
+
 
 def expand(text: str, variables: Mapping[str, str], secrets: SecretSources | None = None) -> Expanded:
     """Replace each variable in `text` by its value. A missing one stays as written. Without `secrets`, none is read."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
+from interlock.protocols.patterns import FEATURE_SETS, NAMES, PatternError, compile_pattern
 
 from .live_settings import Hook, Live, LiveRule
 from .names import why_bad_agent, why_bad_name
-from .problems import KeyPath, Problem, Report
-from .shape import build, kind
+from .problems import KeyPath, Place, Report
+from .shape import build, kind, read_tables
 
 if TYPE_CHECKING:
     from .settings import Config
@@ -23,36 +23,24 @@ MIN_SECRET_BYTES: Final = 24
 """Standard Webhooks: a secret has 24 to 64 bytes."""
 
 
-def read_live(table: object, report: Report) -> Live:
+def read_live(table: object, place: Place) -> Live:
     """Read the rules and the rest."""
     if not isinstance(table, Mapping):
-        report.add(("live",), f"`live` must be a table, not {kind(table)}", "write [live.rules.NAME]")
+        place.add((), f"`live` must be a table, not {kind(table)}", "write [live.rules.NAME]")
         return Live()
     rest = dict(table)
-    rules = rest.pop("rules", {})
-    live = build(Live, rest, ("live",), report)
-    if not isinstance(rules, Mapping):
-        report.add(("live", "rules"), f"`rules` must be tables, not {kind(rules)}", "write [live.rules.NAME]")
-        return live
-    found: dict[str, LiveRule] = {}
-    for name, rule in rules.items():
-        at = ("live", "rules", name)
-        if why := why_bad_name(name):
-            report.add(at, f"the name `{name}` in [live.rules] {why}", "choose another name")
-            continue
-        found[name] = built = build(LiveRule, rule, at, report)
-        _check_patterns(name, built, report)
-    return msgspec.structs.replace(live, rules=found)
+    rules = read_tables(rest.pop("rules", {}), place.inside("rules"), why_bad_name, _read_rule)
+    return msgspec.structs.replace(build(Live, rest, place), rules=rules)
 
 
-def read_hook(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Hook:
+def read_hook(table: Mapping[str, object], name: str, place: Place) -> Hook:
     """Read one webhook."""
-    hook = build(Hook, table, at, report)
+    hook = build(Hook, table, place)
     if why := why_bad_agent(hook.agent) if hook.agent else "is missing":
-        report.add((*at, "agent"), f"`agent` of the webhook `{name}` {why}", "name the agent that gets its events")
+        place.add("agent", f"`agent` of the webhook `{name}` {why}", "name the agent that gets its events")
     if not hook.secret_env:
         message = f"the webhook `{name}` names no secret"
-        report.add((*at, "secret_env"), message, 'add secret_env = "NAME_OF_A_VARIABLE"')
+        place.add("secret_env", message, 'add secret_env = "NAME_OF_A_VARIABLE"')
     return hook
 
 
@@ -67,7 +55,7 @@ def why_weak_secret(secret: str) -> str:
     return "" if len(key) >= MIN_SECRET_BYTES else f"has less than {MIN_SECRET_BYTES} bytes"
 
 
-def check_webhook_secrets(config: Config, environ: Mapping[str, str], report: Report) -> list[Problem]:
+def check_webhook_secrets(config: Config, environ: Mapping[str, str], report: Report) -> None:
     """Report each webhook whose secret is missing or weak. The hub runs without it, and the webhook does nothing."""
     rows: list[tuple[KeyPath, str, str]] = [
         (("hooks", name, "secret_env"), f"the webhook `{name}` takes no message", hook.secret_env)
@@ -81,24 +69,18 @@ def check_webhook_secrets(config: Config, environ: Mapping[str, str], report: Re
         if channel.webhook.url is not None:
             effect = f"[channels.{name}.webhook] gets no answer"
             rows.append((("channels", name, "webhook", "url"), effect, channel.webhook.secret_env))
-    problems: list[Problem] = []
     for at, effect, variable in rows:
         if why := why_weak_secret(environ.get(variable, "")):
             hint = f'export {variable}="$(openssl rand -base64 32)" before `interlock up`'
-            problems.append(report.add(at, f"{effect}: its secret in ${variable} {why}", hint, fatal=False))
-    return problems
+            report.add(at, f"{effect}: its secret in ${variable} {why}", hint, fatal=False)
 
 
-def _check_patterns(name: str, rule: LiveRule, report: Report) -> None:
-    plain = {"agents": rule.agents, "servers": rule.servers, "channels": rule.channels}
-    tags = {"tags_any": rule.tags_any, "tags_all": rule.tags_all, "tags_none": rule.tags_none}
-    for setting, patterns in {**plain, **tags, "feature_sets": rule.feature_sets}.items():
-        for pattern in patterns or ():
+def _read_rule(table: Mapping[str, object], name: str, place: Place) -> LiveRule:
+    rule = build(LiveRule, table, place)
+    for setting in ("agents", "servers", "channels", "tags_any", "tags_all", "tags_none", "feature_sets"):
+        for pattern in getattr(rule, setting) or ():
             try:
-                if setting == "feature_sets":
-                    compile_pattern(pattern, FEATURE_SETS)
-                else:
-                    compile_pattern(pattern)
+                compile_pattern(pattern, FEATURE_SETS if setting == "feature_sets" else NAMES)
             except PatternError as why:
-                at = ("live", "rules", name, setting)
-                report.add(at, f"`{pattern}` in [live.rules.{name}] is no pattern: {why}", "correct it")
+                place.add(setting, f"`{pattern}` in [live.rules.{name}] is no pattern: {why}", "correct it")
+    return rule

@@ -23,9 +23,9 @@ from .home import home_folder, user_config, user_home
 from .hub_secret import BadHubSecret, configured_secret
 from .imports import read_import
 from .live_tables import check_webhook_secrets
-from .model_tables import fill_models
+from .model_settings import Model
 from .names import why_bad_url
-from .problems import KeyPath, Problem, Report
+from .problems import KeyPath, Place, Problem, Report
 from .secret_sources import SecretSources
 from .settings import Config, Origin, Server, ServerOAuth
 from .tables import is_one_line, read_config
@@ -94,7 +94,8 @@ class _Loading:
         self.problems: list[Problem] = []
         self.unconfirmed: dict[str, Unconfirmed] = {}
         self.servers: dict[str, Server] = {}
-        self.reports: dict[str, Report] = {}
+        self.places: dict[str, Place] = {}
+        """The table of each server."""
         self._home = home
         self._secrets: dict[str, SecretSources] = {}
         """By file: the sources of secrets. Only the operator's own file has them."""
@@ -157,75 +158,81 @@ class _Loading:
         if own:
             self._secrets[str(document.path)] = SecretSources(self._home, document.path.parent, self.env)
         config = read_config(document.content, report)
+        self.places |= report.places
         for name, server in config.servers.items():
-            self.reports[name] = report
             self.servers[name] = replace(server, cwd=_absolute_cwd(server.cwd, document.path.parent))
-        self.problems += report.problems
-        self.problems += check_webhook_secrets(config, self.env, report)
-        config = self._with_sealing_key(self._with_store(config, document, report), document, report, own=own)
-        config = self._with_models(config, document, report)
+        check_webhook_secrets(config, self.env, report)
+        hub = Place(report, ("hub",))
+        config = self._with_models(self._with_sealing_key(self._with_store(config, hub), hub, own=own), report)
         for number, written in enumerate(config.imports):
             path = document.path.parent / Path(written).expanduser()
             trusted = own and (Path(written).expanduser().is_absolute() or document.path == user_config(self.env))
-            if not path.exists():
+            if path.exists():
+                self._import(path, trusted=trusted)
+            else:
                 self.files.append(str(path))
                 message = f"the imported file {path} does not exist"
-                self.problems.append(report.add(("import", number), message, "correct the path", fatal=False))
-                continue
-            self._import(path, trusted=trusted)
+                report.add(("import", number), message, "correct the path", fatal=False)
+        self.problems += report.problems
         return config
 
-    def _with_store(self, config: Config, document: Document, report: Report) -> Config:
+    def _with_store(self, config: Config, hub: Place) -> Config:
         """The database's address may hold a password, which comes from elsewhere."""
         written = config.hub.store
         if written is None or "${" not in written:
             return config
-        filled = self._filled_setting("store", written, document, report)
+        filled = self._filled_setting("store", written, hub)
         return config if filled is None else replace(config, hub=replace(config.hub, store=filled))
 
-    def _with_sealing_key(self, config: Config, document: Document, report: Report, *, own: bool) -> Config:
+    def _with_sealing_key(self, config: Config, hub: Place, *, own: bool) -> Config:
         """The key is never in the file itself, and no project's file can choose it."""
+        key = "sealing_key"
         written = config.hub.sealing_key
         if written is None:
             return config
-        at = ("hub", "sealing_key")
         if not own:
-            message = "`sealing_key` may be set only in your own interlock.toml"
-            self.problems.append(report.add(at, message, "remove it from this file"))
+            hub.add(key, "`sealing_key` may be set only in your own interlock.toml", "remove it from this file")
             return config
         if "${" not in written:
             message = "`sealing_key` has the key itself, which everyone who reads this file would know"
             hint = "keep it elsewhere: ${file:PATH}, ${env:NAME}, ${secret:NAME}, ${cmd:…} or ${op://…}"
-            self.problems.append(report.add(at, message, hint))
+            hub.add(key, message, hint)
             return config
-        filled = self._filled_setting("sealing_key", written, document, report)
+        filled = self._filled_setting(key, written, hub)
         if filled is None:
             return config
         try:
             configured_secret(filled)
         except BadHubSecret as cause:
-            self.problems.append(report.add(at, cause.message, cause.hint))
+            hub.add(key, cause.message, cause.hint)
         return replace(config, hub=replace(config.hub, sealing_key=filled))
 
-    def _filled_setting(self, name: str, written: str, document: Document, report: Report) -> str | None:
+    def _filled_setting(self, name: str, written: str, hub: Place) -> str | None:
         """A setting of `[hub]` with its variables filled in; None, with a problem, where one cannot be."""
-        result = expand(written, all_variables(self.env), self._secrets.get(str(document.path)))
-        if result.text == written or result.missing or result.unreadable or result.foreign or result.failed:
-            message, hint = _why_unfilled(name, result)
-            self.problems.append(report.add(("hub", name), message.replace(f"server `{name}`", f"`{name}`"), hint))
-            return None
-        return result.text
+        result = self._expand(written, hub.report.file)
+        if result.complete:
+            return result.text
+        hub.add(name, *_why_unfilled(f"`{name}`", result))
+        return None
 
-    def _with_models(self, config: Config, document: Document, report: Report) -> Config:
+    def _with_models(self, config: Config, report: Report) -> Config:
         """Fill in the addresses and keys of models. One without its key is left out; the hub runs without it."""
-        variables, secrets = all_variables(self.env), self._secrets.get(str(document.path))
-
-        def wrong(at: KeyPath, shown: str, result: Expanded) -> None:
-            message, hint = _why_unfilled("model", result)
-            self.problems.append(report.add(at, message.replace("server `model`", shown), hint, fatal=False))
-
-        models = fill_models(config.models, document.path.parent, lambda text: expand(text, variables, secrets), wrong)
+        models: dict[str, Model] = {}
+        for name, model in config.models.items():
+            written = {key: text for key in ("url", "key") if "${" in (text := getattr(model, key) or "")}
+            results = {key: self._expand(text, report.file) for key, text in written.items()}
+            for key, result in results.items():
+                if not result.complete:
+                    message, hint = _why_unfilled(f"model `{name}`", result)
+                    report.add(("models", name, key), message, hint, fatal=False)
+            if all(result.complete for result in results.values()):
+                script = None if model.script is None else str(report.file.parent / Path(model.script).expanduser())
+                models[name] = replace(model, script=script, **{key: result.text for key, result in results.items()})
         return replace(config, models=models)
+
+    def _expand(self, text: str, file: Path | str) -> Expanded:
+        """Fill in the variables of a text in a file."""
+        return expand(text, all_variables(self.env), self._secrets.get(str(file)))
 
     def _import_from_surroundings(self) -> None:
         """Import the first MGP file found, and the files of other clients in the project folder."""
@@ -271,7 +278,7 @@ class _Loading:
                 self.problems.append(Problem(str(path), None, message, "rename one of them", fatal=False))
             else:
                 self.servers[name] = server
-                self.reports[name] = report
+                self.places[name] = report.places[name]
 
     def _await_confirmation(
         self,
@@ -292,13 +299,16 @@ class _Loading:
         """Fill in the variables of a server. If one is missing, `problem` is set and the server is not started."""
         if not server.enabled:
             return server
-        variables = all_variables(self.env)
         problems: list[Problem] = []
 
+        def report(at: KeyPath, message: str, hint: str) -> None:
+            line = self.places[name].line(at)
+            problems.append(Problem(server.source, line, message, hint, server=name, fatal=False))
+
         def fill(text: str, *at: str | int) -> str:
-            result = expand(text, variables, self._secrets.get(server.source))
-            if result.missing or result.unreadable or result.foreign or result.failed:
-                problems.append(self._problem(name, server, at, *_why_unfilled(name, result)))
+            result = self._expand(text, server.source)
+            if not result.complete:
+                report(at, *_why_unfilled(f"server `{name}`", result))
             return result.text
 
         filled = replace(
@@ -311,14 +321,9 @@ class _Loading:
             oauth=_filled_oauth(server.oauth, fill),
         )
         for at, message in () if problems else _wrong_values(name, server, filled):
-            problems.append(self._problem(name, filled, at, message, "correct the value of the variable"))
+            report(at, message, "correct the value of the variable")
         self.problems += problems
         return replace(filled, problem=server.problem or problems[0]) if problems else filled
-
-    def _problem(self, name: str, server: Server, at: KeyPath, message: str, hint: str) -> Problem:
-        report = self.reports[name]
-        line = report.line((*report.places[name], *at))
-        return Problem(server.source, line, message, hint, server=name, fatal=False)
 
 
 def planned(name: str, server: Server, refused: str | None = None) -> Planned:
@@ -351,20 +356,20 @@ def _filled_oauth(oauth: ServerOAuth, fill: Callable[..., str]) -> ServerOAuth:
     return replace(oauth, **filled) if filled else oauth
 
 
-def _why_unfilled(name: str, result: Expanded) -> tuple[str, str]:
+def _why_unfilled(subject: str, result: Expanded) -> tuple[str, str]:
     """Message and hint."""
     if result.foreign:
-        message = f"server `{name}` uses `${{{result.foreign[0]}:…}}`, which only your own interlock.toml may"
+        message = f"{subject} uses `${{{result.foreign[0]}:…}}`, which only your own interlock.toml may"
         return message, "move the server there, or use a variable: ${env:NAME}"
     if result.failed:
-        return f"server `{name}`: {result.failed[0].message}", result.failed[0].hint
+        return f"{subject}: {result.failed[0].message}", result.failed[0].hint
     if not result.missing:
         hint = "write ${NAME}, ${env:NAME} or ${NAME:-default}; a plain ${ is written $${"
-        return f"server `{name}`: `{result.unreadable[0]}` is not a valid variable", hint
+        return f"{subject}: `{result.unreadable[0]}` is not a valid variable", hint
     names = " and ".join(f"`{variable}`" for variable in result.missing)
     first = result.missing[0]
     hint = f"export {first}=… and restart the hub (`interlock down`, `interlock up`), or set a default: ${{{first}:-…}}"
-    return f"server `{name}` needs the variable {names}, which is not set", hint
+    return f"{subject} needs the variable {names}, which is not set", hint
 
 
 def _texts(server: Server) -> list[str]:

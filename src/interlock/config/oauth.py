@@ -9,70 +9,67 @@ from urllib.parse import urlsplit
 from interlock.protocols.registry.permissions import WRITTEN, why_bad_permission
 
 from .listen import is_loopback
-from .problems import KeyPath, Report
+from .problems import Place
 from .settings import Hub, Issuer
 
-AT = ("hub", "oauth")
 MAX_SCOPES = 256
 _URL_HINT = "write it as https://host/path; http:// is allowed only for this machine"
 _ISSUER_HINT = 'add issuer = "https://…", exactly as in the `iss` of its tokens'
 
 
-def check_oauth(hub: Hub, profiles: Collection[str], report: Report) -> None:
+def check_oauth(hub: Hub, profiles: Collection[str], place: Place) -> None:
     oauth = hub.oauth
     if oauth.issuer is None and (oauth.jwks_url or oauth.jwks_file or oauth.audience or oauth.scopes):
-        report.add(AT, "[hub.oauth] names no issuer", _ISSUER_HINT)
+        place.add((), "[hub.oauth] names no issuer", _ISSUER_HINT)
     if oauth.resource is not None and (why := _why_bad(oauth.resource, query=False)):
-        report.add((*AT, "resource"), f"`resource` {why}", _URL_HINT)
+        place.add("resource", f"`resource` {why}", _URL_HINT)
     if not oauth.every:
         if oauth.resource is not None and oauth.issuer is None:
-            report.add(AT, "[hub.oauth] names no issuer", _ISSUER_HINT)
+            place.add((), "[hub.oauth] names no issuer", _ISSUER_HINT)
         return
     if oauth.resource is None and not hub.on_loopback:
         hint = 'add resource = "https://…", the address that clients use'
-        report.add(AT, "tokens are issued for an address, and this hub's own address is not set", hint)
+        place.add((), "tokens are issued for an address, and this hub's own address is not set", hint)
     if oauth.issuer is not None:
-        _check(oauth, AT, profiles, report)
+        _check(oauth, profiles, place)
     seen = {oauth.issuer}
     for name, issuer in oauth.issuers.items():
-        at = (*AT, "issuers", name)
+        inner = place.inside("issuers", name)
         if issuer.issuer is None:
-            report.add(at, f"[{'.'.join(at)}] names no issuer", _ISSUER_HINT)
+            inner.add((), f"[{inner.dotted}] names no issuer", _ISSUER_HINT)
             continue
         if issuer.issuer in seen:
-            report.add(at, f"{issuer.issuer} is configured twice", "remove one of them")
+            inner.add((), f"{issuer.issuer} is configured twice", "remove one of them")
         seen.add(issuer.issuer)
-        _check(issuer, at, profiles, report)
+        _check(issuer, profiles, inner)
 
 
-def _check(oauth: Issuer, at: KeyPath, profiles: Collection[str], report: Report) -> None:
-    def wrong(key: str, message: str, hint: str) -> None:
-        report.add((*at, key) if key else at, message, hint)
-
+def _check(oauth: Issuer, profiles: Collection[str], place: Place) -> None:
     for key, url in (("issuer", oauth.issuer), ("jwks_url", oauth.jwks_url)):
         if url is not None and (why := _why_bad(url, query=key == "jwks_url")):
-            wrong(key, f"`{key}` {why}", _URL_HINT)
+            place.add(key, f"`{key}` {why}", _URL_HINT)
     if oauth.jwks_url is not None and oauth.jwks_file is not None:
-        table = ".".join(str(part) for part in at)
-        wrong("", f"[{table}] has both `jwks_url` and `jwks_file`", "remove one of them")
+        place.add((), f"[{place.dotted}] has both `jwks_url` and `jwks_file`", "remove one of them")
     if oauth.jwks_file is not None and not Path(oauth.jwks_file).expanduser().is_file():
-        wrong("jwks_file", f"there is no file {oauth.jwks_file}", "write the absolute path of the file")
+        place.add("jwks_file", f"there is no file {oauth.jwks_file}", "write the absolute path of the file")
     if oauth.console_client_id is None and oauth.console_secret_env is not None:
-        wrong("console_secret_env", "`console_secret_env` belongs to a client", "add `console_client_id`")
+        place.add("console_secret_env", "`console_secret_env` belongs to a client", "add `console_client_id`")
     if oauth.console_client_id is not None and not oauth.people:
-        wrong("console_client_id", "no person may log in to the console", "add the subjects of people to `people`")
+        hint = "add the subjects of people to `people`"
+        place.add("console_client_id", "no person may log in to the console", hint)
     if not oauth.algorithms:
-        wrong("algorithms", "`algorithms` is empty, so no token would be accepted", "remove it, or name an algorithm")
+        hint = "remove it, or name an algorithm"
+        place.add("algorithms", "`algorithms` is empty, so no token would be accepted", hint)
     if oauth.profile is not None and oauth.profile not in profiles:
-        wrong("profile", f"there is no profile `{oauth.profile}`", f"add [profiles.{oauth.profile}]")
+        place.add("profile", f"there is no profile `{oauth.profile}`", f"add [profiles.{oauth.profile}]")
     if len(oauth.scopes) > MAX_SCOPES:
-        wrong("scopes", f"there are more than {MAX_SCOPES} scopes", "use patterns")
+        place.add("scopes", f"there are more than {MAX_SCOPES} scopes", "use patterns")
     for scope, permissions in oauth.scopes.items():
         if not is_scope(scope):
-            wrong("scopes", f"{scope[:100]!r} is not a scope", "write it without spaces, quotation marks and `\\`")
+            place.add("scopes", f"{scope[:100]!r} is not a scope", "write it without spaces, quotation marks and `\\`")
         for permission in permissions:
             if why := why_bad_permission(permission):
-                wrong("scopes", f"the scope `{scope}`: {why}", WRITTEN)
+                place.add("scopes", f"the scope `{scope}`: {why}", WRITTEN)
 
 
 def is_scope(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,8 +37,8 @@ class Report:
     def __init__(self, file: Path, lines: Callable[[], Mapping[KeyPath, int]], *, fatal: bool = True) -> None:
         self.file = file
         self.problems: list[Problem] = []
-        self.places: dict[str, KeyPath] = {}
-        """The path of each server's table, for problems that are found later."""
+        self.places: dict[str, Place] = {}
+        """The table of each server, for problems that are found later."""
         self._find_lines = lines
         self._lines: Mapping[KeyPath, int] | None = None
         self._fatal = fatal
@@ -45,14 +46,8 @@ class Report:
     def add(
         self, at: KeyPath, message: str, hint: str = "", *, server: str | None = None, fatal: bool | None = None
     ) -> Problem:
-        problem = Problem(
-            file=str(self.file),
-            line=self.line(at),
-            message=message,
-            hint=hint,
-            server=server,
-            fatal=self._fatal if fatal is None else fatal,
-        )
+        fatal = self._fatal if fatal is None else fatal
+        problem = Problem(str(self.file), self.line(at), message, hint, server, fatal)
         self.problems.append(problem)
         return problem
 
@@ -61,3 +56,28 @@ class Report:
         if self._lines is None:
             self._lines = self._find_lines()
         return next((self._lines[at[:size]] for size in range(len(at), 0, -1) if at[:size] in self._lines), None)
+
+
+class Place(NamedTuple):
+    """A table of the file, whose problems are reported with its path and its server."""
+
+    report: Report
+    path: KeyPath = ()
+    server: str | None = None
+
+    @property
+    def dotted(self) -> str:
+        """The path as a header of TOML writes it, without the brackets."""
+        return ".".join(str(part) for part in self.path)
+
+    def inside(self, *keys: str | int) -> Place:
+        return self._replace(path=(*self.path, *keys))
+
+    def add(self, key: str | KeyPath, message: str, hint: str = "", *, fatal: bool | None = None) -> Problem:
+        """Report a problem of a setting. `()` is the table itself."""
+        keys = (key,) if isinstance(key, str) else key
+        return self.report.add((*self.path, *keys), message, hint, server=self.server, fatal=fatal)
+
+    def line(self, key: KeyPath) -> int | None:
+        """The line of a setting, or of its nearest parent."""
+        return self.report.line((*self.path, *key))

@@ -11,66 +11,57 @@ from interlock.protocols.mcpx.envelopes import why_bad_participant
 from interlock.protocols.patterns import PatternError
 
 from .names import why_bad_name
-from .problems import KeyPath, Report
+from .problems import KeyPath, Place
 from .settings import Rooms, Topic
-from .shape import build, kind
+from .shape import build, kind, read_tables
 
 
-def read_rooms(table: object, report: Report) -> Rooms:
+def read_rooms(table: object, place: Place) -> Rooms:
     """Read the profiles and topics."""
     if not isinstance(table, Mapping):
-        report.add(("rooms",), f"`rooms` must be a table, not {kind(table)}", "write [rooms.topics.NAME]")
+        place.add((), f"`rooms` must be a table, not {kind(table)}", "write [rooms.topics.NAME]")
         return Rooms()
     rest = dict(table)
     topics = rest.pop("topics", {})
-    rooms = build(Rooms, rest, ("rooms",), report)
-    _check_profiles(rooms.profiles, report)
-    return msgspec.structs.replace(rooms, topics=_read_topics(topics, rooms.profiles, report))
+    rooms = build(Rooms, rest, place)
+    _check_profiles(rooms.profiles, place.inside("profiles"))
+    profiles = {*PROFILES, *rooms.profiles}
+
+    def read_topic(table: Mapping[str, object], _name: str, place: Place) -> Topic:
+        topic = build(Topic, table, place)
+        _check_topic(topic, profiles, place)
+        return topic
+
+    return msgspec.structs.replace(rooms, topics=read_tables(topics, place.inside("topics"), why_bad_name, read_topic))
 
 
-def _check_profiles(profiles: Mapping[str, tuple[str, ...]], report: Report) -> None:
+def _check_profiles(profiles: Mapping[str, tuple[str, ...]], place: Place) -> None:
     for name, capabilities in profiles.items():
-        at = ("rooms", "profiles", name)
         if why := why_bad_name(name):
-            report.add(at, f"the name `{name}` in [rooms.profiles] {why}", "choose another name")
+            place.add(name, f"the name `{name}` in [rooms.profiles] {why}", "choose another name")
         elif name in PROFILES:
-            report.add(at, f"the profile `{name}` is built in", "choose another name")
+            place.add(name, f"the profile `{name}` is built in", "choose another name")
         try:
             CapabilitySet(capabilities)
             check_usable(capabilities)
         except PatternError as why_not:
-            report.add(at, f"the profile `{name}` is not valid: {why_not}", 'write ["mcp/proposal:*", "chat"]')
+            place.add(name, f"the profile `{name}` is not valid: {why_not}", 'write ["mcp/proposal:*", "chat"]')
 
 
-def _read_topics(tables: object, profiles: Mapping[str, tuple[str, ...]], report: Report) -> dict[str, Topic]:
-    if not isinstance(tables, Mapping):
-        report.add(("rooms", "topics"), f"`topics` must be tables, not {kind(tables)}", "write [rooms.topics.NAME]")
-        return {}
-    found: dict[str, Topic] = {}
-    for name, table in tables.items():
-        at = ("rooms", "topics", name)
-        if why := why_bad_name(name):
-            report.add(at, f"the name `{name}` in [rooms.topics] {why}", "choose another name")
-            continue
-        found[name] = build(Topic, table, at, report)
-        _check_topic(found[name], {*PROFILES, *profiles}, at, report)
-    return found
-
-
-def _check_topic(topic: Topic, profiles: set[str], at: KeyPath, report: Report) -> None:
-    named: list[tuple[KeyPath, str]] = [(("profile",), topic.profile)]
-    named += [(("members", member), profile) for member, profile in topic.members.items()]
-    named += [(("kinds", of), profile) for of, profile in topic.kinds.items()]
-    for key, profile in named:
+def _check_topic(topic: Topic, profiles: set[str], place: Place) -> None:
+    named: dict[KeyPath, str] = {("profile",): topic.profile}
+    named |= {("members", member): profile for member, profile in topic.members.items()}
+    named |= {("kinds", of): profile for of, profile in topic.kinds.items()}
+    for key, profile in named.items():
         if profile not in profiles:
             hint = f"name one of {', '.join(sorted(profiles))}, or add it to [rooms.profiles]"
-            report.add((*at, *key), f"there is no profile `{profile}`", hint)
+            place.add(key, f"there is no profile `{profile}`", hint)
     for server in topic.servers:
         if why := why_bad_name(server):
-            report.add((*at, "servers"), f"the server `{server}` {why}", "name a server of the configuration")
+            place.add("servers", f"the server `{server}` {why}", "name a server of the configuration")
     for member in topic.members:
         if why := why_bad_participant(member):
-            report.add((*at, "members", member), f"`{member}` cannot be a member: {why}", "name a key's holder")
+            place.add(("members", member), f"`{member}` cannot be a member: {why}", "name a key's holder")
     if topic.visibility == "private" and topic.kinds:
         message = "`kinds` has no use in a private topic, which only members join"
-        report.add((*at, "kinds"), message, 'remove it, or write visibility = "restricted"')
+        place.add("kinds", message, 'remove it, or write visibility = "restricted"')

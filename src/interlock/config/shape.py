@@ -1,9 +1,9 @@
-"""Turns a parsed table into a struct and reports every setting that does not fit, not only the first."""
+"""Turns parsed tables into structs and reports every setting that does not fit, not only the first."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -12,24 +12,25 @@ from msgspec.structs import FieldInfo, fields
 
 from interlock.wire.spelling import nearest
 
-from .problems import KeyPath, Report
+from .problems import Place
 
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 
-def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: str | None = None) -> S:
+def build(cls: type[S], table: object, place: Place) -> S:
     """Build `cls` from `table`. A setting that does not fit is reported and keeps its default."""
     values: dict[str, object] = {}
     if not isinstance(table, Mapping):
-        report.add(at, f"{where(at)} must be a table, not {kind(table)}", f"write it as [{dotted(at)}]", server=server)
+        place.add((), f"{_shown(place)} must be a table, not {kind(table)}", f"write it as [{place.dotted}]")
         return cls()
     settings = _settings_of(cls)
     for key, value in table.items():
         field = settings.get(key)
         if field is None:
-            _report_unknown(key, settings, at, report, server)
+            _report_unknown(key, settings, place)
         elif isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            values[field.name] = build(field.type, value, (*at, key), report, server=server)
+            values[field.name] = build(field.type, value, place.inside(key))
         else:
             try:
                 values[field.name] = msgspec.convert(value, field.type)
@@ -37,8 +38,33 @@ def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: s
                 part = None if _options(field.type) else _wrong_part(field.type, value)
                 message, hint = _explain(*(part[1:] if part else (error, field.type, value)))
                 name, inside = (f"`{key}`", ()) if part is None else (_part_name(key, part[0]), (part[0],))
-                report.add((*at, key, *inside), f"{name} in {where(at)} {message}", hint, server=server)
+                place.add((key, *inside), f"{name} in {_shown(place)} {message}", hint)
     return cls(**values)
+
+
+def read_tables(
+    tables: object,
+    place: Place,
+    why_bad: Callable[[str], str | None],
+    read: Callable[[Mapping[str, object], str, Place], T],
+    *,
+    hint: str = "choose another name",
+) -> dict[str, T]:
+    """Read each `[place.NAME]`. A table with a bad name is reported and left out; `hint` tells how to correct it."""
+    if not isinstance(tables, Mapping):
+        message = f"`{place.path[-1]}` must be tables, not {kind(tables)}"
+        place.add((), message, f"write [{place.dotted}.NAME]")
+        return {}
+    found: dict[str, T] = {}
+    for name, table in tables.items():
+        inner = place.inside(name)
+        if why := why_bad(name):
+            inner.add((), f"the name `{name}` in [{place.dotted}] {why}", hint)
+        elif not isinstance(table, Mapping):
+            inner.add((), f"[{inner.dotted}] must be a table, not {kind(table)}", f"write [{inner.dotted}]")
+        else:
+            found[name] = read(table, name, inner)
+    return found
 
 
 @cache
@@ -69,30 +95,20 @@ def _part_name(key: str, part: str | int) -> str:
     return f"`{key}.{part}`" if isinstance(part, str) else f"item {part + 1} of `{key}`"
 
 
-def _closest(word: str, known: Collection[str]) -> list[str]:
-    """The known word that was probably meant, or none."""
-    near = nearest(word, known)
-    return [] if near is None else [near]
-
-
-def _report_unknown(key: str, known: Collection[str], at: KeyPath, report: Report, server: str | None) -> None:
-    message = f"unknown setting `{key}` in {where(at)}"
-    if at and key == "import":
+def _report_unknown(key: str, known: Collection[str], place: Place) -> None:
+    message = f"unknown setting `{key}` in {_shown(place)}"
+    if place.path and key == "import":
         hint = "move it to the top of the file, above the first [table]"
-    elif close := _closest(key, known):
-        message += f"; did you mean `{close[0]}`?"
-        hint = f"rename it to `{close[0]}`"
+    elif near := nearest(key, known):
+        message += f"; did you mean `{near}`?"
+        hint = f"rename it to `{near}`"
     else:
         hint = "remove it; settings here are: " + ", ".join(sorted(known))
-    report.add((*at, key), message, hint, server=server)
+    place.add(key, message, hint)
 
 
-def where(at: KeyPath) -> str:
-    return f"[{dotted(at)}]" if at else "the file"
-
-
-def dotted(at: KeyPath) -> str:
-    return ".".join(str(part) for part in at)
+def _shown(place: Place) -> str:
+    return f"[{place.dotted}]" if place.path else "the file"
 
 
 def kind(value: object) -> str:
@@ -106,8 +122,8 @@ def _explain(error: msgspec.ValidationError, wanted: Any, value: object) -> tupl
     if options:
         given = value if isinstance(value, list) else [value]
         unknown = next((str(item) for item in given if item not in options), str(value))
-        close = _closest(unknown, options)
-        hint = f'write "{close[0]}"' if close else "write one of them"
+        near = nearest(unknown, options)
+        hint = f'write "{near}"' if near else "write one of them"
         return "must be one of " + ", ".join(f'"{option}"' for option in options), hint
     text = _QUOTED.sub(_in_words, str(error)).replace("Expected ", "must be ").replace(", got ", ", not ")
     return text, next((hint for start, hint in _HINTS if text.startswith(start)), "correct or remove it")

@@ -14,67 +14,62 @@ from interlock.protocols.mgp.permissions import expand
 from interlock.protocols.patterns import PatternError, compile_pattern
 from interlock.wire.errors import Fault
 
-from .problems import KeyPath, Report
+from .problems import KeyPath, Place
 from .settings import Mask, Permissions, Sandbox, Server, ToolTimeouts, Validation
-from .shape import S, build, kind
+from .shape import build, read_tables
 
+_TOOL_HINT = "name a tool, or write `**`"
 _MASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 MIN_FINGERPRINT_CHARS = 16
 """With fewer hexadecimal characters, somebody could construct another definition that matches."""
 
 
-def read_validators(tables: object, at: KeyPath, report: Report, *, server: str) -> dict[str, Validation]:
+def read_validators(tables: object, place: Place) -> dict[str, Validation]:
     """Read the validators of each tool."""
-    found = _by_tool(Validation, tables, at, report, server=server)
-    for tool, rules in found.items():
-        for key, message, hint in _wrong(rules):
-            report.add((*at, tool, *key), message, hint, server=server)
-    return found
+    return read_tables(tables, place, _why_bad_tool, _read_validation, hint=_TOOL_HINT)
 
 
-def read_timeouts(tables: object, at: KeyPath, report: Report, *, server: str) -> dict[str, ToolTimeouts]:
-    return _by_tool(ToolTimeouts, tables, at, report, server=server)
+def read_timeouts(tables: object, place: Place) -> dict[str, ToolTimeouts]:
+    def read(table: Mapping[str, object], _tool: str, place: Place) -> ToolTimeouts:
+        return build(ToolTimeouts, table, place)
+
+    return read_tables(tables, place, _why_bad_tool, read, hint=_TOOL_HINT)
 
 
-def _by_tool(cls: type[S], tables: object, at: KeyPath, report: Report, *, server: str) -> dict[str, S]:
-    """Read a table for each tool name or pattern."""
-    if not isinstance(tables, Mapping):
-        name = at[-1]
-        report.add(at, f"`{name}` must be tables, not {kind(tables)}", f'write [….{name}."TOOL"]', server=server)
-        return {}
-    found: dict[str, S] = {}
-    for tool, table in tables.items():
-        place = (*at, tool)
-        try:
-            compile_pattern(tool)
-        except PatternError as why:
-            message = f"`{tool}` is not a tool name or pattern: {why}"
-            report.add(place, message, "name a tool, or write `**`", server=server)
-            continue
-        found[tool] = build(cls, table, place, report, server=server)
-    return found
+def _read_validation(table: Mapping[str, object], _tool: str, place: Place) -> Validation:
+    rules = build(Validation, table, place)
+    for key, message, hint in _wrong(rules):
+        place.add(key, message, hint)
+    return rules
 
 
-def check_trust(trust: tuple[str, ...], at: KeyPath, report: Report, *, server: str) -> None:
+def _why_bad_tool(tool: str) -> str | None:
+    try:
+        compile_pattern(tool)
+    except PatternError as why:
+        return f"is not a tool name or pattern: {why}"
+    return None
+
+
+def check_trust(trust: tuple[str, ...], place: Place) -> None:
     """Each entry must name one definition. A name alone is not enough."""
     for number, entry in enumerate(trust):
         if not _TRUST.fullmatch(entry):
-            report.add(
-                (*at, number),
+            place.add(
+                (number,),
                 f"`{entry}` does not name a definition to trust",
                 f"write name@fingerprint ({MIN_FINGERPRINT_CHARS} characters or more) as `interlock status` prints it",
-                server=server,
             )
 
 
-def check_permissions(permissions: Permissions, at: KeyPath, report: Report, *, server: str) -> None:
+def check_permissions(permissions: Permissions, place: Place) -> None:
     """Every permission named here must exist."""
     for key in ("approve", "deny", "require"):
         for number, name in enumerate(getattr(permissions, key)):
             try:
                 expand([name])
             except Fault as fault:
-                report.add((*at, key, number), f"`{name}` in `{key}` is not a permission", fault.hint, server=server)
+                place.add((key, number), f"`{name}` in `{key}` is not a permission", fault.hint)
 
 
 def wrong_sandbox(server: Server) -> Iterator[tuple[str, str, str]]:
@@ -95,16 +90,16 @@ def wrong_sandbox(server: Server) -> Iterator[tuple[str, str, str]]:
             yield "sandbox", f"`{host}` in `hosts` is not a host", 'write "example.com" or "example.com:8443"'
 
 
-def check_mask(mask: Mask, at: KeyPath, report: Report, *, server: str) -> None:
+def check_mask(mask: Mask, place: Place) -> None:
     """Every expression must run in linear time, and have a name that can be shown in its place."""
     for name, text in mask.own.items():
         if not _MASK_NAME.fullmatch(name):
-            report.add((*at, "own", name), f"`{name}` cannot be shown in place of a match", "use a word", server=server)
+            place.add(("own", name), f"`{name}` cannot be shown in place of a match", "use a word")
             continue
         try:
             compile_regex(text)
         except RegexError as why:
-            report.add((*at, "own", name), f"`{name}`: {why}", "write it for RE2", server=server)
+            place.add(("own", name), f"`{name}`: {why}", "write it for RE2")
 
 
 def _wrong(rules: Validation) -> Iterator[tuple[KeyPath, str, str]]:

@@ -152,12 +152,6 @@ class HostModel:
             said["conversationId"] = own
         return msgspec.json.encode(said)
 
-    async def drain(self) -> None:
-        """The client is its own."""
-
-    async def close(self) -> None:
-        """The client is its own."""
-
 
 def _put(pieces: asyncio.Queue[str | None], piece: str | None) -> None:
     if pieces.full():

@@ -12,7 +12,7 @@ from typing import Final
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.permissions import PermissionEvent
 from interlock.hub.approvals.rules import Rule
-from interlock.hub.approvals.states import DecisionState as DecisionState
+from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit.entries import NOBODY, event_record
 from interlock.hub.audit.record import (
     ACCESS_DENIED,
@@ -188,7 +188,7 @@ class Journal:
         details: dict[str, object] = {"featureSet": feature_set, "eventId": event, "outcome": dict(outcomes)}
         if inference:
             details["inferenceId"] = inference
-        return event_record(LIVE + "event", NOBODY, Target("server", server, ""), rule=cause, details=details)
+        return _live("event", server, details, rule=cause)
 
     def live_refused(
         self, server: str, method: str, feature_set: str, event: str, fault: Fault, *, unrecorded: int = 0
@@ -198,14 +198,12 @@ class Journal:
         if unrecorded:
             details["unrecorded_before"] = unrecorded
         reason = f"{fault.name}: {fault.message}"
-        self._recorder().event(
-            LIVE + "refused", NOBODY, Target("server", server, ""), rule=fault.name, reason=reason, details=details
-        )
+        self._recorder().add(_live("refused", server, details, reason, rule=fault.name))
 
     def live_scope(self, server: str, feature_set: str, label: str, *, approved: bool) -> None:
         """Record how a server's request for a scope was answered."""
         details = {"featureSet": feature_set, "label": label[:300], "approved": approved}
-        self._recorder().event(LIVE + "scope", NOBODY, Target("server", server, ""), details=details)
+        self._recorder().add(_live("scope", server, details))
 
     def live_hook(
         self,
@@ -226,7 +224,7 @@ class Journal:
         details |= {"featureSet": feature_set or "", "outcome": outcome}
         if sizes:
             details["sizes"] = dict(list(sizes.items())[:MAX_NAMED])
-        self._recorder().event(LIVE + "hook", NOBODY, Target("server", server, ""), reason=reason, details=details)
+        self._recorder().add(_live("hook", server, details, reason))
 
     async def flushed(self) -> None:
         """Wait until everything that was recorded is written."""
@@ -247,22 +245,22 @@ class Journal:
         details = {"featureSet": feature_set, "agent_id": agent, "checkpoint": checkpoint, "outcome": outcome}
         if conversation:
             details["conversationId"] = conversation
-        self._recorder().event(LIVE + "rollback", NOBODY, Target("server", server, ""), reason=reason, details=details)
+        self._recorder().add(_live("rollback", server, details, reason))
 
     def live_published(self, server: str, channel: str, conversation: str, outcome: str, reason: str = "") -> None:
         """Record that an answer went to a channel, or did not."""
         details = {"channelId": channel, "conversationId": conversation, "outcome": outcome}
-        self._recorder().event(LIVE + "published", NOBODY, Target("server", server, ""), reason=reason, details=details)
+        self._recorder().add(_live("published", server, details, reason))
 
     def live_passed(self, server: str, agent: str, method: str, id: str, outcome: str, reason: str = "") -> None:
         """Record that a server's message was passed to a client that is a host, and how that client answered."""
         details = {"agent_id": agent, "method": method, "id": id[:300], "outcome": outcome}
-        self._recorder().event(LIVE + "passed", NOBODY, Target("server", server, ""), reason=reason, details=details)
+        self._recorder().add(_live("passed", server, details, reason))
 
     def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
         """An agent is woken for a group of events."""
         details = {"agent_id": agent, "featureSet": feature_set, "inferenceId": inference, "events": events}
-        return event_record(LIVE + "wake", NOBODY, Target("server", server, ""), details=details)
+        return _live("wake", server, details)
 
     def live_delivered(self, agent: str, events: Sequence[tuple[str, str]]) -> Record:
         """Events are handed to an agent; each is named by its server and id."""
@@ -273,7 +271,7 @@ class Journal:
     def live_withdrawn(self, server: str, agent: str, events: Sequence[str]) -> Record:
         """Events that waited for an agent are deleted: it may no longer have them, or did not read them in time."""
         details = {"agent_id": agent, "events": list(events[:MAX_NAMED]), "count": len(events)}
-        return event_record(LIVE + "withdrawn", NOBODY, Target("server", server, ""), details=details)
+        return _live("withdrawn", server, details)
 
     def inference(self, inference: StoredInference, rule: str) -> Record:
         """A server asked for an inference, which ended (MCPL, Audit Logging). `rule` chose the model."""
@@ -288,8 +286,7 @@ class Journal:
         }
         if inference.claimed:
             details["tokensClaimedByClient"] = True
-        target = Target("server", inference.server, "")
-        return event_record(LIVE + "inference", NOBODY, target, rule=rule, reason=inference.error, details=details)
+        return _live("inference", inference.server, details, inference.error, rule=rule)
 
     def turn(self, principal: Principal, turn: StoredTurn) -> Record:
         """A turn of a conversation ended, with an answer or an error (MCPL, Audit Logging)."""
@@ -319,6 +316,11 @@ class Journal:
     def operated(self, by: Principal, operation: str, server: str, because: str, trace: str) -> None:
         """Record an operation that no other event shows."""
         self._recorder().event(OPERATED, by, Target("admin", server, operation), trace, reason=because)
+
+
+def _live(event: str, server: str, details: Mapping[str, object], reason: str = "", *, rule: str = "") -> Record:
+    """An event about a server that speaks MCPL."""
+    return event_record(LIVE + event, NOBODY, Target("server", server, ""), rule=rule, reason=reason, details=details)
 
 
 def _access(event: str, by: Principal, grant: Grant, trace: str) -> Record:

@@ -7,6 +7,7 @@ import time
 
 from interlock.hub.auth.access import Access
 from interlock.hub.foundation import Foundation
+from interlock.hub.store_faults import starting
 from interlock.hub.upstreams.commands import DRAIN_S
 from interlock.wire.errors import Fault
 
@@ -47,7 +48,7 @@ class Readiness:
             retry_ms = int(self.drain_s * 1000)
             return "stopping", Fault("SERVER_DRAINING", "the hub is shutting down", retry_after_ms=max(2000, retry_ms))
         if not self.is_started:
-            return "starting", Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+            return "starting", starting()
         if (stale := self._access.freshness.refusal()) is not None:
             return "keys", stale
         if (unwritable := self._foundation.recorder.stopped) is not None:

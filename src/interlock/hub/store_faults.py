@@ -1,13 +1,19 @@
-"""Turns failures of the store into errors for clients: retry later, or fix the store first."""
+"""Errors for clients while the store cannot be used: retry later, or fix the store first."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
 
-from interlock.store import Conflict, NotRecorded, StoreBusy, StoreError, StoreFull, StoreUnavailable
+import msgspec
+
+from interlock.store import Conflict, Mirror, NotRecorded, StoreBusy, StoreError, StoreFull, StoreUnavailable
 from interlock.wire.errors import Fault
 
 RETRY_AFTER_MS: Final = 1000
+
+Value = TypeVar("Value", bound=msgspec.Struct)
 
 
 def fault_of(cause: StoreError) -> Fault:
@@ -15,3 +21,26 @@ def fault_of(cause: StoreError) -> Fault:
     if isinstance(cause, NotRecorded | StoreBusy | StoreFull | StoreUnavailable | Conflict):
         return Fault("RESOURCE_EXHAUSTED", cause.message, hint=cause.hint, retry_after_ms=RETRY_AFTER_MS)
     return Fault("INTERNAL_ERROR", cause.message, hint=cause.hint)
+
+
+@contextmanager
+def as_faults() -> Iterator[None]:
+    """Raise failures of the store as errors for clients."""
+    try:
+        yield
+    except StoreError as cause:
+        raise fault_of(cause) from None
+
+
+def starting() -> Fault:
+    """The error before the store is open."""
+    return Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+
+
+def whole(mirror: Mirror[Value] | None, named: str) -> Mirror[Value]:
+    """A mirror whose every row can be read. Raises SERVER_NOT_READY: a row that cannot be read may be a denial."""
+    if mirror is None:
+        raise starting()
+    if (problem := mirror.problem) is not None:
+        raise Fault("SERVER_NOT_READY", f"the {named} cannot be read: {problem}", hint=problem.hint)
+    return mirror

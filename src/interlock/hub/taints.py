@@ -19,7 +19,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
 from interlock.hub.catalog.target import Target
 from interlock.hub.journal import Journal
-from interlock.store import Collection, Conflict, Mirror, Store, StoreError
+from interlock.store import Collection, Conflict, Store, StoreError
 from interlock.wire.errors import Fault
 
 MOST: Final = 10_000
@@ -86,7 +86,6 @@ class Taints:
         """The ids of taints that are not in the store yet as this process knows them."""
         self._tasks = BackgroundTasks()
         self._store: Store
-        self._mirror: Mirror[Taint]
 
     async def start(self, store: Store) -> None:
         """Load what earlier runs and other nodes know."""
@@ -94,7 +93,7 @@ class Taints:
         for taint in list(mirror.values()):
             self._changed(taint.id, taint)
         mirror.on_change(self._changed)
-        self._store, self._mirror = store, mirror
+        self._store = store
 
     async def close(self) -> None:
         await self._tasks.close()

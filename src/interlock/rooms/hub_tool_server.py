@@ -17,7 +17,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Session
-from interlock.hub.tool_search.handler import KERNEL_TOOLS
+from interlock.hub.tool_search.handler import SEARCH_TOOLS
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST_LEGACY, agree
@@ -128,7 +128,7 @@ class HubToolServer:
             exchange.result(self._introduction(exchange, caller))
         elif method not in SERVED_METHODS:
             raise Fault("METHOD_NOT_FOUND", f"{self.id} does not answer {method[:100]}")
-        elif method == "tools/call" and exchange.preview.name in KERNEL_TOOLS:
+        elif method == "tools/call" and exchange.preview.name in SEARCH_TOOLS:
             # `call_tool` names another tool in its arguments, which no capability of the topic has judged.
             raise Fault("TOOL_NOT_FOUND", f"{self.id} has no tool {exchange.preview.name!r}")
         elif len(self._open) >= MOST_OPEN:

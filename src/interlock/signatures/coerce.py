@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from .definitions import pointed
+
 DEEPEST: Final = 32
 MOST_CHANGES: Final = 100
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
@@ -60,10 +62,7 @@ class _Coercion:
         for _ in range(DEEPEST):
             if not isinstance(schema, dict) or not isinstance(reference := schema.get("$ref"), str):
                 return schema
-            found: object = self._root
-            for part in reference.removeprefix("#").strip("/").split("/"):
-                found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-            schema = found
+            schema = pointed(self._root, reference)
         return None
 
 

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import jsonschema_rs
 
+from interlock.wire.spelling import nearest
+
 from .constraints import Schema
 from .formats import IN_FORMAT
 from .patterns import in_words, length_in_words
@@ -190,10 +192,8 @@ def _unknown(path: Path, name: str, known: list[str]) -> Problem:
 
 def _did_you_mean(word: str, known: dict[str, str]) -> str:
     """A suggestion that names the closest of the known words, by what each is compared as."""
-    from difflib import get_close_matches  # only a misspelt word needs it
-
-    close = get_close_matches(word[:64], list(known)[:500], 1)
-    return f"did you mean {shown(known[close[0]])}?" if close else ""
+    near = nearest(word[:64], list(known)[:500])
+    return "" if near is None else f"did you mean {shown(known[near])}?"
 
 
 def _no_choice(options: Sequence[Any], value: object) -> Explanation:

@@ -21,6 +21,11 @@ def is_shared(where: str) -> bool:
     return _parts(where).scheme in ("postgresql", "postgres")
 
 
+def is_missing(where: str) -> bool:
+    """Whether the file of a database does not exist yet."""
+    return not is_shared(where) and not sqlite_path(where).exists()
+
+
 def connect(where: str, *, read_only: bool = False) -> Database:
     if not is_shared(where):
         return Sqlite(sqlite_path(where), read_only=read_only)

@@ -19,6 +19,7 @@ from interlock.transports.http.guard import allowed_hosts_for
 from interlock.transports.http.listener import HttpListener, mcp_paths
 from interlock.transports.http.serve import start
 from interlock.wire.limits import DEFAULT, Limits
+from waiting import until
 
 IMPATIENT = HttpBounds(head_s=0.2, body_s=0.2, idle_s=0.2, stall_s=0.3, linger_s=0.2)
 
@@ -56,10 +57,11 @@ async def test_pipelined_requests_of_both_kinds_are_answered_in_order(place: Run
 
 
 async def test_a_pipelined_request_is_not_begun_before_the_one_ahead_is_answered(place: RunningEndpoint) -> None:
-    async with place.peer() as peer:
+    async with place.peer() as peer, place.peer() as other:
         peer.send(modern(place.host, "first") + modern(place.host, "second"))
         first = await place.service.next()
-        await asyncio.sleep(0)
+        other.send(modern(place.host))
+        await other.answer()
         assert place.service.asked.empty()
         first.result(b"{}")
         assert (await place.service.next()).preview.name == "second"
@@ -298,8 +300,7 @@ async def test_a_client_that_never_reads_is_cut_off() -> None:
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(lazy, modern(place.host, "slow") + modern(place.host, "slow"))
             (await place.service.next()).result(b'"%b"' % (b"a" * 8_000_000))
-            while place.server.listener.connections:
-                await asyncio.sleep(0.05)
+            await until(lambda: not place.server.listener.connections)
         assert place.server.listener.timed_out == 1
         assert place.service.asked.empty(), "nothing is served while the client does not read"
 

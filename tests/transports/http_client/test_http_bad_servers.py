@@ -9,7 +9,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from web_peer import LinkPeer, RecordingListener, until
+from web_peer import LinkPeer, RecordingListener
 
 from cases import each_case
 from interlock.protocols.mcp.revisions import R2026_07_28
@@ -19,6 +19,7 @@ from interlock.transports.http.heads import Heads, line
 from interlock.transports.http.origin import Origin, split_url
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
+from waiting import until
 
 SMALL = Limits(message_bytes=64 * 1024)
 
@@ -194,8 +195,7 @@ async def test_a_response_that_nobody_asked_for_is_never_taken_for_an_answer(at)
 
     linked = await at(script)
     assert await linked.ask() == {"on": 1}
-    for _ in range(20):
-        await asyncio.sleep(0.005)
+    await until(lambda: not linked.web.open)  # the client has read the second response, and hung up
     assert await linked.ask() == {"on": 2}
 
 
@@ -264,10 +264,9 @@ async def test_nothing_is_left_behind(at) -> None:
     for _ in range(3):
         await one()
     gc.collect()
-    await asyncio.sleep(0.01)
+    await until(lambda: len(asyncio.all_tasks()) <= before[0])
     # Each round leaves the listening socket of its own test server open until the test ends.
-    assert len(asyncio.all_tasks()) <= before[0]
-    assert len(os.listdir("/proc/self/fd")) <= before[1] + 3
+    await until(lambda: len(os.listdir("/proc/self/fd")) <= before[1] + 3)
 
 
 @each_case(

@@ -6,11 +6,12 @@ import asyncio
 
 import msgspec
 import pytest
-from web_peer import until
 
 from interlock.protocols.mcp.revisions import R2025_03_26, R2025_11_25, R2026_07_28
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure
+from loop_clock import advance
+from waiting import until
 
 
 async def echo(visit) -> None:
@@ -124,14 +125,12 @@ async def test_a_stream_in_single_bytes_means_the_same(at) -> None:
 
 async def test_a_connection_whose_stream_ended_with_the_answer_is_used_again(at) -> None:
     async def script(visit) -> None:
+        answer = b'data: {"jsonrpc":"2.0","id":%d,"result":{}}\n\n' % visit.id
         await visit.stream()
-        await visit.answer()
-        await visit.end()
+        await visit.raw(b"%x\r\n%b\r\n0\r\n\r\n" % (len(answer), answer))
 
     linked = await at(script)
     await linked.ask()
-    await asyncio.sleep(0)
-    await until(lambda: linked.link._pool._idle.connections)
     await linked.ask()
     assert linked.web.connections == 1
 
@@ -202,7 +201,10 @@ async def test_cancelling_in_the_handshake_era_tells_the_server(at) -> None:
     assert linked.web.visits[-1].message["params"] == {"requestId": 1, "reason": "enough"}
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the test moves the loop's clock
 async def test_a_deadline_ends_the_wait_and_progress_moves_it_on(at) -> None:
+    due = asyncio.Semaphore(0)
+
     async def script(visit) -> None:
         if "id" not in visit.message:
             await visit.reply(202)
@@ -210,16 +212,24 @@ async def test_a_deadline_ends_the_wait_and_progress_moves_it_on(at) -> None:
         token = visit.message["params"]["_meta"]["progressToken"]
         await visit.stream()
         for step in range(7):
-            await asyncio.sleep(0.3)
+            await due.acquire()
             note = {"progressToken": token, "progress": step}
             await visit.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": note})
         await visit.gone()
 
     linked = await at(script)
     loop = asyncio.get_running_loop()
-    fault = await linked.lose(seconds=1.5, wants_progress=True, max_deadline=loop.time() + 600)
-    assert fault.name == "UPSTREAM_TIMEOUT"
-    assert len(linked.notes) == 7, "each of them gave it more time"
+    waiting = linked.start(seconds=60, wants_progress=True, max_deadline=loop.time() + 6000)
+    await until(lambda: linked.web.visits)
+    for step in range(7):
+        advance(40)
+        due.release()
+        await until(lambda step=step: len(linked.notes) == step + 1)
+        assert not waiting.future.done(), "each of them gave it more time"
+    advance(61)
+    with pytest.raises(Fault) as lost:
+        await waiting.future
+    assert lost.value.name == "UPSTREAM_TIMEOUT"
 
 
 async def test_a_refusal_with_a_json_rpc_error_is_that_answer(at) -> None:

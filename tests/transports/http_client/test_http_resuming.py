@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from web_peer import until
+import pytest
 
 from interlock.protocols.mcp.revisions import R2025_11_25, R2026_07_28
+from loop_clock import advance
+from waiting import until
 
 
 async def test_a_broken_stream_is_asked_for_again_after_the_time_the_server_named(at) -> None:
@@ -119,32 +121,32 @@ async def test_the_standing_stream_is_opened_again_where_it_broke_off(at) -> Non
     assert [visit.headers.get("last-event-id") for visit in linked.web.visits] == [None, "7"]
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the test moves the loop's clock
 async def test_a_server_without_a_standing_stream_is_asked_once(at) -> None:
     async def script(visit) -> None:
-        await visit.reply(405 if visit.verb == "GET" else 200)
+        await (visit.reply(405) if visit.verb == "GET" else visit.result())
 
     linked = await at(script)
     linked.link.listen()
     linked.link.listen()
-    await until(lambda: linked.link._standing and linked.link._standing.refused)
-    assert linked.web.methods() == ["GET"]
+    await linked.link.listening(120)
+    advance(3600)
+    await linked.ask()  # another request for the stream would have gone out before
+    await linked.ask()
+    assert linked.web.methods() == ["GET", "tools/call", "tools/call"]
     assert linked.listener.lines == []
 
 
 async def test_progress_on_the_standing_stream_still_finds_its_request(at) -> None:
-    noted = asyncio.Event()
-
     async def script(visit) -> None:
         if visit.verb == "GET":
             await visit.stream()
             note = {"progressToken": 1, "progress": 1}
             await until(lambda: linked.link.pending)
             await visit.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": note})
-            noted.set()
             await visit.gone()
         else:
-            await noted.wait()
-            await asyncio.sleep(0.02)
+            await until(lambda: linked.notes)
             await visit.result()
 
     linked = await at(script)

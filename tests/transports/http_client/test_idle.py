@@ -14,6 +14,7 @@ from interlock.transports.http.origin import Origin
 from interlock.transports.http.pool import Pool
 from interlock.transports.http.reply import Failed, Reply
 from interlock.wire.errors import Fault
+from waiting import until
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -74,9 +75,7 @@ def ask(pool: Pool, path: str = "/") -> Asked:
 
 
 async def settled(place: IdleServer, count: int) -> None:
-    async with asyncio.timeout(120):
-        while place.open != count:
-            await asyncio.sleep(0.01)
+    await until(lambda: place.open == count)
 
 
 async def test_servers_of_one_origin_take_each_others_idle_connections() -> None:

@@ -20,15 +20,6 @@ Json = dict[str, object] | None
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what the other side does; bounded."""
-    for _ in range(20_000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it did not happen")
-
-
 class ReceivedRequest:
     """One request as it came, and the way back."""
 

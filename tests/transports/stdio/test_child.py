@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
+import threading
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ if sys.platform == "win32":
 import uvloop
 
 from interlock.transports.stdio.child import Child
+from waiting import until
 
 
 class Ending(asyncio.SubprocessProtocol):
@@ -47,21 +51,21 @@ def test_a_descriptor_is_closed_by_one_of_loop_and_file_alone() -> None:
     assert asyncio.run(owns_descriptor())
 
 
-async def test_a_start_that_nobody_waits_for_any_more_leaves_no_process(tmp_path) -> None:
-    started = tmp_path / "started"
-    command = ("/bin/sh", "-c", f'echo $$ > "{started}"; exec sleep 600')
-    starting = asyncio.create_task(Child.start(Ending(), command, {"PATH": os.environ["PATH"]}, None))
-    await asyncio.sleep(0)
+async def test_a_start_that_nobody_waits_for_any_more_leaves_no_process(monkeypatch) -> None:
+    made, cancelled = list[subprocess.Popen[bytes]](), threading.Event()
+
+    class Held(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            made.append(self)
+            cancelled.wait(120)
+
+    monkeypatch.setattr(subprocess, "Popen", Held)
+    command = ("/bin/sleep", "600")
+    starting = asyncio.create_task(Child.start(Ending(), command, {}, None))
+    await until(lambda: made)
     starting.cancel()
     await asyncio.gather(starting, return_exceptions=True)
-    async with asyncio.timeout(30):
-        while started.exists() and started.read_text().strip() and _alive(int(started.read_text())):
-            await asyncio.sleep(0.01)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    assert made[0].poll() is None
+    cancelled.set()
+    await until(lambda: made[0].poll() is not None)

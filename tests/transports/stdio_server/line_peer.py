@@ -68,15 +68,15 @@ class LinePeer:
 
 
 @contextlib.asynccontextmanager
-async def on_socket(server: Server, limits: Limits = DEFAULT) -> AsyncIterator[tuple[LinePeer, StdioServer]]:
+async def on_socket(
+    server: Server, limits: Limits = DEFAULT, kind: type[StdioServer] = StdioServer
+) -> AsyncIterator[tuple[LinePeer, StdioServer]]:
     """A server on one end of a socket pair, a peer on the other."""
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
     loop = asyncio.get_running_loop()
-    _, protocol = await loop.create_connection(
-        lambda: StdioServer(server, Anyone("socket"), limits=limits), sock=theirs
-    )
+    _, protocol = await loop.create_connection(lambda: kind(server, Anyone("socket"), limits=limits), sock=theirs)
     reader, writer = await asyncio.open_connection(sock=ours, limit=64 * 1024 * 1024)
     try:
         yield LinePeer(reader, writer), protocol

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from line_peer import META, on_socket
+from line_peer import META, LinePeer, on_socket
 
 from interlock.server import Context, Server
 from interlock.transports.exchange import Exchange
+from interlock.transports.stdio.server import StdioServer
 from interlock.wire.limits import Limits
 
 
@@ -20,6 +23,8 @@ class WatchedServer:
         self.server = Server("test")
         self.started = asyncio.Event()
         self.stopped = asyncio.Event()
+        self.go = asyncio.Event()
+        self.big = 0
 
         @self.server.tool
         async def add(a: int, b: int) -> int:
@@ -35,6 +40,7 @@ class WatchedServer:
 
         @self.server.tool
         async def big(size: int) -> str:
+            self.big += 1
             return "x" * size
 
         @self.server.tool
@@ -44,8 +50,33 @@ class WatchedServer:
 
         @self.server.tool
         async def babble(ctx: Context, count: int) -> None:
+            await self.go.wait()
             for number in range(count):
                 ctx.progress(number, message="x" * 1000)
+            self.stopped.set()
+
+
+class FilledStream(StdioServer):
+    """A stream that tells when it holds as much for its client as it may."""
+
+    filled: asyncio.Event
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.filled = asyncio.Event()
+        super().connection_made(transport)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.filled.set()
+
+
+@contextlib.asynccontextmanager
+async def unread(server: Server) -> AsyncIterator[tuple[LinePeer, FilledStream]]:
+    """A server whose client does not read for now."""
+    async with on_socket(server, kind=FilledStream) as (peer, protocol):
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        assert isinstance(protocol, FilledStream)
+        yield peer, protocol
 
 
 async def test_both_eras_are_served_on_one_stream() -> None:
@@ -260,26 +291,31 @@ async def test_cancelling_a_call_withdraws_its_question() -> None:
 
 
 async def test_a_client_that_does_not_read_is_not_read_from() -> None:
-    async with on_socket(WatchedServer().server) as (peer, protocol):
+    watched = WatchedServer()
+    async with unread(watched.server) as (peer, protocol):
         asked = 400
         for _ in range(asked):
             peer.send("tools/call", name="big", arguments={"size": 64 * 1024})
-        for _ in range(200):
+        await protocol.filled.wait()
+        taken = watched.big
+        # A socket pair within one process: whatever the server would take, it takes within a few turns of the loop.
+        for _ in range(100):
             await asyncio.sleep(0)
-        # It keeps a bounded amount for the client: it stopped taking requests long before the last.
-        assert protocol._full
-        assert len(protocol._messages.owed) < asked
+        assert watched.big == taken < asked, "it holds a bounded amount for the client, and takes no more requests"
+        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
         seen = {(await peer.read())["id"] for _ in range(asked)}
         assert len(seen) == asked
 
 
 async def test_notifications_are_dropped_for_a_client_that_does_not_read_but_answers_never() -> None:
-    async with on_socket(WatchedServer().server) as (peer, _):
-        first = peer.send("tools/call", name="big", arguments={"size": 4 * 1024 * 1024})
-        # Full by now, or as good as: what this one says is far more than may be held.
-        second = peer.send("tools/call", name="babble", arguments={"count": 20_000}, _meta={"progressToken": "p"})
-        for _ in range(50):
-            await asyncio.sleep(0)
+    watched = WatchedServer()
+    async with unread(watched.server) as (peer, protocol):
+        first = peer.send("tools/call", name="babble", arguments={"count": 20_000}, _meta={"progressToken": "p"})
+        second = peer.send("tools/call", name="big", arguments={"size": 4 * 1024 * 1024})
+        await protocol.filled.wait()
+        watched.go.set()
+        await watched.stopped.wait()
+        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
         told = 0
         answered = set()
         while len(answered) < 2:

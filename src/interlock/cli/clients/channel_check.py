@@ -16,7 +16,6 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from time import monotonic
-from types import TracebackType
 from typing import IO, Any, Final
 
 from interlock.cli.control.hub_link import HubLink
@@ -80,9 +79,7 @@ class _Stdio:
     def __enter__(self) -> _Stdio:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the process as a client does, or by force."""
         process = self._process
         assert process.stdin is not None

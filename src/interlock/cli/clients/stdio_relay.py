@@ -22,6 +22,7 @@ from interlock.cli.control.agent_environment import with_environment
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import Failure, NoHub, Refused
 from interlock.protocols.mcp.methods import IDEMPOTENT
+from interlock.wire.json_values import decode_json_or
 
 CHUNK: Final = 65_536
 FINAL_ANSWERS_S: Final = 60.0
@@ -307,10 +308,7 @@ def _lines(read: Callable[[int], bytes], rest: bytes) -> Iterator[bytes]:
 
 def _peek(line: bytes) -> _Message:
     """Id and method of a message. The hub answers a line that is not a message."""
-    try:
-        return msgspec.json.decode(line, type=_Message)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _Message()
+    return decode_json_or(line, _Message, _Message())
 
 
 def _with_id(line: bytes, id: str) -> bytes:

@@ -21,6 +21,7 @@ from interlock.transports.http.reading import retry_after_ms
 from interlock.transports.http.streamed_post import Head, StreamedAnswer, StreamedPost
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS, decode_json, decode_json_or
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 MOST_BYTES: Final = 16 * 1024 * 1024
@@ -199,10 +200,7 @@ async def body_of(stable: Mapping[str, Any], prompt: Prompt, messages: Callable[
 
 def read(event: SseEvent, kind: type[T]) -> T:
     """The JSON of an event. Raises UPSTREAM_ERROR for an event that is none."""
-    try:
-        return msgspec.json.decode(event.data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the model's endpoint sent an event that cannot be read: {cause}") from None
+    return decode_json(event.data, kind, "UPSTREAM_ERROR", "the model's endpoint sent an event that cannot be read")
 
 
 def cut_off() -> Fault:
@@ -217,17 +215,14 @@ def reported(message: str, secrets: EndpointSecrets) -> Fault:
 
 def arguments_of(text: str) -> dict[str, Any] | None:
     """The arguments of a tool call; None where the model did not write a JSON object."""
-    try:
-        return msgspec.json.decode(text or "{}", type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    return decode_json_or(text or "{}", dict[str, Any], None)
 
 
 def _reason(body: bytes) -> str:
     """The message in an error body, as both APIs write it."""
     try:
         found = msgspec.json.decode(body, type=_ErrorBody)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except JSON_ERRORS:
         return ""
     return found.error.message if isinstance(found.error, _Error) else found.error or ""
 

@@ -19,7 +19,7 @@ from interlock.config.settings import Config
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
 from interlock.hub.audit.chain import genesis, row_of
-from interlock.hub.audit.head import Head, HeadDamaged, HeadFile, read_head
+from interlock.hub.audit.head import Head, HeadFile, head_if_whole
 from interlock.hub.audit.heads import head_path, heads_of, node_name
 from interlock.hub.audit.record import OPENED, RESTORED, Record
 from interlock.hub.audit.verify import Report, verify
@@ -29,7 +29,7 @@ from interlock.hub.foundation import COLLECTIONS, store_of
 from interlock.store import Store, StoreBusy, documents
 from interlock.store import records as rows
 from interlock.store.backup import write_backup
-from interlock.store.connect import connect, is_shared, sqlite_path
+from interlock.store.connect import connect, is_missing, is_shared
 from interlock.store.database import Database
 from interlock.store.documents import Change, Changes, Edit
 from interlock.store.records import Search
@@ -123,7 +123,7 @@ class _RestoreWork:
 def back_up_before(where: str, home: Path, doing: str) -> Path | None:
     """Back up the current store. Raises StoreBusy while another hub uses the database."""
     refuse_while_used(where)
-    if not is_shared(where) and not sqlite_path(where).exists():
+    if is_missing(where):
         return None
     with closing(connect(where)) as database:
         if "records" not in database.tables():
@@ -146,10 +146,7 @@ def refuse_while_used(where: str) -> None:
 def _record(database: Database, home: Path, chain: str, by: Principal, details: dict[str, object]) -> tuple[int, Head]:
     """Record the restore at the end of this hub's chain, with the gap it leaves."""
     database.lock(chain)
-    try:
-        known = read_head(head_path(home, chain))
-    except HeadDamaged:
-        known = None
+    known = head_if_whole(head_path(home, chain))
     last = rows.last(database, chain)
     have = 0 if last is None else last.seq
     issued = have if known is None else max(have, known.seq, known.issued)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -15,7 +16,9 @@ import msgspec
 from interlock.config.names import why_bad_agent
 from interlock.hub.admin.operation import ControlFlag, Secret
 from interlock.hub.admin.people import need_person
+from interlock.hub.admin.servers import known_server
 from interlock.hub.app import HubApp
+from interlock.hub.audit.record import Record
 from interlock.hub.auth.access_methods import MAX_JUSTIFICATION
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.live.connection import LiveConnection
@@ -42,9 +45,10 @@ class FeatureOperations:
 
     async def list(self, by: Principal, params: ListFeatures, trace: str) -> FeatureRows:
         """The declared feature sets, and for which agents each is on."""
-        servers = [*self._hub_app.config.servers] if params.server is None else [self._known(params.server)]
-        rows = [row for server in servers for row in self._rows(server)]
-        return FeatureRows(rows)
+        servers = (
+            [*self._hub_app.config.servers] if params.server is None else [known_server(self._hub_app, params.server)]
+        )
+        return FeatureRows([row for server in servers for row in self._rows(server)])
 
     async def enable(self, by: Principal, params: EnableFeatures, trace: str) -> FeatureRows:
         """Let a server use feature sets for an agent."""
@@ -58,19 +62,15 @@ class FeatureOperations:
     async def forget(self, by: Principal, params: EnableFeatures, trace: str) -> FeatureRows:
         """Delete patterns of an agent. Without one that disables it, a feature set may be on again."""
         await self._need_person(by, params, "run `interlock features forget` in a terminal")
-        server, agent = self._known(params.server), params.agent
+        server, agent = known_server(self._hub_app, params.server), params.agent
         mine = {entry.feature: entry for entry in self._entries(server) if entry.agent == agent}
         for name in params.features:
             if name not in mine:
                 hint = f"its patterns: {', '.join(sorted(mine))}" if mine else "it has none at this server"
                 raise Fault("NOT_FOUND", f"{agent} has no pattern {name[:100]!r} at {server}", hint=hint)
-        records = [
-            self._hub_app.journal.feature(by, server, agent, name, enabled=None, because=params.because, trace=trace)
-            for name in params.features
-        ]
+        records = self._records(by, params, trace, enabled=None)
         await self._live.features.forget([mine[name] for name in params.features], records)
-        await self._live.connections.settled(server, SETTLED_S)
-        return FeatureRows([*self._rows(server)])
+        return await self._settled(server)
 
     async def events(self, by: Principal, params: ListEvents, trace: str) -> EventRows:
         """The newest events: what waits, what was delivered, and what was dropped."""
@@ -94,11 +94,13 @@ class FeatureOperations:
             raise Fault("NOT_FOUND", f"no agent {agent[:100]!r} has a key or a feature set", hint=hint)
 
     async def _need_person(self, by: Principal, params: EnableFeatures, hint: str) -> None:
-        need_person(by, "enabling a feature set", hint, present=params.terminal or params.console)
-        await self._hub_app.passphrase.demand(by, params.passphrase)
+        present = params.terminal or params.console
+        await need_person(
+            self._hub_app, by, "enabling a feature set", hint, present=present, passphrase=params.passphrase
+        )
 
     async def _put(self, by: Principal, params: ChangeFeatures, trace: str, *, enabled: bool) -> FeatureRows:
-        server, agent = self._known(params.server), params.agent
+        server, agent = known_server(self._hub_app, params.server), params.agent
         if why := why_bad_agent(agent):
             raise Fault("INVALID_PARAMS", f"the agent's name {why}", hint="name an agent as in `interlock keys list`")
         for feature in params.features:
@@ -107,19 +109,23 @@ class FeatureOperations:
             except PatternError as problem:
                 raise Fault("INVALID_PARAMS", f"{feature[:100]!r} is no pattern: {problem}") from None
         at = datetime.now(UTC)
-        because, journal = params.because, self._hub_app.journal
         entries = [
             FeatureEntry(
-                entry_id(server, agent, name), server, agent, name, enabled, by.id, at, because,
+                entry_id(server, agent, name), server, agent, name, enabled, by.id, at, params.because,
                 self._uses(server, name),
             )
             for name in params.features
         ]  # fmt: skip
-        records = [
-            journal.feature(by, server, agent, name, enabled=enabled, because=because, trace=trace)
-            for name in params.features
-        ]
-        await self._live.features.put(entries, records)
+        await self._live.features.put(entries, self._records(by, params, trace, enabled=enabled))
+        return await self._settled(server)
+
+    def _records(self, by: Principal, params: ChangeFeatures, trace: str, *, enabled: bool | None) -> Sequence[Record]:
+        """The audit records of a change, one for each pattern."""
+        feature = partial(self._hub_app.journal.feature, by, params.server, params.agent)
+        return [feature(name, enabled=enabled, because=params.because, trace=trace) for name in params.features]
+
+    async def _settled(self, server: str) -> FeatureRows:
+        """The feature sets of a server after a change, once the server was told."""
         await self._live.connections.settled(server, SETTLED_S)
         return FeatureRows([*self._rows(server)])
 
@@ -166,11 +172,6 @@ class FeatureOperations:
 
     def _why_missing(self, server: str, missing: Sequence[str]) -> str:
         return why_missing(server, missing, has_model=bool(self._hub_app.config.models))
-
-    def _known(self, server: str) -> str:
-        if server not in self._hub_app.config.servers:
-            raise Fault("NOT_FOUND", f"no server {server[:100]!r}", hint="`interlock status` shows all servers")
-        return server
 
 
 def why_missing(server: str, missing: Sequence[str], *, has_model: bool) -> str:

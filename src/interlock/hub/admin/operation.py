@@ -68,6 +68,11 @@ class Operation(msgspec.Struct, frozen=True):
     """None for an operation that needs no passphrase, or whose handler demands it from everyone."""
 
     @property
+    def family(self) -> str:
+        """The name of the class that the handler is a method of."""
+        return self.handler.__qualname__.partition(".")[0]
+
+    @property
     def shown(self) -> str:
         """The name for refusals: the address, if there is one."""
         return f"{self.verb} {self.path}" if self.path else self.name

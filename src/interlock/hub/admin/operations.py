@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import cache
 
 import msgspec
 
@@ -97,8 +96,7 @@ class Operations:
             LoginOperations(hub_app),
             self.console,
         )
-        places = _places(tuple(type(family) for family in families))
-        self._families = {name: families[place] for name, place in places.items()}
+        self._families: dict[str, object] = {type(family).__name__: family for family in families}
 
     async def perform(
         self, by: Principal, name: str, params: bytes = EMPTY_OBJECT, trace: str = "", *, logged_in: bool = False
@@ -119,7 +117,7 @@ class Operations:
             proof = None if by.key or logged_in else operation.proof
             if proof is not None and proof.needed(self._hub_app, given):
                 await self._hub_app.passphrase.demand(by, passphrase)
-            result = await operation.handler(self._families[name], by, given, trace)
+            result = await operation.handler(self._families[operation.family], by, given, trace)
         except Fault as fault:
             self._hub_app.journal.refused(by, operation.shown, fault, trace)
             raise
@@ -171,18 +169,6 @@ class Operations:
         if operation.right == OWNER and isinstance(cause, OSError | ValueError):
             return Fault("INTERNAL_ERROR", str(cause))
         return Fault("INTERNAL_ERROR", f"the hub failed over {operation.name}", hint="see `interlock logs hub`")
-
-
-@cache
-def _places(families: tuple[type, ...]) -> dict[str, int]:
-    """By operation, the place of the family that its handler is a method of."""
-    places = tuple(enumerate(families))
-    return {
-        operation.name: next(
-            place for place, family in places if getattr(family, operation.handler.__name__, None) is operation.handler
-        )
-        for operation in OPERATIONS.values()
-    }
 
 
 def _read(params: bytes, operation: Operation) -> tuple[msgspec.Struct, str]:

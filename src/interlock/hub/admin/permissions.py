@@ -13,6 +13,7 @@ import msgspec
 
 from interlock.hub.admin.operation import ControlFlag, Secret
 from interlock.hub.admin.people import need_person
+from interlock.hub.admin.servers import known_server
 from interlock.hub.app import HubApp
 from interlock.hub.approvals.permission_entries import PermissionStatus
 from interlock.hub.approvals.permissions import Permissions
@@ -35,14 +36,15 @@ class PermissionOperations:
 
     async def list(self, by: Principal, params: ListPermissions, trace: str) -> PermissionRows:
         """The permissions that servers need, with their statuses."""
-        servers = [*self._hub_app.config.servers] if params.server is None else [self._known(params.server)]
+        servers = (
+            [*self._hub_app.config.servers] if params.server is None else [known_server(self._hub_app, params.server)]
+        )
         return PermissionRows([row for server in servers for row in permission_rows(self._permissions, server)])
 
     async def approve(self, by: Principal, params: ApprovePermissions, trace: str) -> PermissionRows:
         """Grant permissions, until they are revoked or expire."""
         hint = "run `interlock permissions approve` in a terminal"
-        need_person(by, "an approval", hint, present=params.terminal)
-        await self._hub_app.passphrase.demand(by, params.passphrase)
+        await need_person(self._hub_app, by, "an approval", hint, present=params.terminal, passphrase=params.passphrase)
         if params.expires_at is not None and params.expires_at <= self._permissions.now():
             raise Fault("INVALID_PARAMS", "expires_at is in the past", hint="give a future time with its zone")
         return await self._put(by, params, "approved", trace, expires_at=params.expires_at)
@@ -53,7 +55,7 @@ class PermissionOperations:
 
     async def revoke(self, by: Principal, params: ChangePermissions, trace: str) -> PermissionRows:
         """Revoke granted permissions."""
-        self._known(params.server)
+        known_server(self._hub_app, params.server)
         statuses = [self._permissions.status(params.server, name) for name in expand(params.permissions)]
         granted = [each.permission for each in statuses if each.grant == "approved"]
         if not granted:
@@ -71,7 +73,7 @@ class PermissionOperations:
         expires_at: datetime | None = None,
         revoked: bool = False,
     ) -> PermissionRows:
-        server, because = self._known(params.server), params.because
+        server, because = known_server(self._hub_app, params.server), params.because
         names = expand(params.permissions)
         for name in names:
             await self._permissions.put(
@@ -80,11 +82,6 @@ class PermissionOperations:
         return PermissionRows(
             [_row(self._permissions, server, self._permissions.status(server, name)) for name in names]
         )
-
-    def _known(self, server: str) -> str:
-        if server not in self._hub_app.config.servers:
-            raise Fault("NOT_FOUND", f"no server {server[:100]!r}", hint="`interlock status` shows all servers")
-        return server
 
 
 def permission_rows(permissions: Permissions, server: str) -> list[PermissionRow]:

@@ -42,7 +42,7 @@ from interlock.hub.upstreams.login_records import LOGINS
 from interlock.judge.secrets import redact
 from interlock.protocols.traces import new_trace_id
 from interlock.store import Store, StoreError, documents
-from interlock.store.connect import connect, is_shared, sqlite_path
+from interlock.store.connect import connect, is_missing, sqlite_path
 from interlock.store.database import Database
 from interlock.store.documents import Changes, Edit
 from interlock.store.schema import check_schema
@@ -135,7 +135,7 @@ def finish_rekeying(config: Config, home: Path) -> None:
     if new is None:
         return
     where = store_of(config, home)
-    if not is_shared(where) and not sqlite_path(where).exists():
+    if is_missing(where):
         # It may be away for now, sealed with the next key, which nothing else has.
         hint = f"put the store back; if there never was one, delete {home / FILE}{NEXT}"
         raise StoreError(f"{sqlite_path(where)} is missing, and a `rekey` of it was interrupted", hint)
@@ -161,7 +161,7 @@ def _unopened(home: Path) -> tuple[str, ...]:
 
 def _stored(where: str, read: Callable[[Database], R]) -> R | None:
     """Read from a store that no hub need have open; None where there is none."""
-    if not is_shared(where) and not sqlite_path(where).exists():
+    if is_missing(where):
         return None
     with closing(connect(where, read_only=True)) as database:
         return read(database) if check_schema(database) else None

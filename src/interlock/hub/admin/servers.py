@@ -60,6 +60,18 @@ class ServerOperations:
         return upstream
 
 
+def known_server(hub_app: HubApp, server: str) -> str:
+    """The name of a server that the configuration has, enabled or not. Raises NOT_FOUND."""
+    if server not in hub_app.config.servers:
+        raise Fault("NOT_FOUND", f"no server {server[:100]!r}", hint="`interlock status` shows all servers")
+    return server
+
+
+def known_servers(hub_app: HubApp, server: str | None) -> list[str]:
+    """One server, or all of the configuration. Raises NOT_FOUND."""
+    return [*hub_app.config.servers] if server is None else [known_server(hub_app, server)]
+
+
 class CommandServer(msgspec.Struct):
     """A server, and the reason for the command."""
 

@@ -30,8 +30,8 @@ class TaintOperations:
     async def clear(self, by: Principal, params: ClearTaint, trace: str) -> TaintRow:
         """End the taint of a principal, whose context holds no such text any more."""
         hint = "run `interlock taints clear` in a terminal"
-        need_person(by, "clearing a taint", hint, present=params.terminal or params.console)
-        await self._hub_app.passphrase.demand(by, params.passphrase)
+        present = params.terminal or params.console
+        await need_person(self._hub_app, by, "clearing a taint", hint, present=present, passphrase=params.passphrase)
         owner = params.agent if ":" in params.agent else f"agent:{params.agent}"
         return self._row(await self._hub_app.taints.clear(by, owner, params.because, trace))
 

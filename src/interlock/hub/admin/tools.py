@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from interlock.hub.admin.agents import principal_of
 from interlock.hub.admin.operation import Nothing, Text
+from interlock.hub.admin.servers import known_server
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, PERSON, SERVER, Principal
 from interlock.hub.auth.principals import Kind as PrincipalKind
@@ -136,9 +137,7 @@ class ToolOperations:
 
     def _server(self, name: str) -> ServerCaller:
         """A server, as it would ask the client of a caller without a key."""
-        server = name.removeprefix(SERVER)
-        if server not in self._hub_app.config.servers:
-            raise Fault("NOT_FOUND", f"no server {server!r}", hint="`interlock status` shows all servers")
+        server = known_server(self._hub_app, name.removeprefix(SERVER))
         return ServerCaller(server, f"{LOCAL_AGENT.kind}:{LOCAL_AGENT.id}")
 
     def _client_of(self, owner: str) -> bytes | None:

@@ -70,9 +70,9 @@ class Passphrase:
         self._clock = clock
         self._waiting = 0
         self._turn = asyncio.Lock()
-        self._store: Store | None = None
+        self._store: Store
         self._mirror: Mirror[StoredPassphrase] | None = None
-        self._attempts: Mirror[Attempt] | None = None
+        self._attempts: Mirror[Attempt]
 
     async def start(self, store: Store) -> None:
         """Load it, and follow changes of other nodes."""
@@ -107,7 +107,6 @@ class Passphrase:
         salt = secrets.token_bytes(16)
         hashed = await asyncio.to_thread(_scrypt, new, salt, COST, _BLOCK)
         value = StoredPassphrase(_ID, salt.hex(), hashed.hex(), COST, _BLOCK, datetime.now(UTC))
-        assert self._store is not None, "the hub has started"
         async with self._store.transaction() as change:
             change.put(PASSPHRASES, value)
 
@@ -116,7 +115,6 @@ class Passphrase:
         if self._stored is None:
             raise Fault("NOT_FOUND", "no passphrase is set")
         await self.demand(by, current)
-        assert self._store is not None, "the hub has started"
         async with self._store.transaction() as change:
             change.delete(PASSPHRASES, _ID)
 
@@ -138,8 +136,6 @@ class Passphrase:
             self._waiting -= 1
 
     async def _check_in_turn(self, caller: str, keyed: bool, given: str) -> None:
-        assert self._store is not None
-        assert self._attempts is not None, "the hub has started"
         now, attempts = self._clock(), [*self._attempts.values()]
         # An attempt from the future was made before the clock was set back: it counts until the clock is there again.
         recent = [attempt for attempt in attempts if now - attempt.at < WINDOW_S]

@@ -63,6 +63,14 @@ def read_head(path: Path) -> Head | None:
     return Head(chain, seq, hash_, oldest_open, _COUNTER.unpack_from(page, _ISSUED)[0])
 
 
+def head_if_whole(path: Path) -> Head | None:
+    """The head in a file; None also where it is damaged."""
+    try:
+        return read_head(path)
+    except HeadDamaged:
+        return None
+
+
 class HeadFile:
     """The head of a chain that is being written. `issue` and `move` only copy a few bytes."""
 

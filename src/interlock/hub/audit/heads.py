@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from interlock.hub.audit.head import Head, HeadDamaged, read_head
+from interlock.hub.audit.head import Head, head_if_whole, read_head
 from interlock.store.connect import is_shared
 
 UNSHARED: Final = "hub"
@@ -23,10 +23,7 @@ def node_name(configured: str | None, home: Path, store: str) -> str:
     """The name of this hub's chain: the configured one, the one in its head file, or a new unique one."""
     if configured is not None:
         return configured
-    try:
-        head = read_head(home / _FIRST)
-    except HeadDamaged:
-        head = None
+    head = head_if_whole(home / _FIRST)
     if head is not None:
         return head.chain
     return f"{socket.gethostname()[:60] or UNSHARED}-{secrets.token_hex(3)}" if is_shared(store) else UNSHARED
@@ -37,10 +34,7 @@ def head_path(home: Path, chain: str) -> Path:
     own = home / f"audit-{hashlib.sha256(chain.encode()).hexdigest()[:12]}.head"
     if own.exists():
         return own
-    try:
-        first = read_head(home / _FIRST)
-    except HeadDamaged:
-        first = None
+    first = head_if_whole(home / _FIRST)
     return own if first is not None and first.chain != chain else home / _FIRST
 
 

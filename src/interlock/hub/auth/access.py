@@ -156,7 +156,7 @@ class Access:
     def seen(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
         """The items that a principal's lists show."""
         seen_of = self.seen_of(principal)
-        groups = groupby(items, key=_server_of)
+        groups = groupby(items, key=attrgetter("server"))
         return [item for server, group in groups for item in seen_of(server, tuple(group))]
 
     def seen_of(self, principal: Principal) -> Callable[[str, tuple[Item, ...]], tuple[Item, ...]]:
@@ -185,14 +185,9 @@ class Access:
             return False
         return rights.list_all or (_reads(rights, item) and self._allows(principal, item))
 
-    def callable(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
-        """The items that a principal sees and may call: some keys read more than they call."""
-        callable_of = self.callable_of(principal)
-        groups = groupby(items, key=_server_of)
-        return [item for server, group in groups for item in callable_of(server, tuple(group))]
-
     def callable_of(self, principal: Principal) -> Callable[[str, tuple[Item, ...]], tuple[Item, ...]]:
-        """Selects among items of one server those that a principal sees and may call."""
+        """Selects among items of one server those that a principal sees and may call: some keys read more than they
+        call."""
         rights, seen_of = self.rights(principal), self.seen_of(principal)
 
         def select(server: str, items: tuple[Item, ...]) -> tuple[Item, ...]:
@@ -235,7 +230,6 @@ _BY_DEFAULT: Final = {
     policy: decide((), "", policy, datetime.min.replace(tzinfo=UTC)) for policy in get_args(DefaultPolicy)
 }
 """The decisions where no grant applies."""
-_server_of: Final = attrgetter("server")
 
 
 def _reads(rights: Rights, item: Sighted) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.hub.store_faults import whole
 from interlock.protocols.mgp.access import Entry, EntryType, Permission
 from interlock.store import Collection, Mirror, Store
 from interlock.wire.errors import Fault
@@ -122,13 +123,7 @@ class Grants:
         return min((end for end in ends if end > now), default=None)
 
     def _ready(self) -> Mirror[Grant]:
-        if self._mirror is None:
-            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
-        if self._mirror.problem is not None:
-            # An entry that cannot be read may be a denial.
-            problem = self._mirror.problem
-            raise Fault("SERVER_NOT_READY", f"the grants cannot be read: {problem}", hint=problem.hint)
-        return self._mirror
+        return whole(self._mirror, "grants")
 
     def _follow(self, id: str, grant: Grant | None) -> None:
         old = self._known.pop(id, None)

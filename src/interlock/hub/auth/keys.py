@@ -21,6 +21,7 @@ from interlock.hub.auth.principals import PERSON, SERVER, Kind, Principal
 from interlock.hub.auth.sealed_with import ID as SEALED_WITH_ID
 from interlock.hub.auth.sealed_with import SEALED_WITH, hash_secret
 from interlock.hub.cannot_start import CannotStart
+from interlock.hub.store_faults import starting
 from interlock.store import Collection, Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
@@ -103,7 +104,7 @@ class Keys:
     def mirror(self) -> Mirror[Key]:
         """The keys in memory. Raises SERVER_NOT_READY until the store is open."""
         if self._keys is None:
-            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+            raise starting()
         return self._keys
 
     @property

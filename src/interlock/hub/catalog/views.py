@@ -140,19 +140,14 @@ class Catalog:
 
     def tool(self, view: View, name: str) -> Tool | None:
         """The tool with this name in a view."""
-        original = self._original(view, name)
-        offer = self._offer_of(view, original)
-        if offer is None:
-            return None
+        original, offer = self._find(view, name)
         found = (offer.tools if view.bare else offer.tools_by_exposed).get(original)
         return found if found is not None and self._seen(view, found) else None
 
     def withheld(self, view: View, name: str) -> tuple[Tool, str] | None:
         """The tool with this name whose change waits for approval, with the id of the decision."""
-        original = self._original(view, name)
-        offer = self._offer_of(view, original)
-        waiting = () if offer is None else offer.withheld.values()
-        return next((pair for pair in waiting if self._matches(view, pair[0], original)), None)
+        original, offer = self._find(view, name)
+        return next((pair for pair in offer.withheld.values() if self._matches(view, pair[0], original)), None)
 
     def waiting(self, view: View) -> Iterator[tuple[Tool, str]]:
         """Tools that wait for an approval, each with the id of the decision, or for a permission, each with ""."""
@@ -163,17 +158,12 @@ class Catalog:
 
     def lacking(self, view: View, name: str) -> Tool | None:
         """The tool with this name that lacks a permission."""
-        original = self._original(view, name)
-        offer = self._offer_of(view, original)
-        lacking = () if offer is None else offer.lacking.values()
-        return next((tool for tool in lacking if self._matches(view, tool, original)), None)
+        original, offer = self._find(view, name)
+        return next((tool for tool in offer.lacking.values() if self._matches(view, tool, original)), None)
 
     def prompt(self, view: View, name: str) -> Item | None:
         """The prompt with this name in a view."""
-        original = self._original(view, name)
-        offer = self._offer_of(view, original)
-        if offer is None:
-            return None
+        original, offer = self._find(view, name)
         found = (offer.prompts if view.bare else offer.prompts_by_exposed).get(original)
         return found if found is not None and self._seen(view, found) else None
 
@@ -246,9 +236,13 @@ class Catalog:
         """The name before a profile renamed it."""
         return name if view.profile is None or view.bare else self._profiles[view.profile].original(name)
 
-    def _offer_of(self, view: View, original: str) -> Offer | None:
-        """The offer that has a name: the server of the view, or the one that an exposed name starts with."""
-        return self._offers.get(view.server or original.partition("__")[0])
+    def _find(self, view: View, name: str) -> tuple[str, Offer]:
+        """The name before a profile renamed it, and the offer that has it; an empty one where no server does.
+
+        The server is that of the view, or the one that an exposed name starts with.
+        """
+        original = self._original(view, name)
+        return original, self._offers.get(view.server or original.partition("__")[0], _NO_OFFER)
 
     def _matches(self, view: View, item: Item | QuarantinedItem, original: str) -> bool:
         return (item.shown if view.bare else item.exposed) == original and self._seen(view, item)
@@ -317,6 +311,7 @@ class _Listing(NamedTuple):
 
 
 _NONE: Final = _Listing(-1, b"", {})
+_NO_OFFER: Final = Offer("")
 
 
 def _joined(generation: int, parts: Iterable[tuple[Offer, bytes | memoryview]]) -> _Listing:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from interlock.client.connection import Connection
 from interlock.config.live_settings import Hook, Live
+from interlock.config.settings import Server
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
@@ -59,16 +60,17 @@ class LiveParts:
         )
         bus, log = foundation.bus, foundation.log
         self.wakes = Wakes(settings, self.deliveries, self.causes, journal, bus, self.webhook, log)
-        self.intake = Intake(settings, self.deliveries, self.wakes, journal)
-        self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
+        self.intake = Intake(settings, self.features, self.deliveries, self.wakes, journal)
+        self.connections = LiveConnections(self.features, self.refusals, foundation.logs)
         self.hosts = ClientHosts(self.features, self.connections, authentication.access)
         self.connections.updates.follow_with(self.hosts)
         self.offers = LiveOffers(addresses, self.hosts)
         registered = RegisteredChannels(ChannelAnnouncements(self.hosts))
         for method in CHANNEL_METHODS:
             self.connections.messages.serve_with(method, registered)
+        self.connections.messages.serve_with("push/event", self.intake)
         self.hooks = IncomingWebhooks(self._hook_settings, self.intake, self.refusals)
-        self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals, self.wakes)
+        self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals)
         self._tasks = BackgroundTasks()
         self._touched: dict[str, asyncio.TimerHandle] = {}
         self._list_changed: Callable[[], None] | None = None
@@ -77,8 +79,8 @@ class LiveParts:
         """Load everything that an earlier run left. `list_changed` hears that some agents' lists may have changed."""
         foundation = self._foundation
         store = foundation.store
-        elevations = Elevations(inbox, self.features, self.scope_hold_s, lambda: foundation.config.servers)
-        self.connections.messages.decide_scopes_with(elevations)
+        elevations = Elevations(inbox, self.features, self.scope_hold_s, self._servers, foundation.journal)
+        self.connections.messages.serve_with("scope/elevate", elevations)
         await self.features.start(store, self._on_features, self.connections)
         await self.deliveries.start(store, self, foundation.node)
         await self.webhook.start(store)
@@ -131,7 +133,7 @@ class LiveParts:
 
     def scope_gate(self) -> ScopeGate:
         """The gate for tools of feature sets."""
-        return ScopeGate(self.connections, self.features, lambda: self._foundation.config.servers)
+        return ScopeGate(self.connections, self.features, self._servers)
 
     def client_scopes_gate(self) -> ClientScopesGate:
         """The gate for scopes that clients set themselves."""
@@ -139,7 +141,7 @@ class LiveParts:
 
     def state_gate(self) -> StateGate:
         """The gate that gives calls of conversations their state."""
-        return StateGate(self.scope_gate(), self.hosts, lambda: self._foundation.config.servers)
+        return StateGate(self.scope_gate(), self.hosts, self._servers)
 
     def gate(self, risk_of: Callable[[Tool], Risk]) -> LiveGate:
         """The gate of the configuration in force."""
@@ -166,6 +168,9 @@ class LiveParts:
             await self.deliveries.withdraw(server)
         except StoreError as cause:
             self._foundation.log("hub", f"events of {server} could not be withdrawn; nobody gets them: {cause}")
+
+    def _servers(self) -> Mapping[str, Server]:
+        return self._foundation.config.servers
 
     def _hook_settings(self) -> Mapping[str, Hook]:
         return self._foundation.config.hooks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from interlock.hub.calls.background_tasks import Serve
 from interlock.hub.calls.call import Caller
+from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
-from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.callbacks import RESPOND, accepted, read_response
 from interlock.transports.requests.open_callbacks import OpenCallbacks
 
@@ -24,4 +24,4 @@ class CallbackHandler:
     def _respond(self, exchange: Exchange, caller: Caller) -> None:
         said = read_response(exchange.request.params)
         result = b"{%b}" % accepted(said.callback_id, taken=self._open.respond(caller.owner, said))
-        exchange.result(complete(result) if exchange.dialect.modern else result)
+        answer(exchange, result)

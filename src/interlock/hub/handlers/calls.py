@@ -15,12 +15,12 @@ from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.live.tools import EVENTS_URI, LIVE_TOOLS, LiveTools
+from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
-from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
+from interlock.hub.tool_search.handler import SEARCH_TOOLS, ToolSearchHandler, inner_call
 from interlock.hub.tool_search.room_definitions import ROOM_TOOLS
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.mcp.meta import members
-from interlock.protocols.mcp.results import complete
 from interlock.protocols.registry.errors import registry_fault
 from interlock.wire.errors import Fault
 
@@ -62,7 +62,7 @@ class CallHandler:
 
     async def judge(self, caller: Caller, tool: str, arguments: bytes) -> DryRun:
         """Pass a call through the gates without making it."""
-        if tool in KERNEL_TOOLS:
+        if tool in SEARCH_TOOLS:
             return await self._search_handler.judge(caller, tool, arguments, self.judge)
         return await DryRun.of(self._pipeline, caller, tool, arguments)
 
@@ -77,7 +77,7 @@ class CallHandler:
         if name in ROOM_TOOLS and self._rooms.takes(caller, name):
             self._rooms.call(exchange, caller, name)
             return
-        if name in KERNEL_TOOLS:
+        if name in SEARCH_TOOLS:
             fields = members(exchange.request.params)
             if not self._search_handler.takes(exchange, caller, name, fields):
                 return
@@ -119,7 +119,7 @@ class CallHandler:
             raise Fault("INVALID_PARAMS", "params.name must name a tool")
         fields = None
         try:
-            if name in KERNEL_TOOLS:
+            if name in SEARCH_TOOLS:
                 fields = members(exchange.request.params)
                 if not self._search_handler.check(name, fields):
                     self._answer_valid(exchange, PASS, name)
@@ -143,8 +143,7 @@ class CallHandler:
         valid: dict[str, object] = {"valid": True}
         if isinstance(verdict, Ask):
             valid["confirmation"] = verdict.question
-        encoded = msgspec.json.encode(valid)
-        exchange.result(complete(encoded, server_info=self._info) if exchange.dialect.modern else encoded)
+        answer(exchange, msgspec.json.encode(valid), server_info=self._info)
 
     def _get_prompt(self, exchange: Exchange, caller: Caller) -> None:
         name = exchange.preview.name
@@ -159,7 +158,7 @@ class CallHandler:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
         if uri.startswith(pages.PREFIX):
             page = self._pages.read(caller.owner, uri, lambda tool: self._access.may_call(caller.principal, tool))
-            exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
+            answer(exchange, page, ttl_ms=0)
             return
         if uri == EVENTS_URI and self._live.offered(caller):
             self._live.read(exchange, caller)

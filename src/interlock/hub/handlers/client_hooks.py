@@ -13,9 +13,10 @@ import msgspec
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
+from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
+from interlock.hub.store_faults import starting
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
-from interlock.protocols.mcp.results import complete
 from interlock.protocols.mcpl.decoding import Name, Value, decode
 from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInferenceResult, Injection
 from interlock.protocols.mcpl.inference import ModelInfo, Usage
@@ -88,7 +89,7 @@ class ClientHookHandler:
         """Count the request. Raises RATE_LIMITED."""
         self._requests.count(caller)
         if self._turns is None:
-            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+            raise starting()
         return self._turns
 
 
@@ -99,4 +100,4 @@ def _check_length(text: str, field: str) -> None:
 
 def _answer(exchange: Exchange, said: Value) -> None:
     result = msgspec.json.encode(said)
-    exchange.result(complete(result) if exchange.dialect.modern else result)
+    answer(exchange, result)

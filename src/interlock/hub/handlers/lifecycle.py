@@ -14,10 +14,10 @@ from interlock.hub.calls.dispatch.dispatcher import Dispatcher
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.journal import Journal
 from interlock.hub.readiness import Readiness
+from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.lifecycle import (
     SHUTDOWN,
     ShutdownAccepted,
@@ -84,4 +84,4 @@ class LifecycleHandler:
 def _accept(exchange: Exchange, asked: ShutdownParams, pending: int, usual_ms: float) -> None:
     estimate = estimated_drain_ms(pending, usual_ms, asked.timeout_ms)
     result = msgspec.json.encode(ShutdownAccepted(True, pending, estimate))
-    exchange.result(complete(result) if exchange.dialect.modern else result)
+    answer(exchange, result)

@@ -7,7 +7,7 @@ and the audit log like any tool of the hub's own. The topic judges what the call
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -15,6 +15,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
@@ -22,14 +23,8 @@ from interlock.hub.tool_search.room_definitions import ROOM_SCHEMAS, ROOM_TOOLS,
 from interlock.judge.results import judge_result
 from interlock.judge.text import show_hidden
 from interlock.protocols.mcp.meta import members
-from interlock.protocols.mcp.results import complete, refusal_result
 from interlock.protocols.mcpx.system import GATEWAY
 from interlock.wire.errors import Fault
-
-if TYPE_CHECKING:
-    from interlock.hub.audit.entries import Ticket
-
-FITS = "arguments must fit the tool's input schema"
 
 
 class RoomMessage(msgspec.Struct, frozen=True):
@@ -93,40 +88,26 @@ class RoomHandler:
         try:
             arguments = self._arguments.read(name, raw)
         except Fault as fault:
-            self._requests.refused(exchange, caller, name, fault, "schema", FITS)
-            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
+            self._requests.refuse_arguments(exchange, caller, name, fault)
             return
         ticket = self._requests.begin(exchange, caller, name, raw)
         work = asyncio.ensure_future(self._room_clients().perform(caller, exchange, name, arguments))
         # A client that gives up waiting must not take messages that nobody reads.
         exchange.on_cancel = lambda reason: _give_up(work)
-        self._background.begin(self._finish(exchange, caller, ticket, work), exchange)
+        self._background.begin(self._requests.answer_tool(exchange, ticket, self._result(caller, work)), exchange)
 
     def read(self, exchange: Exchange, caller: Caller, uri: str) -> None:
         """Answer `resources/read` for the resource of a room."""
         state = self._room_clients().describe(caller, exchange.session, uri.removeprefix(ROOM_URI))
         content = {"uri": uri, "mimeType": "application/json", "text": msgspec.json.encode(state).decode()}
         result = msgspec.json.encode({"contents": [content]})
-        exchange.result(complete(result, ttl_ms=0) if exchange.dialect.modern else result)
+        answer(exchange, result, ttl_ms=0)
 
-    async def _finish(
-        self, exchange: Exchange, caller: Caller, ticket: Ticket, work: asyncio.Future[RoomResult]
-    ) -> None:
-        try:
-            found = await work
-            said = await self._judged(caller, found.messages)
-        except Fault as fault:
-            self._requests.end(ticket, good=False)
-            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
-            return
-        except BaseException:
-            self._requests.end(ticket, good=False)
-            raise
-        self._requests.end(ticket, good=True)
-        texts = [msgspec.json.encode(found.facts).decode(), *said]
+    async def _result(self, caller: Caller, work: asyncio.Future[RoomResult]) -> bytes:
+        found = await work
+        texts = [msgspec.json.encode(found.facts).decode(), *await self._judged(caller, found.messages)]
         blocks = [{"type": "text", "text": text} for text in texts]
-        result = msgspec.json.encode({"content": blocks, "structuredContent": found.facts})
-        exchange.result(complete(result) if exchange.dialect.modern else result)
+        return msgspec.json.encode({"content": blocks, "structuredContent": found.facts})
 
     async def _judged(self, caller: Caller, messages: list[RoomMessage]) -> list[str]:
         """Messages as a model reads them. From now on the agent's tools that change something ask a person."""

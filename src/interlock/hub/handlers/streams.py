@@ -7,8 +7,8 @@ from typing import Final
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.dispatch.forwarder import Forwarder
+from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
-from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.streaming import CANCEL, Cancel, cancelled, read_cancel
 from interlock.transports.requests.open_requests import OpenRequests
 from interlock.wire.errors import Fault
@@ -49,4 +49,4 @@ class StreamHandler:
 
 def _answer(exchange: Exchange, partial: bytes | None) -> None:
     result = b"{%b}" % cancelled(partial)
-    exchange.result(complete(result) if exchange.dialect.modern else result)
+    answer(exchange, result)

@@ -14,7 +14,7 @@ from interlock.hub.live.connection import LiveConnection, Place
 from interlock.hub.live.feature_updates import FeatureUpdates
 from interlock.hub.live.features import Features
 from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.live.server_messages import Pushes, ServerMessages
+from interlock.hub.live.server_messages import ServerMessages
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl.feature_sets import FeatureSet
 from interlock.protocols.mcpl.negotiation import read_offer
@@ -25,9 +25,9 @@ from interlock.wire.messages import Request
 class LiveConnections:
     """All connections to servers that speak MCPL."""
 
-    def __init__(self, features: Features, pushes: Pushes, refusals: RecordedRefusals, logs: Logs) -> None:
+    def __init__(self, features: Features, refusals: RecordedRefusals, logs: Logs) -> None:
         self.updates = FeatureUpdates(features, logs)
-        self.messages = ServerMessages(features, pushes, refusals, self.updates, logs)
+        self.messages = ServerMessages(refusals, self.updates, logs)
         self._logs = logs
         self._open: dict[Place, LiveConnection] = {}
 

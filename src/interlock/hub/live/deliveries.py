@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -93,11 +94,9 @@ class Deliveries:
         """
         waiting = self._agents.setdefault(agent, AgentQueue())
         if not waiting.has_room(server, size):
-            message = f"{waiting.counts[server]} events of {server} wait for {agent}"
-            raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=60_000)
+            raise _full(f"{waiting.counts[server]} events of {server} wait for {agent}")
         if self._counts[server] + 1 > MAX_IN_ALL - self._counts.total() - 1:
-            message = f"{self._counts[server]} events of {server} wait for agents"
-            raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=60_000)
+            raise _full(f"{self._counts[server]} events of {server} wait for agents")
         waiting.reserved[seen] = server, size
         self._take_room(waiting, server, size)
 
@@ -181,43 +180,19 @@ class Deliveries:
 
     async def arrived(self, agent: str, events: Collection[Pending]) -> None:
         """Store that events that were on their way were answered for. Those that were withdrawn stay away."""
-        async with self._agents.setdefault(agent, AgentQueue()).lock:
-            for _ in range(TRIES):
-                try:
-                    await self._arrive(agent, events)
-                except Conflict:
-                    continue  # one of them was withdrawn in this moment
-                self._on_way.difference_update(event.id for event in events)
-                return
-        raise Fault("RESOURCE_EXHAUSTED", "the events are being changed elsewhere", retry_after_ms=500)
+        await self._change(agent, partial(self._arrive, agent, events))
+        self._on_way.difference_update(event.id for event in events)
 
     async def discard(self, agent: str, events: Collection[Pending]) -> None:
         """Delete events that were on their way and that nobody can be given, and record that nobody got them."""
-        async with self._agents.setdefault(agent, AgentQueue()).lock:
-            for _ in range(TRIES):
-                try:
-                    async with self._store.transaction() as transaction:
-                        documents = [await transaction.get(LIVE_PENDING, event.id) for event in events]
-                        found = [document.value for document in documents if document is not None]
-                        self._withdraw(transaction, [_waiting_again(event) for event in found if event.on_way])
-                except Conflict:
-                    continue  # one of them was withdrawn in this moment
-                self._on_way.difference_update(event.id for event in events)
-                return
-        raise Fault("RESOURCE_EXHAUSTED", "the events are being changed elsewhere", retry_after_ms=500)
+        await self._change(agent, partial(self._discard, events))
+        self._on_way.difference_update(event.id for event in events)
 
     async def put_back(self, agent: str, events: Iterable[Pending]) -> None:
         """Let events wait again that nobody could be given. Those that were withdrawn meanwhile stay away."""
-        found, ids = self._agents.setdefault(agent, AgentQueue()), [event.id for event in events]
+        ids = [event.id for event in events]
         self._on_way.difference_update(ids)
-        async with found.lock:
-            for _ in range(TRIES):
-                try:
-                    self.wake(agent, await self._put_back(ids))
-                except Conflict:
-                    continue  # one of them was withdrawn in this moment
-                return
-        raise Fault("RESOURCE_EXHAUSTED", "the events are being changed elsewhere", retry_after_ms=500)
+        await self._change(agent, partial(self._put_back, agent, ids))
 
     async def wait(self, agent: str, timeout_s: float) -> None:
         """Wait until the agent is woken, or the time is up. Raises RESOURCE_EXHAUSTED if too many calls wait."""
@@ -273,6 +248,17 @@ class Deliveries:
             if lost := [event for event in lost if event.delivered < at - ON_WAY_S]:
                 await self.put_back(agent, lost)
 
+    async def _change(self, agent: str, commit: Callable[[], Awaitable[None]]) -> None:
+        """Commit a change of an agent's events, again if one of them was withdrawn in this moment."""
+        async with self._agents.setdefault(agent, AgentQueue()).lock:
+            for _ in range(TRIES):
+                try:
+                    await commit()
+                except Conflict:
+                    continue
+                return
+        raise Fault("RESOURCE_EXHAUSTED", "the events are being changed elsewhere", retry_after_ms=500)
+
     def _withdraw(self, transaction: Transaction, gone: Iterable[Pending]) -> None:
         """Delete events, and record those that nobody got."""
         unread: dict[tuple[str, str], list[str]] = {}
@@ -283,8 +269,14 @@ class Deliveries:
         for (server, agent), events in sorted(unread.items()):
             transaction.record(self._journal.live_withdrawn(server, agent, events))
 
-    async def _put_back(self, ids: Iterable[str]) -> list[str]:
-        """Store that delivered events wait again. Returns those that do."""
+    async def _discard(self, events: Iterable[Pending]) -> None:
+        async with self._store.transaction() as transaction:
+            documents = [await transaction.get(LIVE_PENDING, event.id) for event in events]
+            found = [document.value for document in documents if document is not None]
+            self._withdraw(transaction, [_waiting_again(event) for event in found if event.on_way])
+
+    async def _put_back(self, agent: str, ids: Iterable[str]) -> None:
+        """Store that delivered events wait again, and wake their agent for them."""
         again: list[str] = []
         async with self._store.transaction() as transaction:
             for id_ in ids:
@@ -292,7 +284,7 @@ class Deliveries:
                 if document is not None and document.value.delivered:
                     transaction.put(LIVE_PENDING, _waiting_again(document.value))
                     again.append(id_)
-        return again
+        self.wake(agent, again)
 
     async def _arrive(self, agent: str, events: Iterable[Pending]) -> None:
         arrived: list[tuple[str, str]] = []
@@ -363,6 +355,10 @@ class Deliveries:
             self._touched[agent] = at
             if self._touch_listener is not None:
                 self._touch_listener.on_touched(agent)
+
+
+def _full(message: str) -> Fault:
+    return Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=60_000)
 
 
 def _waiting_again(event: Pending) -> Pending:

@@ -13,17 +13,19 @@ from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
+from interlock.hub.journal import Journal
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import Features
-from interlock.protocols.mcpl.authorization import judge_scope
+from interlock.protocols.mcpl.authorization import Arrival, admit, judge_scope
 from interlock.protocols.mcpl.scopes import Elevate, ElevateResult
+from interlock.wire.messages import Request
 
 MAX_APPROVED: Final = 1_000
 """Approved scopes that a connection remembers."""
 
 
 class Elevations:
-    """Answers servers that ask for a scope."""
+    """Answers servers that ask for a scope. It is the handler of `scope/elevate`."""
 
     def __init__(
         self,
@@ -31,11 +33,22 @@ class Elevations:
         features: Features,
         hold_s: Callable[[str], float],
         settings: Callable[[], Mapping[str, Server]],
+        journal: Journal,
     ) -> None:
         self._inbox = inbox
         self._features = features
         self._hold_s = hold_s
         self._settings = settings
+        self._journal = journal
+
+    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> ElevateResult:
+        """Answer a request for a scope, and record the answer."""
+        asked = arrival.params
+        assert isinstance(asked, Elevate)
+        result = await self.elevate(live, asked)
+        admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
+        self._journal.live_scope(live.server, asked.feature_set, asked.scope.label, approved=result.approved)
+        return result
 
     async def elevate(self, live: LiveConnection, asked: Elevate) -> ElevateResult:
         """Approve or refuse a scope: by the rules, by what was approved on this connection, or by a person."""

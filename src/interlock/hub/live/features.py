@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.config.settings import Config
+from interlock.hub.store_faults import whole
 from interlock.protocols.mcpl.feature_sets import FeatureSet, ScopeRules
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import HostPolicy, names
@@ -47,6 +48,28 @@ def entry_id(server: str, agent: str, feature: str) -> str:
     return SEPARATOR.join((server, agent, feature))
 
 
+class AgentEntries(msgspec.Struct):
+    """The entries of one agent on the feature sets of one server."""
+
+    enabling: list[FeatureEntry] = []
+    disabling: list[FeatureEntry] = []
+
+    def enable(self, feature: str, declared: FeatureSet | None = None) -> bool:
+        """Whether a set is on. A server may declare further uses afterwards, which nobody has enabled."""
+        found = [entry for entry in self.enabling if names((entry.feature,), feature)]
+        if not found or self.disable(feature):
+            return False
+        uses = frozenset[str]() if declared is None else declared.needs | declared.may
+        return any(entry.uses is None or uses <= set(entry.uses) for entry in found)
+
+    def disable(self, feature: str) -> bool:
+        """Whether a set is switched off. A pattern that cannot be read names every set."""
+        return names((entry.feature for entry in self.disabling), feature, unusable=True)
+
+
+NO_ENTRIES: Final = AgentEntries()
+
+
 class Declarations(Protocol):
     """Knows the feature sets that servers declare now."""
 
@@ -59,12 +82,10 @@ class Features:
 
     def __init__(self, config: Callable[[], Config]) -> None:
         self._config = config
-        self._store: Store | None = None
+        self._store: Store
         self._mirror: Mirror[FeatureEntry] | None = None
-        self._of: dict[str, dict[str, HostPolicy]] = {}
+        self._of: dict[str, dict[str, AgentEntries]] = {}
         """By server and agent, worked out once for each change."""
-        self._uses: dict[str, dict[str, list[FeatureEntry]]] = {}
-        """The enabling entries by server and agent, beside `_of`."""
         self._agents: frozenset[str] | None = None
         """Those for which something is on."""
         self._hosted: Mapping[str, frozenset[str]] = {}
@@ -114,16 +135,11 @@ class Features:
         Several agents share a connection: a set is on there if one of them wants it, and its events reach that one.
         `only` names the sets that can be on, `supported` what a host could do that is not counted yet.
         """
-        mine = self._policies(server)
-        asked = mine if agent is None else {agent: mine.get(agent, NOTHING)}
-        policies = list(asked.values())
-        on = {
-            name
-            for name, found in declared.items()
-            if any(_is_on(policy, name) and self._covers(server, who, name, found) for who, policy in asked.items())
-        }
+        mine = self._by_agent(server)
+        asked = list(mine.values()) if agent is None else [mine.get(agent, NO_ENTRIES)]
+        on = {name for name, found in declared.items() if any(each.enable(name, found) for each in asked)}
         on = on if only is None else on & set(only)
-        off = {name for name in declared if any(names(policy.disabled, name, unusable=True) for policy in policies)}
+        off = {name for name in declared if any(each.disable(name) for each in asked)}
         config = self._config()
         settings = config.servers.get(server)
         scopes = {} if settings is None else settings.scopes
@@ -138,22 +154,17 @@ class Features:
 
     def basis(self, server: str) -> tuple[object, ...]:
         """The objects that policies of a server follow from: while they are the same, so are the policies."""
-        return self._policies(server), self._config(), self._hosted
+        return self._by_agent(server), self._config(), self._hosted
 
     def enabled(self, server: str, agent: str, feature: str) -> bool:
         """Whether a feature set is on for an agent: enabled, and with no further uses than when it was."""
-        policy = self._policies(server).get(agent)
-        if policy is None or not _is_on(policy, feature):
-            return False
+        mine = self._by_agent(server).get(agent, NO_ENTRIES)
         declared = None if self._declarations is None else self._declarations.declaration(server, agent, feature)
-        return declared is None or self._covers(server, agent, feature, declared)
+        return mine.enable(feature, declared)
 
     def agents(self, server: str, feature: str, declared: FeatureSet | None) -> tuple[str, ...]:
         """The agents for which a feature set is on, as a connection declares it."""
-        found = (agent for agent, policy in self._policies(server).items() if _is_on(policy, feature))
-        return tuple(
-            sorted(agent for agent in found if declared is None or self._covers(server, agent, feature, declared))
-        )
+        return tuple(sorted(agent for agent, mine in self._by_agent(server).items() if mine.enable(feature, declared)))
 
     def enabled_by(self, server: str, feature: str) -> str:
         """Names the entries on a feature set as they are now: another name after each change of one."""
@@ -164,9 +175,9 @@ class Features:
         """Whether anything at all is on for an agent."""
         if self._agents is None:
             servers = {entry.server for entry in self._ready().values()}
-            found = (known for server in servers for known in self._policies(server).items())
+            found = (known for server in servers for known in self._by_agent(server).items())
             self._agents = frozenset(
-                agent for agent, policy in found if any(_is_on(policy, on) for on in policy.enabled)
+                agent for agent, mine in found if any(mine.enable(entry.feature) for entry in mine.enabling)
             )
         return agent in self._agents
 
@@ -178,7 +189,6 @@ class Features:
         """Store entries together with their audit records. They hold when this returns."""
         if len(self._ready()) >= MAX_ENTRIES:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_ENTRIES} entries of feature sets exist")
-        assert self._store is not None
         async with self._store.transaction() as transaction:
             for entry in entries:
                 transaction.put(FEATURES, entry)
@@ -187,48 +197,27 @@ class Features:
     async def forget(self, entries: Iterable[FeatureEntry], records: Iterable[object]) -> None:
         """Delete entries, together with their audit records."""
         self._ready()
-        assert self._store is not None
         async with self._store.transaction() as transaction:
             for entry in entries:
                 transaction.delete(FEATURES, entry.id)
             transaction.record(*records)
 
-    def _policies(self, server: str) -> dict[str, HostPolicy]:
+    def _by_agent(self, server: str) -> dict[str, AgentEntries]:
         known = self._of.get(server)
         if known is None:
-            found: dict[str, tuple[list[str], list[str]]] = {}
+            known = {}
             for entry in self._ready().values():
                 if entry.server == server:
-                    found.setdefault(entry.agent, ([], []))[0 if entry.enabled else 1].append(entry.feature)
-            uses = self._uses[server] = dict[str, list[FeatureEntry]]()
-            for entry in self._ready().values():
-                if entry.server == server and entry.enabled:
-                    uses.setdefault(entry.agent, []).append(entry)
-            known = self._of[server] = {
-                agent: HostPolicy(enabled=tuple(sorted(on)), disabled=tuple(sorted(off)))
-                for agent, (on, off) in found.items()
-            }
+                    mine = known.setdefault(entry.agent, AgentEntries())
+                    (mine.enabling if entry.enabled else mine.disabling).append(entry)
+            self._of[server] = known
         return known
-
-    def _covers(self, server: str, agent: str, name: str, declared: FeatureSet) -> bool:
-        """Whether a person who enabled a set knew all that it uses: a server may declare more of it afterwards."""
-        entries = [entry for entry in self._uses[server].get(agent, ()) if names((entry.feature,), name)]
-        uses = declared.needs | declared.may
-        return any(entry.uses is None or uses <= set(entry.uses) for entry in entries)
 
     def _hosts(self, agent: str | None) -> Iterable[frozenset[str]]:
         return self._hosted.values() if agent is None else (self._hosted.get(agent, frozenset()),)
 
     def _ready(self) -> Mirror[FeatureEntry]:
-        if self._mirror is None:
-            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
-        if (problem := self._mirror.problem) is not None:
-            # An entry that cannot be read may have switched a feature set off.
-            raise Fault("SERVER_NOT_READY", f"the feature sets cannot be read: {problem}", hint=problem.hint)
-        return self._mirror
-
-
-NOTHING: Final = HostPolicy()
+        return whole(self._mirror, "feature sets")
 
 
 def _denied(config: Config, hosted: frozenset[str]) -> tuple[str, ...]:
@@ -248,7 +237,3 @@ def _granted(paths: Iterable[str], on: Iterable[FeatureSet]) -> tuple[str, ...]:
 def _family(path: str) -> str:
     """The method that a capability belongs to: `contextHooks.beforeInference` of its paths."""
     return ".".join(path.split(".")[:2])
-
-
-def _is_on(policy: HostPolicy, feature: str) -> bool:
-    return names(policy.enabled, feature) and not names(policy.disabled, feature, unusable=True)

@@ -16,6 +16,7 @@ import msgspec
 from interlock.config.live_settings import Live
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
+from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import (
     LIVE_PENDING,
@@ -30,14 +31,17 @@ from interlock.hub.live.events import (
     pending_id,
     seen_id,
 )
+from interlock.hub.live.features import Features
 from interlock.hub.live.wakes import Decided, Wakes
 from interlock.hub.rate_meter import Meters
-from interlock.hub.store_faults import fault_of
+from interlock.hub.store_faults import as_faults, fault_of, starting
+from interlock.protocols.mcpl.authorization import Arrival
 from interlock.protocols.mcpl.content import Block, Text, blocks
 from interlock.protocols.mcpl.events import PushEvent, PushResult
 from interlock.store import Conflict, Store, StoreError
 from interlock.store.documents import AnyCollection
 from interlock.wire.errors import Fault
+from interlock.wire.messages import Request
 
 MAX_CONTENT_BYTES: Final = 64 * 1024
 """Of the content of one event, as JSON."""
@@ -93,10 +97,18 @@ class Incoming(msgspec.Struct, frozen=True):
 
 
 class Intake:
-    """Takes events for agents."""
+    """Takes events for agents. It is the handler of `push/event` (`hub.live.server_messages.Handler`)."""
 
-    def __init__(self, settings: Callable[[], Live], deliveries: Deliveries, wakes: Wakes, journal: Journal) -> None:
+    def __init__(
+        self,
+        settings: Callable[[], Live],
+        features: Features,
+        deliveries: Deliveries,
+        wakes: Wakes,
+        journal: Journal,
+    ) -> None:
         self._settings = settings
+        self._features = features
         self._deliveries = deliveries
         self._wakes = wakes
         self._journal = journal
@@ -112,9 +124,12 @@ class Intake:
         """Take events from now on."""
         self._store = store
 
-    async def accept(self, server: str, event: PushEvent, agents: tuple[str, ...]) -> PushResult:
-        """Take an event that a server pushed."""
-        return await self.take(Incoming.pushed(server, event), agents)
+    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> PushResult:
+        """Take an event that a server pushed, for every agent for which its feature set is on."""
+        event = arrival.params
+        assert isinstance(event, PushEvent)
+        agents = live.recipients(self._features, event.feature_set)
+        return await self.take(Incoming.pushed(live.server, event), agents)
 
     async def take(self, event: Incoming, agents: tuple[str, ...]) -> PushResult:
         """Take an event for these agents; a repeated one gets the recorded answer. Raises a `Fault` to refuse it."""
@@ -179,7 +194,7 @@ class Intake:
 
     async def _take(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
         if self._store is None:
-            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+            raise starting()
         self._meters.take(event.server, self._settings().rate, time.monotonic())
         reserved: list[str] = []
         full: Fault | None = None
@@ -262,10 +277,8 @@ class Intake:
     async def _recorded(self, key: str) -> PushResult:
         """The answer that an event got the first time."""
         assert self._store is not None
-        try:
+        with as_faults():
             found = await self._store.get(LIVE_SEEN, key)
-        except StoreError as error:
-            raise fault_of(error) from None
         if found is None:
             raise _interrupted()
         seen = found.value

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from interlock.hub.live.events import LIVE_SEEN, Seen, day_of, now, seen_id
-from interlock.hub.store_faults import fault_of
+from interlock.hub.store_faults import as_faults
 from interlock.protocols.mcpl.channels import IncomingMessage, Received
-from interlock.store import Conflict, Store, StoreError
+from interlock.store import Conflict, Store
 from interlock.wire.errors import Fault
 
 ATTEMPTS: Final = 3
@@ -33,7 +33,7 @@ class PassedMessages:
         self, server: str, agent: str, feature_set: str, messages: Sequence[IncomingMessage]
     ) -> tuple[list[IncomingMessage], dict[str, Received]]:
         """The new messages, now recorded as sent, and the answers to all others by `key_of`. Raises a `Fault`."""
-        try:
+        with as_faults():
             for _ in range(ATTEMPTS):
                 fresh, answers = await self._known(server, messages)
                 if not fresh:
@@ -45,8 +45,6 @@ class PassedMessages:
                     return list(fresh.values()), answers
                 except Conflict:
                     continue
-        except StoreError as cause:
-            raise fault_of(cause) from None
         raise Fault("RESOURCE_EXHAUSTED", "the same messages are being passed on", retry_after_ms=1000)
 
     async def answered(
@@ -58,7 +56,7 @@ class PassedMessages:
         received: Iterable[Received],
     ) -> None:
         """Record how a client answered each message. Raises a `Fault`."""
-        try:
+        with as_faults():
             async with self._store().transaction() as transaction:
                 for message, said in zip(messages, received, strict=True):
                     seen = _seen(key_of(server, message), server, agent, feature_set, message)
@@ -72,17 +70,13 @@ class PassedMessages:
                             outcomes={agent: "wake" if said.accepted else "dropped"},
                         ),
                     )
-        except StoreError as cause:
-            raise fault_of(cause) from None
 
     async def forget(self, server: str, messages: Iterable[IncomingMessage]) -> None:
         """Messages did not reach a client: they may be sent again. Raises a `Fault`."""
-        try:
+        with as_faults():
             async with self._store().transaction() as transaction:
                 for message in messages:
                     transaction.delete(LIVE_SEEN, key_of(server, message))
-        except StoreError as cause:
-            raise fault_of(cause) from None
 
     async def _known(
         self, server: str, messages: Sequence[IncomingMessage]

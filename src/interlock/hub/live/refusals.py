@@ -25,10 +25,6 @@ class RecordedRefusals:
         self.counts: dict[str, int] = {}
         """By server, since the hub started."""
 
-    def elevated(self, server: str, feature_set: str, label: str, *, approved: bool) -> None:
-        """Record how a request for a scope was answered."""
-        self._journal.live_scope(server, feature_set, label, approved=approved)
-
     def add(self, server: str, method: str, feature_set: str, event_id: str, fault: Fault) -> None:
         """Count a refused message, and record it unless there were too many."""
         self.counts[server] = self.counts.get(server, 0) + 1

@@ -94,11 +94,10 @@ def _judged(live: LiveConnection, feature: str, rules: Scopes | None, call: Call
         return PASS if rules is None else _by_rules(feature, rules, call)
     arguments = _arguments(call)
     label, decision = judge_scope(live.state, feature, arguments, None)
-    if decision.outcome == "deny":
-        return _denied(feature, label, decision, call)
-    # The server is told this scope, never one that a client wrote.
-    call.scope = msgspec.json.encode(Scope(label, enriched(arguments, label, rules)))
-    return PASS if decision.outcome == "allow" else _ask(feature, label, call)
+    if decision.outcome != "deny":
+        # The server is told this scope, never one that a client wrote.
+        call.scope = msgspec.json.encode(Scope(label, enriched(arguments, label, rules)))
+    return _verdict(feature, label, decision, call)
 
 
 def _by_rules(feature: str, rules: Scopes, call: Call) -> Verdict:
@@ -108,10 +107,7 @@ def _by_rules(feature: str, rules: Scopes, call: Call) -> Verdict:
         fault = Fault("ACCESS_DENIED", f"the server no longer says what {call.target.name} acts on", hint=hint)
         return Refuse(fault, f"scope {feature}: no label")
     label = derive_label(rules.label, _arguments(call))
-    decision = decide(ScopeRules(rules.whitelist, rules.blacklist), label)
-    if decision.outcome == "deny":
-        return _denied(feature, label, decision, call)
-    return PASS if decision.outcome == "allow" else _ask(feature, label, call)
+    return _verdict(feature, label, decide(ScopeRules(rules.whitelist, rules.blacklist), label), call)
 
 
 def _undeclared(live: LiveConnection | None, scopes: Mapping[str, Scopes], call: Call) -> Verdict:
@@ -125,14 +121,11 @@ def _undeclared(live: LiveConnection | None, scopes: Mapping[str, Scopes], call:
         if feature in offered or rules.label is None:
             continue
         try:
-            label = derive_label(rules.label, _arguments(call))
+            verdict = _by_rules(feature, rules, call)
         except Fault:
             continue
-        decision = decide(ScopeRules(rules.whitelist, rules.blacklist), label)
-        if decision.outcome == "deny":
-            return _denied(feature, label, decision, call)
-        if decision.outcome == "ask":
-            return _ask(feature, label, call)
+        if verdict is not PASS:
+            return verdict
     return PASS
 
 
@@ -140,12 +133,13 @@ def _arguments(call: Call) -> Mapping[str, object]:
     return call.arguments if isinstance(call.arguments, Mapping) else {}
 
 
-def _denied(feature: str, label: str, decision: ScopeDecision, call: Call) -> Refuse:
-    fault = Fault("ACCESS_DENIED", f"{call.target.name} may not act on {shown(label)}")
-    return Refuse(fault, f"scope {feature}: {decision.why}")
-
-
-def _ask(feature: str, label: str, call: Call) -> Ask:
+def _verdict(feature: str, label: str, decision: ScopeDecision, call: Call) -> Verdict:
+    """The verdict on a call that acts on a label."""
+    if decision.outcome == "allow":
+        return PASS
+    if decision.outcome == "deny":
+        fault = Fault("ACCESS_DENIED", f"{call.target.name} may not act on {shown(label)}")
+        return Refuse(fault, f"scope {feature}: {decision.why}")
     question = f"{call.target.name} would act on {shown(label)}, which the scopes of {feature} do not name."
     return Ask(question, f"scope {feature}: not on its whitelist")
 

@@ -14,19 +14,15 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.live.connection import LiveConnection, Named, named_in
-from interlock.hub.live.elevations import Elevations
 from interlock.hub.live.feature_updates import ANSWER_TIMEOUT_S, FeatureUpdates
-from interlock.hub.live.features import Features
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.decoding import decode
-from interlock.protocols.mcpl.events import PushEvent
 from interlock.protocols.mcpl.live import ANSWER, DELIVERY, Answer, AnswerError, Delivery
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
-from interlock.protocols.mcpl.scopes import Elevate
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
@@ -39,39 +35,23 @@ MAX_TASKS: Final = 2 * MAX_OPEN
 
 
 class Handler(Protocol):
-    """Takes requests of servers of one method."""
+    """Takes the messages of servers of one method."""
 
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
-        """The answer to a request that was admitted. Raises a `Fault` to refuse it."""
-
-
-class Pushes(Protocol):
-    """Takes the events that servers push."""
-
-    async def accept(self, server: str, event: PushEvent, agents: tuple[str, ...]) -> msgspec.Struct:
-        """Take an event for these agents. Returns the answer for the server. Raises a `Fault` to refuse it."""
+        """The answer to a message that was admitted. Raises a `Fault` to refuse it."""
 
 
 class ServerMessages:
     """Takes the messages of all connections."""
 
-    def __init__(
-        self, features: Features, pushes: Pushes, refusals: RecordedRefusals, updates: FeatureUpdates, logs: Logs
-    ) -> None:
-        self._features = features
-        self._pushes = pushes
+    def __init__(self, refusals: RecordedRefusals, updates: FeatureUpdates, logs: Logs) -> None:
         self._refusals = refusals
         self._updates = updates
         self._logs = logs
-        self._elevations: Elevations | None = None
         self._handlers: dict[str, Handler] = {}
 
-    def decide_scopes_with(self, elevations: Elevations) -> None:
-        """Put requests for scopes to people."""
-        self._elevations = elevations
-
     def serve_with(self, method: str, handler: Handler) -> None:
-        """Have the requests of a method taken by a part of a higher layer."""
+        """Have the messages of a method taken by a handler."""
         self._handlers[method] = handler
 
     def on_request(self, live: LiveConnection, request: Request) -> bool:
@@ -148,7 +128,10 @@ class ServerMessages:
         try:
             if arrival is None:
                 arrival = await self._admitted_after_receipt(live, request)
-            result = await self._served(live, request, arrival)
+            handler = self._handlers.get(request.method)
+            if handler is None:
+                raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+            result = await handler.serve(live, request, arrival)
         except Fault as fault:
             self._refuse(live, request, fault)
         except Exception:
@@ -162,22 +145,6 @@ class ServerMessages:
                 live.connection.answer(request.id, msgspec.json.encode(result))
         finally:
             live.open.discard(request.id)
-
-    async def _served(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
-        """The result of a request. Raises a `Fault` to refuse it."""
-        params = arrival.params
-        if isinstance(params, PushEvent):
-            agents = live.recipients(self._features, params.feature_set)
-            return await self._pushes.accept(live.server, params, agents)
-        if isinstance(params, Elevate) and self._elevations is not None:
-            result = await self._elevations.elevate(live, params)
-            admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
-            self._refusals.elevated(live.server, params.feature_set, params.scope.label, approved=result.approved)
-            return result
-        handler = self._handlers.get(request.method)
-        if handler is None:
-            raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
-        return await handler.serve(live, request, arrival)
 
     async def _take(self, live: LiveConnection, handler: Handler, said: Request, arrival: Arrival) -> None:
         """Take a notification. It has no answer, so a refusal is only recorded."""

@@ -6,12 +6,11 @@ An event is handed out only to a client that is still there: one that left the c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from interlock.hub.audit.entries import Ticket
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
@@ -21,13 +20,12 @@ from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.rendering import blocks
-from interlock.hub.sessions.exchanges import is_wanted
+from interlock.hub.sessions.exchanges import answer, is_wanted
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Members
-from interlock.protocols.mcp.results import complete, refusal_result
 from interlock.wire.errors import Fault
 
 WAIT: Final = "wait_for_events"
@@ -140,10 +138,7 @@ class LiveTools:
         try:
             arguments = self._arguments.read(name, raw)
         except Fault as fault:
-            self._requests.refused(
-                exchange, caller, name, fault, "schema", "arguments must fit the tool's input schema"
-            )
-            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
+            self._requests.refuse_arguments(exchange, caller, name, fault)
             return
         ticket = self._requests.begin(exchange, caller, name, raw)
         agent = caller.principal.id
@@ -152,32 +147,19 @@ class LiveTools:
             work = self._wait(exchange, agent, most, float(arguments.get("timeout_s", WAIT_S)))
         else:
             work = self._read_now(exchange, agent, most, again=bool(arguments.get("again")))
-
-        self._background.begin(self._finish(exchange, ticket, work, _tool_result), exchange)
+        self._background.begin(self._requests.answer_tool(exchange, ticket, _tool_result(work)), exchange)
 
     def read(self, exchange: Exchange, caller: Caller) -> None:
         """Answer a read of the resource: what waits, which is delivered by this, and what was delivered lately."""
         ticket = self._requests.begin(exchange, caller, EVENTS_URI, b"{}")
-        work = self._read(exchange, caller.principal.id, MAX_EVENTS, again=True)
-        self._background.begin(self._finish(exchange, ticket, work, _resource_result), exchange)
 
-    async def _finish(
-        self, exchange: Exchange, ticket: Ticket, work: Awaitable[Blocks], render: Callable[[Exchange, Blocks], bytes]
-    ) -> None:
-        """Answer with the events, and record the outcome, however it ends."""
-        try:
-            found = await work
-        except Fault as fault:
-            self._requests.end(ticket, good=False)
-            if render is not _tool_result:
-                raise
-            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
-        except BaseException:
-            self._requests.end(ticket, good=False)
-            raise
-        else:
-            self._requests.end(ticket, good=True)
-            exchange.result(render(exchange, found))
+        async def finish() -> None:
+            work = self._read(exchange, caller.principal.id, MAX_EVENTS, again=True)
+            text = "\n\n".join(block["text"] for block in await self._requests.outcome(ticket, work))
+            content = {"uri": EVENTS_URI, "mimeType": "text/plain", "text": text}
+            answer(exchange, msgspec.json.encode({"contents": [content]}), ttl_ms=0)
+
+        self._background.begin(finish(), exchange)
 
     async def _wait(self, exchange: Exchange, agent: str, most: int, timeout_s: float) -> Blocks:
         if not is_wanted(exchange):
@@ -213,12 +195,5 @@ def _left() -> Fault:
     return Fault("CANCELLED", "the client left before it got its events; they wait")
 
 
-def _tool_result(exchange: Exchange, content: Blocks) -> bytes:
-    encoded = msgspec.json.encode({"content": content})
-    return complete(encoded) if exchange.dialect.modern else encoded
-
-
-def _resource_result(exchange: Exchange, content: Blocks) -> bytes:
-    text = "\n\n".join(block["text"] for block in content)
-    encoded = msgspec.json.encode({"contents": [{"uri": EVENTS_URI, "mimeType": "text/plain", "text": text}]})
-    return complete(encoded, ttl_ms=0) if exchange.dialect.modern else encoded
+async def _tool_result(work: Awaitable[Blocks]) -> bytes:
+    return msgspec.json.encode({"content": await work})

@@ -16,7 +16,6 @@ from interlock.hub.conversation_documents import INFERENCES, TURN_LEASES
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import LIVE_SEEN, LIVE_WAKES, Pending, Seen, day_of, now, tokens_of
 from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.live.wakes import Wakes
 from interlock.store import Store
 
 
@@ -68,13 +67,10 @@ class EventRow(msgspec.Struct):
 class Usage:
     """Counts and lists events."""
 
-    def __init__(
-        self, store: Callable[[], Store], deliveries: Deliveries, refusals: RecordedRefusals, wakes: Wakes
-    ) -> None:
+    def __init__(self, store: Callable[[], Store], deliveries: Deliveries, refusals: RecordedRefusals) -> None:
         self._store = store
         self._deliveries = deliveries
         self._refusals = refusals
-        self._wakes = wakes
 
     async def rows(self, days: int, by: By | None = None) -> list[UsageRow]:
         """The usage of the last days, the present one included; with `by`, one row for each server and so on."""

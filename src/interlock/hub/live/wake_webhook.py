@@ -43,8 +43,8 @@ class WakeWebhook:
         self._sender = WebhookSender(resolver)
         self._node = node
         self._log = log
-        self._store: Store | None = None
-        self._unsent: Mirror[UnsentWake] | None = None
+        self._store: Store
+        self._unsent: Mirror[UnsentWake]
         self._changed = asyncio.Event()
         self._tries: Counter[str] = Counter()
         """Failed tries of this run, by message."""
@@ -62,7 +62,7 @@ class WakeWebhook:
 
     def stage(self, transaction: Transaction, wake: Wake) -> None:
         """Add the message for a wake to the transaction that commits the wake."""
-        if self._settings().url is None or self._unsent is None:
+        if self._settings().url is None:
             return
         if len(self._unsent) >= MAX_UNSENT:
             self._log("hub", f"the live webhook is not told of the wake {wake.id}: {MAX_UNSENT} messages wait")
@@ -110,14 +110,12 @@ class WakeWebhook:
 
     def _next(self) -> UnsentWake | None:
         """The message to try next: one that failed least often, so that none holds up the rest, and the oldest such."""
-        assert self._unsent is not None
         node, old = self._node(), now() - FOREIGN_S
         mine = (message for message in self._unsent.values() if message.node == node or message.at < old)
         return min(mine, key=lambda message: (self._tries[message.id], message.id), default=None)
 
     async def _wait(self) -> None:
         """Wait for a message. While some wait that cannot be sent yet, look again from time to time."""
-        assert self._unsent is not None
         try:
             async with asyncio.timeout(MAX_PAUSE_S if len(self._unsent) else None):
                 await self._changed.wait()
@@ -125,7 +123,6 @@ class WakeWebhook:
             return
 
     async def _forget(self, message: UnsentWake) -> None:
-        assert self._store is not None
         async with self._store.transaction() as transaction:
             transaction.delete(UNSENT_WAKES, message.id)
         del self._tries[message.id]

@@ -127,7 +127,7 @@ class Wakes:
         self._timer_at = 0.0
         """When the timer ends, by the machine's clock."""
         self._tasks = BackgroundTasks()
-        self._store: Store | None = None
+        self._store: Store
 
     async def start(self, store: Store) -> None:
         """Go on where the last run ended: budgets, and groups that wait."""
@@ -261,7 +261,7 @@ class Wakes:
         """Wake for a group that is due: for those of its events that are still there and that the rules wake for."""
         agent = agent_of(group.key)
         events = self._deliveries.still_waiting(group.events, agent)
-        if not events or self._store is None:
+        if not events:
             return
         chosen = self._choose(agent, events)
         at, count = now(), group.count - len(chosen.held)
@@ -326,7 +326,6 @@ class Wakes:
         noted = [(event, why) for event, why in chosen.held if wake is not None or event.cause != self._why(agent, why)]
         if wake is None and not noted:
             return
-        assert self._store is not None
         async with self._store.transaction() as transaction:
             if wake is not None:
                 self.store(transaction, wake)

@@ -7,6 +7,7 @@ import asyncio
 from interlock.hub.sessions.session import Exchange, HC_co, Session
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
+from interlock.protocols.mcp.results import complete, refusal_result
 from interlock.transports.exchange import OpenExchange, SessionExchange
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id, Request
@@ -15,6 +16,17 @@ from interlock.wire.messages import Id, Request
 def is_wanted(exchange: Exchange) -> bool:
     """Whether an answer is wanted and would reach the client now. Asked before the client is given something once."""
     return exchange.open and exchange.reachable
+
+
+def answer(exchange: Exchange, result: bytes, *, ttl_ms: int | None = None, server_info: bytes | None = None) -> None:
+    """Answer with a result of the hub's own, in the form of the client's era."""
+    modern = exchange.dialect.modern
+    exchange.result(complete(result, ttl_ms=ttl_ms, server_info=server_info) if modern else result)
+
+
+def refuse_tool(exchange: Exchange, fault: Fault) -> None:
+    """Refuse a call of one of the hub's own tools, with a result that the model reads."""
+    exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
 
 
 class WrappedExchange(SessionExchange[Session, HC_co]):

@@ -19,7 +19,7 @@ import msgspec
 from interlock.config.settings import Config
 from interlock.containment.backends import reports
 from interlock.hub.calls.call import Caller
-from interlock.hub.store_faults import fault_of
+from interlock.hub.store_faults import as_faults
 from interlock.hub.upstreams.registration.checks import RULES
 from interlock.hub.upstreams.registration.registration import Register
 from interlock.hub.upstreams.registration.registrations import Registrations
@@ -111,10 +111,8 @@ class Creations:
             return None, NOT_ALLOWED
         if uncontained := await _why_uncontained():
             return None, f"tools cannot be created: {uncontained}"
-        try:
+        with as_faults():
             opened = await self._opened(request_id, _owner(caller))
-        except StoreError as cause:
-            raise fault_of(cause) from None
         if not opened:
             return None, "too many tools are being created; write or leave one of them first"
         rules = {
@@ -135,15 +133,13 @@ class Creations:
         server = f"made-{secrets.token_hex(4)}"
         asked = Register(server, "python", ("server.py",), justification=why[:2000], source=create.source)
         approved = mode == "auto_approve"
-        try:
+        with as_faults():
             taken = await self._take(create.request_id, _owner(caller))
             try:
                 made = await self._registrations.create(caller.principal, asked, approved=approved, trace=trace)
             except (Fault, StoreError):
                 await self._reopen(taken)
                 raise
-        except StoreError as cause:
-            raise fault_of(cause) from None
         return CreatedTool(made.server_id, made.decision)
 
     async def _opened(self, id: str, owner: str) -> bool:

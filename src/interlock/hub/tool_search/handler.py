@@ -9,24 +9,22 @@ from typing import Any, Final
 import msgspec
 
 from interlock.discovery.errors import DiscoveryError
-from interlock.hub.audit.entries import Ticket
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.dry_run import DryRun
+from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.definitions import ALIASES, CALL, FIND, REQUEST
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
-from interlock.hub.tool_search.recorded_requests import RecordedRequests
+from interlock.hub.tool_search.recorded_requests import FITS, RecordedRequests
 from interlock.hub.upstreams.sharing import audiences
 from interlock.protocols.mcp.meta import Members
-from interlock.protocols.mcp.results import complete, refusal_result
 from interlock.wire.errors import Fault
 
-KERNEL_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})
+SEARCH_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})
 
-FITS: Final = "arguments must fit the tool's input schema"
 Judge = Callable[[Caller, str, bytes], Coroutine[None, None, DryRun]]
-_Answer = Callable[[Caller, Exchange, dict[str, Any]], Coroutine[None, None, dict[str, object]]]
+_Handle = Callable[[Caller, Exchange, dict[str, Any]], Coroutine[None, None, dict[str, object]]]
 
 
 def inner_call(fields: Members) -> str:
@@ -61,17 +59,17 @@ class ToolSearchHandler:
             arguments = _arguments(fields)
             self._discovery_tools.check(name, arguments)
         except Fault as fault:
-            self._requests.refused(exchange, caller, name, fault, "schema", FITS)
-            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
+            self._requests.refuse_arguments(exchange, caller, name, fault)
             return False
         if name == CALL:
             if ALIASES.get(str(arguments["name"]), arguments["name"]) != REQUEST:
                 return True
             inner_call(fields)
             return self.takes(exchange, caller, REQUEST, fields)
-        answer = self._discover if name == FIND else self._request
+        handle = self._discover if name == FIND else self._request
         ticket = self._requests.begin(exchange, caller, name, bytes(fields.get("arguments", b"{}")))
-        self._background.begin(self._tool(exchange, ticket, answer(caller, exchange, arguments)), exchange)
+        work = _tool_result(_known_faults(handle(caller, exchange, arguments)))
+        self._background.begin(self._requests.answer_tool(exchange, ticket, work), exchange)
         return False
 
     def check(self, name: str, fields: Members) -> bool:
@@ -95,40 +93,20 @@ class ToolSearchHandler:
             return DryRun("allowed")
         return DryRun("refused", "rates", refusal.rule, refusal.fault.name, refusal.fault.message)
 
-    async def _tool(self, exchange: Exchange, ticket: Ticket, answer: Coroutine[None, None, dict[str, object]]) -> None:
-        """Answer a tool call: with text for the model, and the same as structured content."""
-        try:
-            found = await _known_faults(answer)
-        except Fault as fault:
-            self._requests.end(ticket, good=False)
-            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
-            return
-        self._requests.end(ticket, good=True)
-        text = msgspec.json.encode(found).decode()
-        result = msgspec.json.encode({"content": [{"type": "text", "text": text}], "structuredContent": found})
-        exchange.result(complete(result) if exchange.dialect.modern else result)
-
-    def _method(self, answer: _Answer) -> Callable[[Exchange, Caller], None]:
+    def _method(self, handle: _Handle) -> Callable[[Exchange, Caller], None]:
         def serve(exchange: Exchange, caller: Caller) -> None:
             params = msgspec.json.decode(exchange.request.params, type=dict[str, Any])
             params.pop("_meta", None)
             arguments = msgspec.json.encode(params)
             ticket = self._requests.begin(exchange, caller, exchange.request.method, arguments)
-            self._background.begin(self._answer(exchange, ticket, answer(caller, exchange, params)), exchange)
+
+            async def finish() -> None:
+                found = await self._requests.outcome(ticket, _known_faults(handle(caller, exchange, params)))
+                answer(exchange, msgspec.json.encode(found))
+
+            self._background.begin(finish(), exchange)
 
         return serve
-
-    async def _answer(
-        self, exchange: Exchange, ticket: Ticket, answer: Coroutine[None, None, dict[str, object]]
-    ) -> None:
-        try:
-            result = msgspec.json.encode(await _known_faults(answer))
-        except Fault as fault:
-            self._requests.end(ticket, good=False)
-            exchange.fail(fault)
-        else:
-            self._requests.end(ticket, good=True)
-            exchange.result(complete(result) if exchange.dialect.modern else result)
 
     async def _discover(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
         caller = caller.seeing(audiences(caller.owner, exchange.dialect, exchange.session))
@@ -155,10 +133,17 @@ class ToolSearchHandler:
         return result
 
 
-async def _known_faults(answer: Coroutine[None, None, dict[str, object]]) -> dict[str, object]:
-    """Await an answer and turn every failure into a `Fault`, so that each request is answered."""
+async def _tool_result(work: Coroutine[None, None, dict[str, object]]) -> bytes:
+    """The result of a tool: text for the model, and the same as structured content."""
+    found = await work
+    text = msgspec.json.encode(found).decode()
+    return msgspec.json.encode({"content": [{"type": "text", "text": text}], "structuredContent": found})
+
+
+async def _known_faults(work: Coroutine[None, None, dict[str, object]]) -> dict[str, object]:
+    """Do some work, and turn every failure into a `Fault`, so that each request is answered."""
     try:
-        return await answer
+        return await work
     except Fault:
         raise
     except (DiscoveryError, msgspec.ValidationError) as cause:

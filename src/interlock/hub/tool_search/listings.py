@@ -6,7 +6,7 @@ is a session of the handshake era, whose list also shows the tools that it loade
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from interlock.config.value_types import Level
@@ -14,7 +14,7 @@ from interlock.discovery.budget import Budget, fit
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.audiences import has
-from interlock.hub.catalog.items import Item, ItemKind, Tool
+from interlock.hub.catalog.items import ItemKind, Tool
 from interlock.hub.catalog.views import EVERYTHING, Catalog
 from interlock.hub.tool_search.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
 from interlock.hub.tool_search.instructions import SHARE, Instructions, merged
@@ -62,18 +62,17 @@ class ToolListings:
 
     def listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> bytes:
         """The items of one kind as a JSON array, with the tools that the session loaded."""
-        listing = self._listing(list_scope, kind, loaded)
-        own = () if self._own is None else self._own.items(list_scope, kind)
-        if not own:
-            return listing
-        return listing[:-1] + (b"," if len(listing) > 2 else b"") + b",".join(own) + b"]"
+        listing, own = self._listing(list_scope, kind, loaded), self._own_items(list_scope, kind)
+        return joined(listing, own) if own else listing
 
     def state(self, list_scope: ListScope, kind: ItemKind) -> ListState:
         """The state of a list, without rendering a whole one."""
         if list_scope.view.profile is not None or (kind == "tool" and self.level(list_scope) != "L0"):
             return ListState(None, self.listing(list_scope, kind))
-        own = () if self._own is None else self._own.items(list_scope, kind)
-        return ListState(self._seen(list_scope, kind), b",".join(own))
+        return ListState(self._seen(list_scope, kind), self._own_items(list_scope, kind))
+
+    def _own_items(self, list_scope: ListScope, kind: ItemKind) -> bytes:
+        return b"" if self._own is None else b",".join(self._own.items(list_scope, kind))
 
     def _listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...]) -> bytes:
         if kind == "resource" and list_scope.rooms:
@@ -85,7 +84,7 @@ class ToolListings:
         if level in ("L0", "L1", "L2") or not loaded:
             return listing
         more = [self._catalog.render(list_scope.view, tool) for tool in self._still_fitting(list_scope, loaded)]
-        return listing[:-1] + b"".join(b"," + definition for definition in more) + b"]" if more else listing
+        return joined(listing, b",".join(more)) if more else listing
 
     def level(self, list_scope: ListScope) -> Level:
         """How much of the catalog the list shows."""
@@ -138,7 +137,8 @@ class ToolListings:
 
         def find() -> frozenset[Identity]:
             patterns, seen = PatternSet(list_scope.requests), self.callable(list_scope)
-            known = (item for item in self._offered(list_scope) if patterns.allows(item.exposed))
+            offered = self._catalog.offered(list_scope.view, "tool", list_scope.audiences)
+            known = (item for item in offered if patterns.allows(item.exposed))
             unseen = (item for item in known if (item.server, item.name) not in seen)
             may = self._access.may_ask_for
             return frozenset((item.server, item.name) for item in unseen if may(list_scope.principal, item))
@@ -238,18 +238,11 @@ class ToolListings:
         if list_scope.budget is None:
             return None
         if self.level(list_scope) == "L0":
-            listed = self._whole_tokens(list_scope) + self._room_tokens(list_scope) if self._bound(list_scope) else 0
-        elif list_scope.parts is None:
-            listed = self._fixed(list_scope) + sum(self.pinned(list_scope).values())
+            taken = self._whole_tokens(list_scope) + self._room_tokens(list_scope) if self._bound(list_scope) else 0
         else:
-            listed = (
-                self._fixed(list_scope)
-                + sum(self.pinned(list_scope).values())
-                + list_scope.parts[1]
-                + list_scope.parts[2]
-            )
-        answer = 0 if self.level(list_scope) == "L0" else ANSWER_TOKENS
-        return max(0, min(list_scope.budget // SHARE, list_scope.budget - listed - answer))
+            reserved = () if list_scope.parts is None else list_scope.parts[1:]
+            taken = self._fixed(list_scope) + sum(self.pinned(list_scope).values()) + sum(reserved) + ANSWER_TOKENS
+        return max(0, min(list_scope.budget // SHARE, list_scope.budget - taken))
 
     def _still_fitting(self, list_scope: ListScope, loaded: tuple[str, ...]) -> list[Tool]:
         """The loaded tools that still exist and fit. A definition may have grown since it was loaded."""
@@ -301,9 +294,6 @@ class ToolListings:
             return seen_items(parts, audiences, select, before)
 
         return self._cache.get_from(f"{what} {kind}", scope, find)
-
-    def _offered(self, list_scope: ListScope, kind: ItemKind = "tool") -> Sequence[Item]:
-        return self._catalog.offered(list_scope.view, kind, list_scope.audiences)
 
     def _level(self, list_scope: ListScope) -> Level:
         if not self._bound(list_scope):

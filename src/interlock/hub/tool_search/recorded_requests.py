@@ -1,9 +1,10 @@
-"""Counts requests to the hub's own tools for the caller's rates, and records them in the audit log."""
+"""Requests to the hub's own tools: counted for the caller's rates, recorded in the audit log, and answered."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import SUCCEEDED, TOOL_FAILED
@@ -12,12 +13,16 @@ from interlock.hub.calls.rates import Rates, limited, take
 from interlock.hub.calls.recording import Recording, trace_of
 from interlock.hub.calls.verdicts import Refuse
 from interlock.hub.catalog.target import Target
+from interlock.hub.sessions.exchanges import answer, refuse_tool
 from interlock.hub.sessions.session import Exchange
 from interlock.wire.errors import Fault
 
+Result = TypeVar("Result")
+FITS: Final = "arguments must fit the tool's input schema"
+
 
 class RecordedRequests:
-    """Counts and records requests."""
+    """Counts, records and answers requests."""
 
     def __init__(self, rates: Rates, recording: Recording) -> None:
         self._rates = rates
@@ -33,9 +38,27 @@ class RecordedRequests:
             _raise(refusal)
         return self._recording.recorder.intent(caller.principal, target, trace_of(exchange), arguments)
 
-    def end(self, ticket: Ticket, *, good: bool) -> None:
-        """Record the outcome of a call."""
-        self._recording.recorder.outcome(ticket, SUCCEEDED if good else TOOL_FAILED)
+    async def outcome(self, ticket: Ticket, work: Awaitable[Result]) -> Result:
+        """Do the work of a request, and record its outcome, however it ends."""
+        try:
+            result = await work
+        except BaseException:
+            self._recording.recorder.outcome(ticket, TOOL_FAILED)
+            raise
+        self._recording.recorder.outcome(ticket, SUCCEEDED)
+        return result
+
+    async def answer_tool(self, exchange: Exchange, ticket: Ticket, work: Awaitable[bytes]) -> None:
+        """Answer a call of a tool with the result of its work, and record the outcome."""
+        try:
+            answer(exchange, await self.outcome(ticket, work))
+        except Fault as fault:
+            refuse_tool(exchange, fault)
+
+    def refuse_arguments(self, exchange: Exchange, caller: Caller, name: str, fault: Fault) -> None:
+        """Refuse a call of a tool whose arguments do not fit, and record that."""
+        self.refused(exchange, caller, name, fault, "schema", FITS)
+        refuse_tool(exchange, fault)
 
     def refused(self, exchange: Exchange, caller: Caller, name: str, fault: Fault, gate: str, rule: str) -> None:
         """Record that a call was refused."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -27,7 +26,6 @@ from interlock.protocols.mgp.permissions import Risk
 if TYPE_CHECKING:
     from interlock.discovery.index import ToolIndex
     from interlock.discovery.queries import Filters, Found
-    from interlock.discovery.usage import Usage
     from interlock.hub.tool_search.embeddings import Vector
 
 Identity = tuple[str, str]
@@ -101,10 +99,10 @@ class ToolSearch:
                 server: _ServerStatus(self.status(server), self._judged_by(server))
                 async for server in in_turns(servers, SERVERS_AT_ONCE)
             }
-            search = partial(
-                self._find, statuses, seen, query, strategy, limit, filters, self.learning.usage, explain, covers
+            usage = self.learning.usage
+            found = await asyncio.to_thread(
+                lambda: self._current(statuses).search(query, strategy, limit, filters, seen, usage, explain, covers)
             )
-            found = await asyncio.to_thread(search)
         if self._embeddings.available and (self._learning is None or self._learning.done()):
             self._learning = asyncio.ensure_future(self._learn())
         return found
@@ -146,20 +144,6 @@ class ToolSearch:
                 return
             async with self._busy:
                 await asyncio.to_thread(_teach, index, lacking, vectors)
-
-    def _find(
-        self,
-        statuses: dict[str, _ServerStatus],
-        seen: frozenset[Identity],
-        query: str,
-        strategy: str,
-        limit: int,
-        filters: Filters,
-        usage: Usage,
-        explain: bool,
-        covers: int,
-    ) -> Found:
-        return self._current(statuses).search(query, strategy, limit, filters, seen, usage, explain, covers)
 
     def _current(self, statuses: dict[str, _ServerStatus]) -> ToolIndex:
         """The index, updated to the present offers."""

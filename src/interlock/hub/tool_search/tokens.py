@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -38,7 +39,7 @@ class TokenCounts:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._known: dict[bytes, int] = dict(_KERNEL)
+        self._known: dict[bytes, int] = dict(_OWN_COUNTS)
         """By the digest of the text."""
         self._waiting: dict[bytes, Callable[[], bytes]] = {}
         """By digest, a function that returns the text."""
@@ -106,7 +107,8 @@ class TokenCounts:
             await asyncio.wait([self._counting], timeout=WAIT_S)
 
     async def close(self) -> None:
-        """Stop counting."""
+        """Stop counting. An offer that arrives later is not counted."""
+        self._paused_until = math.inf
         if self._counting is not None:
             self._counting.cancel()
             await asyncio.gather(self._counting, return_exceptions=True)
@@ -138,7 +140,7 @@ class TokenCounts:
                 self._paused_until = asyncio.get_running_loop().time() + PAUSE_S
                 return
             if len(self._known) + len(batch) > MAX_COUNTS:
-                self._known = dict(_KERNEL)
+                self._known = dict(_OWN_COUNTS)
             self._known.update(zip(batch, counts, strict=True))
             self.generation += 1
             self._changed()
@@ -176,4 +178,4 @@ def joint(definition: bytes) -> int:
     return max(1, ends - 1)
 
 
-_KERNEL: Final = {digest_of(DEFINITIONS[name]): count for name, count in TOKENS.items()}
+_OWN_COUNTS: Final = {digest_of(DEFINITIONS[name]): count for name, count in TOKENS.items()}

@@ -19,14 +19,14 @@ from interlock.hub.catalog.audiences import DECLARES, capabilities_of
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.early_requests import EarlyRequests
+from interlock.hub.upstreams.early_requests import RequestListener, refuse
 from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.starts import Starts
 from interlock.process.task_set import TaskSet
 from interlock.store import StoreError
-from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 AGAIN_AFTER_S: Final = 60.0
@@ -165,27 +165,14 @@ class AudienceLists:
             self._closing.begin(connection.close())
 
 
-class _ListingListener:
+class _ListingListener(RequestListener):
     """Refuses every request of a server that is only listed."""
 
-    def __init__(self) -> None:
-        self.changed = False
-        """Whether the server said that its list changed."""
-        self._connection: Connection | None = None
-        self._early = EarlyRequests()
+    changed = False
+    """Whether the server said that its list changed."""
 
-    def attach(self, connection: Connection) -> None:
-        """Answer on this connection, also requests that came already."""
-        self._connection = connection
-        for request in self._early.release(connection):
-            self.on_request(request)
-
-    def on_request(self, request: Request) -> None:
-        if self._connection is not None:
-            fault = Fault("METHOD_NOT_FOUND", f"{request.method} is not served while the server is listed")
-            self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
-        else:
-            self._early.keep(request)
+    def answer(self, connection: Connection, request: Request) -> None:
+        refuse(connection, request, f"{request.method} is not served while the server is listed")
 
     def on_notification(self, method: str, params: bytes) -> None:
         self.changed |= method == "notifications/tools/list_changed"

@@ -11,7 +11,7 @@ import asyncio
 
 from interlock.client.connection import Connection
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
-from interlock.hub.upstreams.early_requests import EarlyRequests
+from interlock.hub.upstreams.early_requests import RequestListener, refuse
 from interlock.hub.upstreams.notification_dispatcher import (
     CLAIMS,
     RESOURCE_UPDATED,
@@ -20,40 +20,32 @@ from interlock.hub.upstreams.notification_dispatcher import (
 )
 from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.wire.conversation import CANCELLED
-from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 
-class SharedConnectionListener:
+class SharedConnectionListener(RequestListener):
     """Dispatches notifications of a shared connection and requests to the hub itself; refuses requests to clients."""
 
     def __init__(self, dispatcher: NotificationDispatcher, ended: asyncio.Future[Fault]) -> None:
+        super().__init__()
         self._dispatcher = dispatcher
         self.on_notification = dispatcher.on_notification
         self.on_log = dispatcher.on_log
         self._ended = ended
-        self._connection: Connection | None = None
-        self._early = EarlyRequests()
-
-    def attach(self, connection: Connection) -> None:
-        """Answer requests on this connection, those too that arrived already."""
-        self._connection = connection
-        for request in self._early.release(connection):
-            self.on_request(request)
 
     def on_request(self, request: Request) -> None:
-        """Take a request for the hub. Refuse others: a shared connection cannot tell which caller they are for."""
-        if self._dispatcher.on_request(request):
-            return
-        if self._connection is None:
-            self._early.keep(request)
-            return
-        fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to a caller on a shared connection")
-        self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
+        """Take a request for the hub. Answer others once the connection is open."""
+        if not self._dispatcher.on_request(request):
+            super().on_request(request)
+
+    def answer(self, connection: Connection, request: Request) -> None:
+        """Refuse the request: a shared connection cannot tell which caller it is for."""
+        refuse(connection, request, f"{request.method} cannot be attributed to a caller on a shared connection")
 
     def on_closed(self, fault: Fault) -> None:
-        if self._connection is not None:
-            self._dispatcher.on_closed(self._connection)
+        if self.connection is not None:
+            self._dispatcher.on_closed(self.connection)
         if not self._ended.done():
             self._ended.set_result(fault)
 

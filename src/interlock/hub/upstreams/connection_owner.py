@@ -9,14 +9,14 @@ from typing import Final, NamedTuple, Protocol
 from interlock.client.connection import Connection
 from interlock.hub.sessions.session import Session, SessionCaller
 from interlock.hub.upstreams.client_requests import ClientChannel, ClientRequest, RequestJudge
-from interlock.hub.upstreams.early_requests import EarlyRequests
+from interlock.hub.upstreams.early_requests import RequestListener, refuse
 from interlock.hub.upstreams.server_requests import CARRIED, ServerRequests
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.reserved_names import params_of_server
 from interlock.protocols.mcp.tasks import related_task, with_related
 from interlock.transports.exchange import check_capability
-from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 _SESSION_NOTICES = frozenset({"notifications/message", "notifications/elicitation/complete"})
@@ -42,13 +42,13 @@ class OpenCall(Protocol):
         """Ask the client on the stream of this call. Raises or fails with a `Fault`."""
 
 
-class ConnectionOwner:
+class ConnectionOwner(RequestListener):
     """The owner of a private connection. Only the owner receives the server's messages on it."""
 
     def __init__(self, server: str, connection_key: str, session: Session | None, judge: RequestJudge) -> None:
+        super().__init__()
         self._server = server
         self._judge = judge
-        self._early = EarlyRequests()
         self.connection_key = connection_key
         """The name of the connection."""
         self._session = session
@@ -59,15 +59,8 @@ class ConnectionOwner:
         self.questions = ServerRequests(judge)
         self.open: set[OpenCall] = set()
         """Calls of the owner that the server has not answered yet."""
-        self.connection: Connection | None = None
         self.used = 0.0
         """When the owner last sent a call, on the clock of the loop."""
-
-    def attach(self, connection: Connection) -> None:
-        """Answer the server on this connection, also requests that came while it was being opened."""
-        self.connection = connection
-        for request in self._early.release(connection):
-            self.on_request(request)
 
     def on_notification(self, method: str, params: bytes) -> bool:
         """Pass a notification for the owner on. Returns False for any other notification."""
@@ -81,15 +74,11 @@ class ConnectionOwner:
             self._session.notify(method, params)
         return True
 
-    def on_request(self, request: Request) -> None:
+    def answer(self, connection: Connection, request: Request) -> None:
         """Put a server request to the owner: within the only open call, or beside all calls where a session allows it.
 
         With several open calls the hub never guesses which one a request belongs to. Roots belong to the session.
         """
-        connection = self.connection
-        if connection is None:
-            self._early.keep(request)
-            return
         task = related_task(request.params) if self.tasks or self.waits else None
         call = self.only_call() if task is None else self.waits.get(task)
         if task in self.tasks and call is None:
@@ -101,8 +90,7 @@ class ConnectionOwner:
             shown = None if session.caller.view.bare else self._server
             self.questions.relay(connection, request, partial(self._ask_beside, session), shown)
         else:
-            fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to one of {len(self.open)} calls")
-            connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
+            refuse(connection, request, f"{request.method} cannot be attributed to one of {len(self.open)} calls")
 
     def _wants(self, session: Session, method: str, params: bytes) -> bool:
         return method != "notifications/message" or is_severe(params, session.log_level)

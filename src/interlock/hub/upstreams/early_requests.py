@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Final
 
 from interlock.client.connection import Connection
@@ -46,3 +47,34 @@ class EarlyRequests:
             self._closing.begin(connection.close())
             return []
         return kept
+
+
+class RequestListener(ABC):
+    """Receives the requests of a server on one connection, also those that came while it was being opened."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        """None until it is open."""
+        self._early = EarlyRequests()
+
+    def attach(self, connection: Connection) -> None:
+        """Answer requests on this connection, those too that arrived already."""
+        self.connection = connection
+        for request in self._early.release(connection):
+            self.on_request(request)
+
+    def on_request(self, request: Request) -> None:
+        """Answer a request, now or when the connection is open."""
+        if self.connection is None:
+            self._early.keep(request)
+        else:
+            self.answer(self.connection, request)
+
+    @abstractmethod
+    def answer(self, connection: Connection, request: Request) -> None:
+        """Answer a request on the open connection."""
+
+
+def refuse(connection: Connection, request: Request, message: str) -> None:
+    """Refuse a request that nobody serves."""
+    connection.refuse(request.id, Fault("METHOD_NOT_FOUND", message).render(ErrorDialect.OLD_MCP))

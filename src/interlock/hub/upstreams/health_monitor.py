@@ -21,6 +21,7 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mgp.health import PING, PING_S, STATUS, Health, read_ping, timestamp
 from interlock.wire.errors import Fault
 
@@ -46,19 +47,17 @@ class HealthMonitor:
         self._due: dict[str, float] = {}
         self._known: dict[str, Health | None] = {}
         """The last published health of each server; None while it does not run."""
-        self._checks: set[asyncio.Task[None]] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._checks = TaskSet()
+        self._watching = TaskSet()
 
     def start(self) -> None:
         """Watch from now on."""
-        self._task = asyncio.create_task(self._run(), name="health")
+        self._watching.begin(self._run())
 
     async def close(self) -> None:
         """Ask nobody any more."""
-        tasks = [*self._checks, *([self._task] if self._task is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._watching.close()
+        await self._checks.close()
 
     async def check(self, upstream: Upstream) -> None:
         """Ask one server now, if it is connected."""
@@ -121,9 +120,7 @@ class HealthMonitor:
                 due = self._due.setdefault(upstream.id, now + every_s * random.uniform(0.5, 1.0))
                 if now >= due and len(self._checks) < AT_ONCE:
                     self._due[upstream.id] = now + every_s * random.uniform(0.9, 1.1)
-                    task = asyncio.create_task(self.check(upstream))
-                    self._checks.add(task)
-                    task.add_done_callback(self._checks.discard)
+                    self._checks.begin(self.check(upstream))
             if count % LOOKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 

@@ -12,13 +12,13 @@ import hashlib
 import secrets
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 import msgspec
 
 from interlock.client.oauth.storage import StoredLogin
-from interlock.hub.store_faults import fault_of
+from interlock.hub.store_faults import as_faults, fault_of
 from interlock.store import Collection, Conflict, Document, Store, StoreBusy, StoreError, StoreUnavailable
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
@@ -113,12 +113,9 @@ class LoginRecord:
                 change.put(LOGINS, row)
         self._leased = False
 
-    def lock(self) -> AbstractAsyncContextManager[object]:
-        """Held by one task of one hub at a time."""
-        return self._lock()
-
     @asynccontextmanager
-    async def _lock(self) -> AsyncIterator[None]:
+    async def lock(self) -> AsyncIterator[None]:
+        """Held by one task of one hub at a time."""
         async with self._local:
             await self._lease()
             try:
@@ -163,10 +160,8 @@ class LoginRecord:
             return  # Another hub took the lease over, or the lease ends by itself.
 
     async def _row(self) -> Document[SealedLogin] | None:
-        try:
+        with as_faults():
             return await self._holder.store.get(LOGINS, self._id)
-        except StoreError as cause:
-            raise fault_of(cause) from None
 
     @property
     def _bound_to(self) -> str:

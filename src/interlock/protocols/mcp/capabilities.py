@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.bounded_cache import remembers_short
-from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 LIVE_REQUESTS: Final = frozenset(
     (
@@ -86,10 +86,7 @@ NO_CAPABILITIES: Final = ClientCapabilities()
 @remembers_short(1024)
 def read_client_capabilities(raw: bytes) -> ClientCapabilities:
     """The capabilities in a client's own words, understood. Cached, since the same words come with every request."""
-    try:
-        said = msgspec.json.decode(raw, type=_Said)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", f"client capabilities: {cause}") from None
+    said = decode_json(raw, _Said, "INVALID_PARAMS", "client capabilities")
     elicitation = said.elicitation
     return ClientCapabilities(
         raw=raw,
@@ -128,10 +125,7 @@ def _is_live(experimental: msgspec.Raw | msgspec.UnsetType) -> bool:
 
 
 def _asked(params: bytes) -> _Asked:
-    try:
-        return msgspec.json.decode(params, type=_Asked)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("INVALID_PARAMS", f"params: {cause}") from None
+    return decode_json(params, _Asked, "INVALID_PARAMS", "params")
 
 
 class _Asked(msgspec.Struct):

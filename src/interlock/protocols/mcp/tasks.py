@@ -15,6 +15,7 @@ from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import PREFIX, members, with_meta
 from interlock.protocols.mcp.revisions import R2025_11_25, Revision
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.names import may_spell
 
 EXTENSION: Final = PREFIX + "tasks"
@@ -104,10 +105,7 @@ def task_in(result: bytes, modern: bool) -> TaskState | None:
 
 def wanted_ttl(task: msgspec.Raw) -> int | None:
     """How long a request wants its task kept, in milliseconds, as its `task` says. Raises INVALID_PARAMS."""
-    try:
-        wanted = msgspec.json.decode(task, type=_Wanted).ttl
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", f"task: {cause}") from None
+    wanted = decode_json(task, _Wanted, "INVALID_PARAMS", "task").ttl
     return None if wanted is None else max(1, int(min(wanted, 1e15)))
 
 
@@ -134,10 +132,7 @@ def related_task(payload: bytes) -> str | None:
 
 def task_id_in(params: bytes) -> str:
     """Which task a request is about. Raises INVALID_PARAMS."""
-    try:
-        return msgspec.json.decode(params, type=_Named).taskId
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("INVALID_PARAMS", f"taskId: {cause}") from None
+    return decode_json(params, _Named, "INVALID_PARAMS", "taskId").taskId
 
 
 def unknown_task() -> Fault:

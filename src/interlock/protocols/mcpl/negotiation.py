@@ -16,6 +16,7 @@ from interlock.protocols.mcpl.capabilities import Dialect, advertised, refused
 from interlock.protocols.mcpl.decoding import Object, check_payload, decode, wrong_shape
 from interlock.protocols.mcpl.feature_sets import FeatureSet, read_feature_sets
 from interlock.protocols.versions import read_version
+from interlock.wire.json_values import JSON_ERRORS
 
 EXTENSION_KEY: Final = "dev.interlock/mcpl"
 VERSION: Final = Dialect.V0_5.value
@@ -59,7 +60,7 @@ def read_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
     check_payload(capabilities)
     try:
         said = msgspec.json.decode(capabilities, type=_Capabilities)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+    except JSON_ERRORS as cause:
         raise wrong_shape(str(cause), "capabilities") from None
     for home, manifest in ((Home.EXPERIMENTAL, said.experimental.mcpl), (Home.EXTENSIONS, said.extensions.mcpl)):
         if manifest is not None and (offer := read_manifest(manifest)) is not None:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.versions import read_version
-from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 VERSION: Final = "0.2.0"
 EXTENSION_KEY: Final = "dev.cloto/mgp"
@@ -61,10 +61,7 @@ class Agreed(msgspec.Struct, frozen=True):
 
 def read_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
     """A peer's offer and where it stood; None for a peer that speaks plain MCP. Raises INVALID_PARAMS."""
-    try:
-        said = msgspec.json.decode(capabilities, type=_Capabilities)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", f"capabilities.mgp: {cause}") from None
+    said = decode_json(capabilities, _Capabilities, "INVALID_PARAMS", "capabilities.mgp")
     for home, offer in (
         (Home.PLAIN, said.mgp),
         (Home.EXPERIMENTAL, said.experimental.mgp),
@@ -114,10 +111,7 @@ def question(extensions: Iterable[str] = EXTENSIONS) -> dict[str, dict[str, obje
 
 def asked_with(capabilities: bytes, extensions: Iterable[str]) -> bytes:
     """Client capabilities with our offer in them. An MGP declaration of the client itself is removed."""
-    try:
-        said = msgspec.json.decode(capabilities, type=dict[str, object])
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", f"client capabilities: {cause}") from None
+    said = decode_json(capabilities, dict[str, object], "INVALID_PARAMS", "client capabilities")
     for home, ours in question(extensions).items():
         known = said.get(home)
         said[home] = {**known, **ours} if home != "mgp" and isinstance(known, dict) else ours

@@ -26,6 +26,7 @@ from interlock.protocols.mcpl.channels import (
 from interlock.signatures import DefinitionError
 from interlock.transports.live_requests import HostKey, HostRequests
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 T = TypeVar("T")
 
@@ -125,7 +126,4 @@ class Channels:
 
 
 def _read(kind: type[T], answer: bytes) -> T:
-    try:
-        return msgspec.json.decode(answer, type=kind)
-    except msgspec.MsgspecError as cause:
-        raise Fault("UPSTREAM_ERROR", f"the host's answer: {cause}") from None
+    return decode_json(answer, kind, "UPSTREAM_ERROR", "the host's answer")

@@ -239,6 +239,8 @@ class Channel(asyncio.Protocol):
         else:
             self._break("the server closed the connection" if exc is None else f"the connection broke: {exc}")
         self.pool.lost(self)
+        # Parser and callback refer to this object. Without them reference counts free it.
+        del self._parser, self.data_received
 
     # httptools' callbacks
 

@@ -13,6 +13,7 @@ from interlock.protocols.mcp.meta import names_method
 from interlock.protocols.mgp.errors import read_recovery
 from interlock.transports.http.heads import fits
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
+from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import Limits
 from interlock.wire.messages import BadMessage, Id, Message, decode, decode_batch, is_batch
@@ -73,7 +74,7 @@ def read_error(body: bytes) -> ErrorObject | None:
     """The JSON-RPC error in a refusal's body, whatever id it carries: the response says whose it is."""
     try:
         return msgspec.json.decode(body, type=_Refusal).error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except JSON_ERRORS:
         return None
 
 

@@ -40,7 +40,8 @@ if sys.platform == "win32":
     _KILL = signal.SIGTERM  # nothing is marked there, and nothing is looked for
 else:
     _KILL = signal.SIGKILL
-_MARKED = re.compile(rb"(?:^|[\0 ])" + MARK.encode() + rb"=([0-9a-f]{32})(?:[\0 ]|$)")
+_MARK_BYTES: Final = MARK.encode()
+_MARKED = re.compile(rb"(?:^|[\0 ])" + _MARK_BYTES + rb"=([0-9a-f]{32})(?:[\0 ]|$)")
 
 
 class Marks:
@@ -187,12 +188,12 @@ def in_proc() -> Iterator[tuple[int, bytes]]:
         try:
             if entry.stat().st_uid != user:
                 continue
-            with open(f"/proc/{entry.name}/environ", "rb") as environ:
-                found = _MARKED.search(environ.read())
+            with open(f"/proc/{entry.name}/environ", "rb", buffering=0) as environ:
+                mark = _mark_in(environ.read())
         except OSError:
             continue  # gone, or not ours to look at
-        if found is not None:
-            yield int(entry.name), found[1]
+        if mark is not None:
+            yield int(entry.name), mark
 
 
 def in_ps(command: tuple[str, ...] = ("ps", "-axEww", "-o", "pid=,command=")) -> Iterator[tuple[int, bytes]]:
@@ -203,9 +204,17 @@ def in_ps(command: tuple[str, ...] = ("ps", "-axEww", "-o", "pid=,command=")) ->
         return
     for line in listed.splitlines():
         pid, _, rest = line.strip().partition(b" ")
-        found = _MARKED.search(rest)
-        if found is not None and pid.isdigit():
-            yield int(pid), found[1]
+        mark = _mark_in(rest)
+        if mark is not None and pid.isdigit():
+            yield int(pid), mark
+
+
+def _mark_in(environment: bytes) -> bytes | None:
+    # Few processes carry a mark. To look for its name takes a fifth of the time of the whole pattern.
+    if _MARK_BYTES not in environment:
+        return None
+    found = _MARKED.search(environment)
+    return None if found is None else found[1]
 
 
 CARRIERS: Final = in_proc if sys.platform == "linux" else in_ps

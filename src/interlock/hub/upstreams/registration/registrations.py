@@ -30,6 +30,7 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.access_methods import GrantRecord
 from interlock.hub.auth.grants import GRANTS, Grant, grant_id
 from interlock.hub.auth.principals import Principal
+from interlock.hub.store_faults import starting
 from interlock.hub.upstreams.contained_servers import FOLDER
 from interlock.hub.upstreams.registration.checks import check_permissions, digest, judge, question, read_script, view
 from interlock.hub.upstreams.registration.outcomes import RegistrationOutcomes
@@ -310,7 +311,7 @@ class Registrations:
 
     def _ready(self) -> Store:
         if self._store is None:
-            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+            raise starting()
         return self._store
 
 
