@@ -62,6 +62,7 @@ class Turns:
         """Run a turn to its end. Its last piece is the whole answer, or the error."""
         running = RunningTurn(turn)
         fault: Fault | None = None
+        leasing = asyncio.ensure_future(self._conversations.leases.keep(turn.conversation.id, turn.inference_id))
         try:
             await self._begin(running)
             await self._infer(running)
@@ -78,6 +79,7 @@ class Turns:
         while not finishing.done():
             with suppress(asyncio.CancelledError):  # A stop that comes now is too late.
                 await asyncio.shield(finishing)
+        leasing.cancel()
         return finishing.result()
 
     async def _begin(self, running: RunningTurn) -> None:
@@ -172,6 +174,7 @@ class Turns:
         """Make one call of a round. It is in the store before it is made, and its result after."""
         turn = running.turn
         turn.add(Piece("tool", use.arguments, use.name))
+        await turn.may_call()
         states = await self._states.for_call(turn)
         running.begin_call()
         await self._save(running)
