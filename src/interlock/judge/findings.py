@@ -20,8 +20,8 @@ class Finding(msgspec.Struct, frozen=True):
     """Where in the judged text (start, end in characters), when the judge knows."""
 
 
-def told(found: Iterable[Finding], ignored: Container[str], most: int) -> tuple[Finding, ...]:
-    """The final findings: each once, without ignored rules, and at most so many."""
+def distinct(found: Iterable[Finding], ignored: Container[str], most: int) -> tuple[Finding, ...]:
+    """Each finding once, without ignored rules, and at most `most`."""
     kept: list[Finding] = []
     for finding in found:
         if finding.rule not in ignored and finding not in kept:
