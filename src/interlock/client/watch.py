@@ -257,8 +257,8 @@ class _Listening:
     def acknowledge(self, params: bytes) -> None:
         """The server's word on what it agreed to."""
         if not self.agreed.done():
-            told = decode_json_or(params, _Acknowledged, _Acknowledged()).notifications
-            self.agreed.set_result(None if told is None else frozenset(told.resourceSubscriptions))
+            agreed = decode_json_or(params, _Acknowledged, _Acknowledged()).notifications
+            self.agreed.set_result(None if agreed is None else frozenset(agreed.resourceSubscriptions))
 
     def on_response(self, answer: Result | Failure) -> None:
         if isinstance(answer, Failure) and not self.agreed.done():

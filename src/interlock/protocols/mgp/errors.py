@@ -86,8 +86,8 @@ def as_fault(error: ErrorObject) -> Fault | None:
 
 
 def _after_ms(recovery: Recovery) -> int | None:
-    said = recovery.retry_after_ms
-    return int(min(max(said, 0), LONGEST_WAIT_MS)) if recovery.retryable and said is not None else None
+    wait_ms = recovery.retry_after_ms
+    return int(min(max(wait_ms, 0), LONGEST_WAIT_MS)) if recovery.retryable and wait_ms is not None else None
 
 
 class _Data(msgspec.Struct):

@@ -106,8 +106,8 @@ def severity_of(event: ServerEvent) -> str:
     """The severity of a server's event: its `severity`, that of its data, or the `level` there; otherwise none."""
     if event.severity in LOG_LEVELS:
         return event.severity
-    said = decode_json_or(event.data, _Severe, _Severe())
-    return next((word for word in (said.severity, said.level) if word in LOG_LEVELS), "")
+    stated = decode_json_or(event.data, _Severe, _Severe())
+    return next((word for word in (stated.severity, stated.level) if word in LOG_LEVELS), "")
 
 
 def channel_pattern(text: str) -> Pattern:
