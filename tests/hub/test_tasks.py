@@ -37,7 +37,7 @@ async def test_texts_about_a_task_are_masked_where_its_results_are(tmp_path: Pat
         masked = {"t": msgspec.structs.replace(servers["t"], scan_results="mask")}
         async with (
             running_hub(tmp_path, masked) as hub,
-            client(hub, form, "ada", heard=lambda *m: told.append(m)) as ada,
+            client(hub, form, "ada", notification_handler=lambda *m: told.append(m)) as ada,
         ):
             task = await ada.start_tool("t__work", {"mark": secret}, progress=lambda *at: seen.append(at))
             await task.watch()
@@ -66,7 +66,13 @@ async def test_a_task_goes_through_the_hub_from_its_begin_to_its_result(
             servers = {"t": child("task_server.py", era=form)}
         hub = await stack.enter_async_context(running_hub(tmp_path, servers))
         ada = await stack.enter_async_context(
-            client(hub, form, "ada", handlers=Handlers(elicit_form=name), heard=lambda *heard: told.append(heard))
+            client(
+                hub,
+                form,
+                "ada",
+                handlers=Handlers(elicit_form=name),
+                notification_handler=lambda *heard: told.append(heard),
+            )
         )
         task = await ada.start_tool("t__work", {"mark": "a"}, ttl_ms=60_000, progress=lambda *at: seen.append(at))
         assert task.status == "working"

@@ -56,8 +56,8 @@ async def answered(params: bytes, question: Question, handlers: Handlers) -> byt
     """The params to ask again with: the first ones, the answers, and the server's state exactly as it came."""
     # One after the other: a person can only look at one form at a time.
     answers = {
-        key: msgspec.Raw(await handlers.answer(asked.method, bytes(asked.params)))
-        for key, asked in question.requests.items()
+        key: msgspec.Raw(await handlers.answer(request.method, bytes(request.params)))
+        for key, request in question.requests.items()
     }
     fields = members(params)
     fields.pop("inputResponses", None)
@@ -74,8 +74,8 @@ async def visited(fault: Fault, handlers: Handlers) -> bool:
     wanted = fault.data.get("elicitations")
     if handlers.elicit_url is None or not isinstance(wanted, list) or not wanted:
         return False
-    for asked in wanted:
-        params = msgspec.json.encode({**asked, "mode": "url"} if isinstance(asked, dict) else {})
+    for page in wanted:
+        params = msgspec.json.encode({**page, "mode": "url"} if isinstance(page, dict) else {})
         answer = msgspec.json.decode(await handlers.answer("elicitation/create", params), type=dict[str, object])
         if answer.get("action") != "accept":
             return False

@@ -124,8 +124,8 @@ class ClientRequests:
                     params,
                     timeout=timeout or self._timeout,
                     max_timeout=self._max_timeout,
-                    notified=self._on_notified(progress),
-                    asked=self._client.on_request,
+                    on_notification=self._on_notification(progress),
+                    on_request=self._client.on_request,
                     param_headers=headers,
                     accepts=handlers.accepts,
                 )
@@ -143,17 +143,17 @@ class ClientRequests:
             params = await answered(first, question, handlers)
         raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
 
-    def _on_notified(self, progress: Progress | None) -> Callable[[str, bytes], None] | None:
+    def _on_notification(self, progress: Progress | None) -> Callable[[str, bytes], None] | None:
         if progress is None:
             return None
 
-        def notified(method: str, params: bytes) -> None:
+        def on_notification(method: str, params: bytes) -> None:
             if method == PROGRESS:
                 report_progress(progress, params)
             else:
                 self._client.on_notification(method, params)
 
-        return notified
+        return on_notification
 
 
 def json_object(payload: bytes) -> Json:

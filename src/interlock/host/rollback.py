@@ -101,10 +101,10 @@ class Rollbacks:
             live = self._connection(conversation, server)
             params = msgspec.json.encode(Rollback(feature_set, target))
             answer = await live.connection.request(METHOD, params, timeout=ANSWER_S, idempotent=False)
-            said = decode(RollbackResult, answer, "result")
-            reason = "" if said.success else said.reason or "the server did not say why"
-            if said.success and said.checkpoint != target:
-                reason = f"the server says that it went back to {said.checkpoint}"
+            result = decode(RollbackResult, answer, "result")
+            reason = "" if result.success else result.reason or "the server did not say why"
+            if result.success and result.checkpoint != target:
+                reason = f"the server says that it went back to {result.checkpoint}"
             if not reason:
                 tree = step.kept.tree
                 moved = roll_back(tree, target) if target in tree.checkpoints else _before(tree, target)

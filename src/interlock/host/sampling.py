@@ -67,14 +67,14 @@ class ClientModel:
         params = msgspec.json.encode(_params(prompt))
         request = ClientRequest(self._server, METHOD, params, params, self._session.caller, self._session, beside=True)
         answer = await self._hub_app.hub.pipeline.ask_client(request)
-        said = decode_json(answer, _Answer, "UPSTREAM_ERROR", "the client's answer cannot be read")
-        self.info = ModelInfo(said.model[:200] or UNNAMED)
-        text = said.text
+        decoded = decode_json(answer, _Answer, "UPSTREAM_ERROR", "the client's answer cannot be read")
+        self.info = ModelInfo(decoded.model[:200] or UNNAMED)
+        text = decoded.text
         if text:
             yield TextDelta(text)
         size = len(params) // BYTES_PER_TOKEN + 1
         usage = Usage(size, len(text.encode()) // BYTES_PER_TOKEN + 1)
-        yield Finished(FINISH.get(said.stopReason or "", "end_turn"), usage)
+        yield Finished(FINISH.get(decoded.stopReason or "", "end_turn"), usage)
 
 
 def _params(prompt: Prompt) -> dict[str, Any]:

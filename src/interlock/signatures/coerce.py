@@ -68,11 +68,11 @@ class _Coercion:
 
 def _types(schema: dict[str, Any]) -> tuple[str, ...]:
     """The types that a schema allows, also by its alternatives; none where it does not say."""
-    said = schema.get("type")
-    if isinstance(said, str):
-        return (said,)
-    if isinstance(said, list):
-        return tuple(each for each in said if isinstance(each, str))
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return (declared,)
+    if isinstance(declared, list):
+        return tuple(each for each in declared if isinstance(each, str))
     found: tuple[str, ...] = ()
     for alternative in schema.get("anyOf") or schema.get("oneOf") or ():
         types = _types(alternative) if isinstance(alternative, dict) else ()

@@ -97,9 +97,9 @@ def _problems(schema: Schema | bool, error: Any, depth: int) -> Sequence[Problem
             known = around.get("properties")
             return [_unknown(path, name, list(known) if isinstance(known, dict) else []) for name in kind.unexpected]
         case "anyOf" | "oneOf" if depth < 4 and (arms := [arm for arm in getattr(kind, "context", None) or () if arm]):
-            told = _unknown_variant(arms, path)
-            if told is not None:
-                return (told,)
+            unknown_variant = _unknown_variant(arms, path)
+            if unknown_variant is not None:
+                return (unknown_variant,)
             # Explain the form that came closest: the fewest mistakes, and if possible none at the value itself.
             apart = [arm for arm in arms if arm[0].kind.name == "type" and len(arm[0].instance_path) == len(path)]
             if len(apart) < len(arms):

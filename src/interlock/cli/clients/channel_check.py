@@ -149,8 +149,8 @@ class _Stdio:
         except subprocess.TimeoutExpired:
             return Failure("`interlock stdio` closed its output", HINT)
         self._errors.seek(0)
-        said = self._errors.read(2000).decode(errors="replace").strip()
-        return Failure(f"`interlock stdio` ended with {self._process.returncode}: {said or 'it said nothing'}", HINT)
+        output = self._errors.read(2000).decode(errors="replace").strip()
+        return Failure(f"`interlock stdio` ended with {self._process.returncode}: {output or 'it said nothing'}", HINT)
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -85,7 +85,7 @@ class Relay:
         """Guards everything below, and wakes who waits for a connection or for a reason to make one."""
         self._open: dict[Id | float, str] = {}
         """The methods of the client's requests that have no answer yet."""
-        self._asked: set[Id | float] = set()
+        self._unanswered: set[Id | float] = set()
         """The hub's requests that the client has not answered. Answers to an earlier hub are dropped."""
         self._initialize: bytes | None = None
         self._initialize_id: Id | float | None = None
@@ -133,7 +133,7 @@ class Relay:
                 self._on_hub_line(line)
         with self._changed:
             self._sock = None
-            unanswered, self._asked = self._open, set()
+            unanswered, self._unanswered = self._open, set()
             self._open = {}
             ended = self._ended
         sock.close()
@@ -173,7 +173,7 @@ class Relay:
                 self._list_changes = _changing_lists(line)
         elif message.id is not None:
             with self._changed:
-                self._asked.add(message.id)
+                self._unanswered.add(message.id)
         self._write(line)
 
     def _fail(
@@ -257,9 +257,9 @@ class Relay:
             return
         with self._changed:
             if message.method is None and message.id is not None:
-                if message.id not in self._asked:
+                if message.id not in self._unanswered:
                     return
-                self._asked.discard(message.id)
+                self._unanswered.discard(message.id)
             elif message.id is not None:
                 self._open[message.id] = message.method or ""
             self._remember(message, line)

@@ -58,8 +58,8 @@ class ConfigurationOperations:
         self._hub_app.journal.configured(by, applied=applied, changed=changed, problems=problems)
         bus = self._hub_app.bus
         if bus.wants(ConfigurationReloaded):
-            told = (applied, tuple(changed), tuple(problems))
-            bus.publish(ConfigurationReloaded("configuration", bus.next(), now_us(), *told))
+            outcome = (applied, tuple(changed), tuple(problems))
+            bus.publish(ConfigurationReloaded("configuration", bus.next(), now_us(), *outcome))
         return Reloaded(applied, changed, self.problems)
 
     async def look(self) -> Loaded:

@@ -79,7 +79,7 @@ class HostMethods:
             "channels/typing": channels.typing,
             "channels/acknowledge": channels.acknowledge,
         }
-        self._told: dict[str, Answering] = {**self._served, "channels/publish": channels.announce}
+        self._notifications: dict[str, Answering] = {**self._served, "channels/publish": channels.announce}
         """The same methods as notifications."""
 
     @property
@@ -100,20 +100,20 @@ class HostMethods:
         """A client is gone, and what it selected with it."""
         self._hosts.leave(session)
 
-    def on_notification(self, caller: Caller, session: Session | None, said: Notification) -> None:
+    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
         """Take a notification of MCPL. One that cannot be read or may not be sent has no answer, and is dropped."""
-        host = self._hosts.of_notification(session, caller) if said.method in METHODS else None
+        host = self._hosts.of_notification(session, caller) if notification.method in METHODS else None
         if host is None:
             return
         try:
-            find(said.method, "host", host.dialect, notification=True)
-            if said.method == UPDATE:
-                self._update(host, said.params, request=False)
-            elif said.method == CHUNK:
-                self._hosts.requests.on_chunk(host.key, decode(InferenceChunk, said.params))
-            elif said.method in self._told:
+            find(notification.method, "host", host.dialect, notification=True)
+            if notification.method == UPDATE:
+                self._update(host, notification.params, request=False)
+            elif notification.method == CHUNK:
+                self._hosts.requests.on_chunk(host.key, decode(InferenceChunk, notification.params))
+            elif notification.method in self._notifications:
                 self._requests.count(caller)
-                self._begin(self._told[said.method], host, said.params)
+                self._begin(self._notifications[notification.method], host, notification.params)
         except Fault:
             return
 

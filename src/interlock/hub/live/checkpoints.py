@@ -74,17 +74,17 @@ class StateGate(FeatureSetGate):
         if host is None or not host.selected(target.server, feature):
             return PASS
         try:
-            said = decode(_Stateful, call.exchange.request.params)
+            stateful = decode(_Stateful, call.exchange.request.params)
         except Fault as fault:
             return Refuse(fault, "state: what a host keeps of a tool's state must be readable")
-        if said.checkpoint is not None:
+        if stateful.checkpoint is not None:
             if not self._has_own_connection(host, target.server):
                 message = "a checkpoint needs a connection that nobody shares"
                 hint = 'the operator can set share = "principal"'
                 return Refuse(Fault("ACCESS_DENIED", message, hint=hint), "state: " + message)
-            call.state = {"checkpoint": said.checkpoint}
-        elif said.state is not None:
-            call.state = {"state": said.state}
+            call.state = {"checkpoint": stateful.checkpoint}
+        elif stateful.state is not None:
+            call.state = {"state": stateful.state}
         return PASS
 
     def _has_own_connection(self, host: ClientHost, server: str) -> bool:

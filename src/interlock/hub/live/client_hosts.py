@@ -132,11 +132,11 @@ class ClientHosts:
 
     def update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
         """Take a client's `featureSets/update`. It narrows what the operator allowed, and cannot widen it."""
-        said = read_params(METHODS[UPDATE], params)
-        assert isinstance(said, Update)
+        change = read_params(METHODS[UPDATE], params)
+        assert isinstance(change, Update)
         host.declared = self.offers.declared(host)
         declared = {name: read_in(name, each, host.dialect) for name, each in host.declared.items()}
-        host.selection = receive(host.selection, declared, said, host.dialect, request=request)
+        host.selection = receive(host.selection, declared, change, host.dialect, request=request)
         if not isinstance(host.key, str):
             host.key.selects(host.selection)
         elif self._keeper is not None:
@@ -266,10 +266,10 @@ class ClientHosts:
 
     def _tell(self, host: ClientHost, before: Declared) -> None:
         if host.dialect is Dialect.V0_5:
-            said = ManifestChanged(revision_of(self.offers.manifest(host)), ("capabilities", "featureSets"))
-            self.requests.tell(host.key, "mcpl/manifestChanged", msgspec.json.encode(said))
+            notice = ManifestChanged(revision_of(self.offers.manifest(host)), ("capabilities", "featureSets"))
+            self.requests.tell(host.key, "mcpl/manifestChanged", msgspec.json.encode(notice))
             return
-        added = {name: said for name, said in host.declared.items() if before.get(name) != said}
+        added = {name: value for name, value in host.declared.items() if before.get(name) != value}
         removed = [name for name in before if name not in host.declared]
         change = msgspec.json.encode({"added": added, "removed": removed})
         self.requests.tell(host.key, "featureSets/changed", change)
@@ -297,8 +297,8 @@ def _client(caller: Caller) -> str:
 
 def _key(caller: Caller, offer: Offer, home: Home) -> str:
     """The key of a host: its client, and the offer that it made."""
-    said = msgspec.json.encode((home.value, offer.manifest), order="sorted")
-    return f"{_client(caller)}{SEPARATOR}{hashlib.sha256(said).hexdigest()[:32]}"
+    identity = msgspec.json.encode((home.value, offer.manifest), order="sorted")
+    return f"{_client(caller)}{SEPARATOR}{hashlib.sha256(identity).hexdigest()[:32]}"
 
 
 def _client_of(key: str) -> str:

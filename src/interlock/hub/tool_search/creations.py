@@ -131,12 +131,12 @@ class Creations:
         if not re.search(rf"^(?:async )?def {re.escape(create.name)}\(", create.source, re.MULTILINE):
             raise Fault("INVALID_PARAMS", f"the source defines no function `{create.name}`", hint="name the tool")
         server = f"made-{secrets.token_hex(4)}"
-        asked = Register(server, "python", ("server.py",), justification=why[:2000], source=create.source)
+        registration = Register(server, "python", ("server.py",), justification=why[:2000], source=create.source)
         approved = mode == "auto_approve"
         with as_faults():
             taken = await self._take(create.request_id, _owner(caller))
             try:
-                made = await self._registrations.create(caller.principal, asked, approved=approved, trace=trace)
+                made = await self._registrations.create(caller.principal, registration, approved=approved, trace=trace)
             except (Fault, StoreError):
                 await self._reopen(taken)
                 raise

@@ -196,7 +196,7 @@ class _Receiver:
             page = await self._store.read(partial(_next_page, cursor))
             if not page:
                 return
-            notifications = [said for row in page if (said := self._notification(row)) is not None]
+            notifications = [notification for row in page if (notification := self._notification(row)) is not None]
             if notifications:
                 await shared.connection.tell_surely(METHOD, notifications, DELIVERY_S)
             cursor = msgspec.structs.replace(cursor, seq=page[-1].seq)

@@ -61,12 +61,12 @@ class ServerRequests:
         token, hub_token = _token_in(request.params), f"asked-{secrets.token_urlsafe(12)}"
         try:
             judged = one_line(judged_params(request.params))
-            said = self._tasks.to_client(request.method, one_line(request.params))
+            client_params = self._tasks.to_client(request.method, one_line(request.params))
             if shown is not None:
-                said = exposed_question(shown, request.method, said)
+                client_params = exposed_question(shown, request.method, client_params)
             if token is not None:
-                said = with_meta(said, {PROGRESS_TOKEN: hub_token})
-            waiting = ask(request.method, judged, said)
+                client_params = with_meta(client_params, {PROGRESS_TOKEN: hub_token})
+            waiting = ask(request.method, judged, client_params)
         except Fault as fault:
             _refuse(server, request, fault)
             return

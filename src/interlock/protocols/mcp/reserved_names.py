@@ -108,8 +108,8 @@ def clean_result(value: Any) -> None:
             value.pop(name, None)
     _clean_meta(value)
     questions = value.get("inputRequests")
-    asked = _objects(list(questions.values())) if isinstance(questions, dict) else []
-    blocks = [question.get("params") for question in asked]
+    requests = _objects(list(questions.values())) if isinstance(questions, dict) else []
+    blocks = [question.get("params") for question in requests]
     for member in ("content", "contents"):
         blocks += _objects(value.get(member))
     for message in _objects(value.get("messages")):

@@ -61,7 +61,7 @@ class TaskState(msgspec.Struct, frozen=True):
 
     def to_wire(self, modern: bool) -> dict[str, object]:
         """The members that say so."""
-        said: dict[str, object] = {
+        members: dict[str, object] = {
             "taskId": self.id,
             "status": self.status,
             "createdAt": self.created_at,
@@ -69,10 +69,10 @@ class TaskState(msgspec.Struct, frozen=True):
             "ttlMs" if modern else "ttl": self.ttl_ms,
         }
         if self.poll_ms is not None:
-            said["pollIntervalMs" if modern else "pollInterval"] = self.poll_ms
+            members["pollIntervalMs" if modern else "pollInterval"] = self.poll_ms
         if self.message is not None:
-            said["statusMessage"] = self.message
-        return said
+            members["statusMessage"] = self.message
+        return members
 
 
 def read_state(raw: bytes, modern: bool) -> TaskState:
@@ -81,16 +81,16 @@ def read_state(raw: bytes, modern: bool) -> TaskState:
         if modern:
             new = msgspec.json.decode(raw, type=_NewState)
             ttl_ms, poll_ms = new.ttlMs, new.pollIntervalMs
-            said: _State = new
+            state: _State = new
         else:
             old = msgspec.json.decode(raw, type=_OldState)
             ttl_ms, poll_ms = old.ttl, old.pollInterval
-            said = old
+            state = old
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("UPSTREAM_ERROR", f"the server's word on a task cannot be read: {cause}") from None
     ttl = None if ttl_ms is None else max(0, int(ttl_ms))
     poll = None if poll_ms is None else max(0, int(poll_ms))
-    return TaskState(said.taskId, said.status, said.createdAt, said.lastUpdatedAt, ttl, poll, said.statusMessage)
+    return TaskState(state.taskId, state.status, state.createdAt, state.lastUpdatedAt, ttl, poll, state.statusMessage)
 
 
 def task_in(result: bytes, modern: bool) -> TaskState | None:

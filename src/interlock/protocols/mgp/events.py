@@ -107,10 +107,10 @@ def severity_of(event: ServerEvent) -> str:
     if event.severity in LOG_LEVELS:
         return event.severity
     try:
-        said = msgspec.json.decode(event.data, type=_Severe)
+        stated = msgspec.json.decode(event.data, type=_Severe)
     except JSON_ERRORS:
         return ""
-    return next((word for word in (said.severity, said.level) if word in LOG_LEVELS), "")
+    return next((word for word in (stated.severity, stated.level) if word in LOG_LEVELS), "")
 
 
 def channel_pattern(text: str) -> Pattern:

@@ -70,11 +70,11 @@ def read_ping(result: bytes) -> str:
     return decode_json(result, _Answered, "UPSTREAM_ERROR", f"the answer to {PING} cannot be read").status
 
 
-def health_of(said: object) -> Health:
+def health_of(status: object) -> Health:
     """The health that a server's word means. One that this hub does not know means degraded: the server answers, and
     says that it is not healthy."""
     try:
-        return Health(said)
+        return Health(status)
     except ValueError:
         return Health.DEGRADED
 

@@ -109,8 +109,8 @@ def progress_params(
 
 def read_cancel(params: bytes) -> Cancel:
     """The params of `mgp/stream/cancel`. Raises INVALID_PARAMS."""
-    said = decode_json(params, Cancel, "INVALID_PARAMS", CANCEL)
-    return msgspec.structs.replace(said, reason=said.reason[:LONGEST_REASON])
+    cancel = decode_json(params, Cancel, "INVALID_PARAMS", CANCEL)
+    return msgspec.structs.replace(cancel, reason=cancel.reason[:LONGEST_REASON])
 
 
 def cancelled(partial: bytes | None) -> bytes:

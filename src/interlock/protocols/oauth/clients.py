@@ -124,9 +124,9 @@ def read_registration(
     """The client that a server registered. Raises UPSTREAM_ERROR."""
     given = decode_json(body, _Registered, "UPSTREAM_ERROR", "the answer to the registration cannot be read")
     method = auth_method(given.client_secret, None, metadata)
-    said = _METHODS.get(given.token_endpoint_auth_method or "")
-    if said == "none" or (said is not None and given.client_secret is not None):
-        method = said
+    registered = _METHODS.get(given.token_endpoint_auth_method or "")
+    if registered == "none" or (registered is not None and given.client_secret is not None):
+        method = registered
     expires = given.client_secret_expires_at or 0.0
     return RegisteredClient(given.client_id, given.client_secret, method, redirect_uri, expires, scopes or None)
 

@@ -173,12 +173,12 @@ def read_tokens(
 def refusal(status: int, body: bytes) -> Fault:
     """Why a token endpoint refused, in the server's words but never with what we sent."""
     try:
-        said = msgspec.json.decode(body, type=_Refusal)
+        decoded = msgspec.json.decode(body, type=_Refusal)
     except JSON_ERRORS:
         return Fault("UPSTREAM_UNAVAILABLE", f"the authorization server answered with HTTP {status}")
     name = "LOGIN_REQUIRED" if status < 500 else "UPSTREAM_UNAVAILABLE"
-    text = said.error_description or said.error
-    return Fault(name, f"the authorization server refused: {text[:300]}", data={"error": said.error[:100]})
+    text = decoded.error_description or decoded.error
+    return Fault(name, f"the authorization server refused: {text[:300]}", data={"error": decoded.error[:100]})
 
 
 def is_token(text: str) -> bool:

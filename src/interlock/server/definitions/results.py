@@ -9,7 +9,7 @@ import msgspec
 
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcpl.checkpoints import StateReport
-from interlock.protocols.registry.errors import told as problem_data
+from interlock.protocols.registry.errors import problem_data
 from interlock.server.definitions.checks import Overdue
 from interlock.server.requests.content import CONTENT_TYPES, Content, Members, Text, ToolResult, fitting
 from interlock.signatures import ArgumentsError, SignatureError

@@ -18,8 +18,7 @@ import msgspec
 from interlock.protocols.mcp.headers import check_params
 from interlock.protocols.mgp.methods import agreed_on
 from interlock.protocols.mgp.streaming import EXTENSION
-from interlock.protocols.registry.errors import registry_fault
-from interlock.protocols.registry.errors import told as problem_data
+from interlock.protocols.registry.errors import problem_data, registry_fault
 from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.server.definitions.offers import Offers
 from interlock.server.definitions.prompts import completion_members

@@ -99,8 +99,8 @@ class Lists:
         """Subscribe a stream to events, and the answer for its acknowledgement (MGP, Event Subscription)."""
         if "events" not in wanted:
             return {}
-        asked = decode_json(wanted["events"], SubscribeParams, "INVALID_PARAMS", "events")
-        return {"events": msgspec.Raw(msgspec.json.encode(self._events.listen(exchange, asked)))}
+        subscription = decode_json(wanted["events"], SubscribeParams, "INVALID_PARAMS", "events")
+        return {"events": msgspec.Raw(msgspec.json.encode(self._events.listen(exchange, subscription)))}
 
     def _subscribe(self, exchange: Exchange) -> None:
         uri = params.read(exchange, params.ReadResource).uri

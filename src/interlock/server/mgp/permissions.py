@@ -45,14 +45,14 @@ class ServerPermissions:
 
     def _await(self, exchange: Exchange) -> None:
         """A person decides at the client: until then the permissions are deferred."""
-        asked = read(exchange, Await)
-        self._keep(exchange.caller.owner, dict.fromkeys(asked.permissions, "deferred"))
-        self._framing.answer(exchange, b'"request_id":%b,"status":"waiting"' % msgspec.json.encode(asked.request_id))
+        params = read(exchange, Await)
+        self._keep(exchange.caller.owner, dict.fromkeys(params.permissions, "deferred"))
+        self._framing.answer(exchange, b'"request_id":%b,"status":"waiting"' % msgspec.json.encode(params.request_id))
 
     def _decided(self, exchange: Exchange) -> None:
-        told = read(exchange, Outcome)
-        self._keep(exchange.caller.owner, told.grants)
-        self._framing.answer(exchange, b'"request_id":%b' % msgspec.json.encode(told.request_id))
+        outcome = read(exchange, Outcome)
+        self._keep(exchange.caller.owner, outcome.grants)
+        self._framing.answer(exchange, b'"request_id":%b' % msgspec.json.encode(outcome.request_id))
 
     def _keep(self, owner: str, grants: dict[str, Grant]) -> None:
         known = self._grants.pop(owner, {})

@@ -119,12 +119,12 @@ def judge(source: str, *, explain: bool) -> None:
     first, allowed = findings[0], ", ".join(script_rules().allowed_imports)
     if explain:
         found = [msgspec.structs.replace(each, message=f"{each.message}{_line(source, each)}") for each in findings]
-        message, hint, told = found[0].message, first.hint, found
+        message, hint, listed = found[0].message, first.hint, found
     else:
-        message, hint, told = first.rule, "send its text as `source` to learn which lines must change", []
+        message, hint, listed = first.rule, "send its text as `source` to learn which lines must change", []
     if first.rule == "code.import":
         hint = f"{hint}; allowed are {allowed}"
-    answer = rejection(told, script_rules())
+    answer = rejection(listed, script_rules())
     raise Fault(
         "CODE_SAFETY_VIOLATION", f"the script is refused at `strict`: {message}", hint=hint, data={"rejection": answer}
     )
