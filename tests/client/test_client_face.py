@@ -174,9 +174,12 @@ async def test_what_stays_fresh_is_not_asked_for_again_until_it_changes() -> Non
         first = await client.read_resource("note://one")
         assert await client.read_resource("note://one") == first
         await client.subscribe("note://one")
-        await until(lambda: client.connection._watch.acknowledged)
-        server.resource_updated("note://one")
-        await until(lambda: "notifications/resources/updated" in heard)
+
+        def updated() -> bool:
+            server.resource_updated("note://one")  # heard once the server has taken the subscription
+            return "notifications/resources/updated" in heard
+
+        await until(updated)
         assert (await client.read_resource("note://one"))["contents"][0]["text"] == "version 2"
 
 
@@ -190,7 +193,7 @@ async def test_a_changed_list_is_heard_and_read_again(era: str) -> None:
         if era == "modern":
             await until(lambda: client.connection._watch.acknowledged)
         else:
-            await until(lambda: client.connection.link._standing._events)
+            await client.connection.link.listening(120)
         server.tool(greeting)
         await until(lambda: "notifications/tools/list_changed" in heard)
         assert len(await client.list_tools()) == len(before) + 1

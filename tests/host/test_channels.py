@@ -13,7 +13,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from hub.running_hub import RunningHub, until
-from hub.test_journal import entries
+from hub.test_journal import entries, entries_soon
 from interlock.config.channel_settings import Channel as Table
 from interlock.config.channel_settings import ChannelWebhook
 from interlock.config.live_settings import Live, LiveRule, ServerLive
@@ -140,10 +140,8 @@ async def test_a_message_begins_a_turn_and_its_answer_is_published(tmp_path: Pat
             found = await entries(hub, event="dev.interlock.live_published")
             return [str((entry.record.details or {})["outcome"]) for entry in found]
 
-        async with asyncio.timeout(60):
-            while len(found := await outcomes()) < 4:
-                await asyncio.sleep(0.01)
-        assert sorted(found) == ["delivered"] * 3 + ["not delivered"], "as the server said it"
+        await entries_soon(hub, 4, event="dev.interlock.live_published")
+        assert sorted(await outcomes()) == ["delivered"] * 3 + ["not delivered"], "as the server said it"
 
         refused = await chat.say("Hello", "d4", channel="chat:#private")
         assert not refused.accepted
@@ -266,9 +264,7 @@ async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> N
             found = await entries(hub, event="dev.interlock.live_published")
             return [entry.record.reason or "" for entry in found]
 
-        async with asyncio.timeout(60):
-            while not (reasons := await failures()):
-                await asyncio.sleep(0.01)
+        reasons = await until(failures)
         assert "UNKNOWN_CHANNEL" in reasons[0], "it may not be registered, so nothing is published to it"
         assert chat.published == []
 
@@ -356,13 +352,12 @@ async def test_an_answer_goes_to_a_webhook_signed_and_again_until_it_is_taken(
         gone, _ = await asyncio.wait_for(got.get(), 60)
         assert gone["webhook-id"] != second["webhook-id"]
 
-        async def outcomes() -> list[Any]:
+        async def outcomes() -> list[Any] | None:
             found = [entry.record for entry in await entries(hub, event="dev.interlock.live_published")]
-            return [(each.details, each.reason) for each in found if each.server == "webhook:team"]
+            rows = [(each.details, each.reason) for each in found if each.server == "webhook:team"]
+            return rows if len(rows) >= 2 else None
 
-        async with asyncio.timeout(60):
-            while len(rows := await outcomes()) < 2:
-                await asyncio.sleep(0.01)
+        rows = await until(outcomes)
         reasons = {details["outcome"]: reason or "" for details, reason in rows}
         assert reasons.keys() == {"delivered", "failed"}
         assert "410" in reasons["failed"]

@@ -279,7 +279,7 @@ def _row(
 ) -> StoredInference:
     at, why = time.time(), ""
     if isinstance(ended, Fault):
-        why = f"{ended.name}: {ended.message}"[:500]
+        why = ended.summary
     elif ended is not None:
         why = "CANCELLED: the server's connection ended before the answer"
     return StoredInference(

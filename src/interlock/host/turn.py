@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from typing import Final, Literal
@@ -135,11 +136,9 @@ class Turn:
     async def read(self, after: int, wait_s: float) -> list[Piece]:
         """The pieces after the first so many; waits for one if there is none yet, but no longer than this."""
         if after >= len(self.pieces) and not self.ended:
-            waiting = asyncio.ensure_future(self._changed.wait())
-            try:
-                await asyncio.wait([waiting], timeout=wait_s)
-            finally:
-                waiting.cancel()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
         return self.pieces[after:]
 
     async def __aiter__(self) -> AsyncIterator[Piece]:
