@@ -46,7 +46,13 @@ class Turn:
     """A turn of a conversation. Iterate it for its pieces; `answer` waits for the whole answer."""
 
     def __init__(
-        self, conversation: Conversation, user_message: str | None, model: Model, context: tuple[Sourced, ...] = ()
+        self,
+        conversation: Conversation,
+        user_message: str | None,
+        model: Model,
+        context: tuple[Sourced, ...] = (),
+        *,
+        held: bool = False,
     ) -> None:
         self.conversation = conversation
         self.index = conversation.stored.turns
@@ -62,6 +68,10 @@ class Turn:
         self._chars = 0
         self._changed = asyncio.Event()
         self._begun = asyncio.Event()
+        self._may_call = asyncio.Event()
+        """Set unless the calls of the turn are held until the messages that began it are marked as answered."""
+        if not held:
+            self._may_call.set()
         self._refused: Fault | None = None
 
     @property
@@ -104,6 +114,14 @@ class Turn:
         async for piece in self:
             if piece.kind in ("tool", "done", "error"):
                 return
+
+    def let_call(self) -> None:
+        """Let the calls of the turn be made from now on."""
+        self._may_call.set()
+
+    async def may_call(self) -> None:
+        """Wait until the calls of the turn may be made."""
+        await self._may_call.wait()
 
     def add(self, piece: Piece) -> None:
         """Hand a piece to the readers. Raises TOO_LARGE for more than a turn may have."""
