@@ -107,7 +107,7 @@ def test_questions_lose_what_belongs_to_their_own_conversation_alone() -> None:
     params = msgspec.json.encode(
         {"mode": "url", "url": "u", "elicitationId": "e", "task": {}, "_meta": {"progressToken": 1, "mine": 2}}
     )
-    new = json.loads(question_for_new("elicitation/create", params))
+    new = json.loads(question_for_new(params))
     assert new == {"mode": "url", "url": "u", "_meta": {"mine": 2}}
     back = json.loads(question_for_old(R2025_11_25, "elicitation/create", msgspec.json.encode(new), "e2"))
     assert back["elicitationId"] == "e2"
