@@ -27,6 +27,7 @@ PRELOADED: Final = ("interlock", "mcp")
 """Packages that the server imports as soon as the first program wants them."""
 LATER: Final = {
     "interlock.server": ("interlock.server.runner", "interlock.transports.stdio.server", "uvloop"),
+    "interlock.store": ("interlock.store.postgres",),
     "mcp": ("anyio._backends._asyncio", "argparse", "rich.logging"),
 }
 """Modules that a package imports only when a program runs: every program of these tests does."""
@@ -37,6 +38,7 @@ COMMAND_LINE: Final = (
         "interlock.web.run",
         "interlock.rooms.history",
         "interlock.store.migrations",
+        "interlock.store.postgres",
     ),
     *("interlock.signatures.explain", "interlock.signatures.validate", "interlock.protocols.registry.openapi"),
     *("interlock.server.demo", "interlock.server.runner", "interlock.transports.stdio.server"),
@@ -248,7 +250,9 @@ def _preload(arguments: list[str]) -> None:
         script = next(word for word in arguments if word not in ("-P", "-I", "-u"))
         before = len(sys.modules)
         for name in _command_line() if script == "-m" else _imports(script):
-            importlib.import_module(name)
+            # The fork meets it again, and tells; without psycopg there is no PostgreSQL.
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
         if script == "-m":
             _prepare_hubs()
         else:
