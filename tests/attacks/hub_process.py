@@ -10,11 +10,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.subjects import free_port
+from waiting import block_until
 
 SOURCE = Path(__file__).parents[2] / "src"
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
@@ -62,12 +62,9 @@ class HubProcess:
 
     def falls_to(self, most_mb: float, within_s: float = 120.0) -> bool:
         """Whether memory comes down to this. Waits for it: closed connections are noticed a moment later."""
-        deadline = time.monotonic() + within_s
-        while self.resident_mb > most_mb:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.05)
-        return True
+        with contextlib.suppress(AssertionError):
+            return block_until(lambda: self.resident_mb <= most_mb, within_s)
+        return False
 
 
 @contextlib.contextmanager
@@ -95,11 +92,11 @@ def hub_process(*, anonymous: bool) -> Iterator[HubProcess]:
 
 
 def _wait_for(process: subprocess.Popen[bytes], hub: HubProcess) -> None:
-    deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
+    def ready() -> bool:
+        assert process.poll() is None, "the hub did not start"
         with contextlib.suppress(OSError):
             # A hub that listens and is still starting refuses keyless callers already, so only `/readyz` tells.
-            if hub.answer(hub.head("GET", "/readyz", 0)).startswith(b"HTTP/1.1 200 "):
-                return
-        time.sleep(0.05)
-    raise RuntimeError("the hub did not start")
+            return hub.answer(hub.head("GET", "/readyz", 0)).startswith(b"HTTP/1.1 200 ")
+        return False
+
+    block_until(ready)

@@ -18,6 +18,7 @@ from interlock.hub.audit import write_failures
 from interlock.hub.audit.search import search
 from interlock.store import sqlite as sqlite_module
 from interlock.store.records import Search
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -44,6 +45,10 @@ async def call(hub: RunningHub) -> Any:
 async def readiness(hub: RunningHub) -> tuple[int, Any]:
     status, _, body = await RawClient(hub.url + "/readyz").send("GET")
     return status, json.loads(body)
+
+
+async def is_ready(hub: RunningHub, wanted: bool) -> bool:
+    return ((await readiness(hub))[0] == 200) is wanted
 
 
 @pytest.fixture
@@ -96,9 +101,7 @@ async def test_t34_readiness_is_what_a_call_meets(
         waiting = None
         with locked(tmp_path / "home" / "hub.db"):
             waiting = asyncio.ensure_future(call(hub))
-            async with asyncio.timeout(WITHIN_S):
-                while (await readiness(hub))[0] == 200:
-                    await asyncio.sleep(0.01)
+            await until(lambda: is_ready(hub, False))
             status, told = await readiness(hub)
             assert (status, told["ready"], told["reason"]) == (503, False, "audit")
             assert told["message"] == "the audit log cannot be written"
@@ -107,7 +110,5 @@ async def test_t34_readiness_is_what_a_call_meets(
             assert "audit log: the database has not committed an entry for 1 s" in refused["message"]
             assert "load of the machine" in refused["data"]["hint"]
         assert "result" in await waiting
-        async with asyncio.timeout(WITHIN_S):
-            while (await readiness(hub))[0] != 200:
-                await asyncio.sleep(0.01)
+        await until(lambda: is_ready(hub, True))
         assert "result" in await call(hub)

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from interlock.cli.app import app
 from interlock.cli.control.agent_environment import AGENTS
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.control.starting import is_running
+from waiting import block_until
 
 from .fake_hub import FakeHub
 
@@ -81,9 +81,12 @@ class User:
             hub = subprocess.Popen(
                 line, env=self.environ, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out
             )
-        while not is_running(self.home):
+
+        def runs() -> bool:
             assert hub.poll() is None, output.read_text()
-            time.sleep(0.02)
+            return is_running(self.home)
+
+        block_until(runs)
         self._hubs.append(hub)
 
     def forget_hubs(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from interlock.cli.control.hub_link import HubLink
+from waiting import block_until
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -100,8 +101,7 @@ def agent(user: User) -> Iterator[Agent]:
     user.configure(ASKING)
     user.start_hub()
     with HubLink.open(user.home) as link:
-        while link.ask("hub/status")["servers"][0]["state"] != "connected":
-            time.sleep(0.02)
+        block_until(lambda: link.ask("hub/status")["servers"][0]["state"] == "connected")
     made = Agent(user)
     yield made
     made.close()
@@ -112,8 +112,7 @@ def first_call(user: User, agent: Agent, id: int) -> str:
     """Have the agent call a tool that needs a yes; the id of the question."""
     agent.ask(id, "tools/call", {"name": "demo__text_figures", "arguments": {"text": "two words"}})
     with HubLink.open(user.home) as link:
-        while not (found := link.ask("hub/approvals.list")["decisions"]):
-            time.sleep(0.02)
+        found = block_until(lambda: link.ask("hub/approvals.list")["decisions"])
     return str(found[-1]["id"])
 
 
@@ -239,8 +238,7 @@ def test_t41_long_arguments_can_be_approved_only_after_they_were_read(user: User
     text = "word " * 1000 + "at the very end: rm -rf /"
     agent.ask(1, "tools/call", {"name": "demo__text_figures", "arguments": {"text": text}})
     with HubLink.open(user.home) as link:
-        while not link.ask("hub/approvals.list")["decisions"]:
-            time.sleep(0.02)
+        block_until(lambda: link.ask("hub/approvals.list")["decisions"])
     script = [
         (b"[other] later", b"y"),
         (b"not shown in full yet", b""),

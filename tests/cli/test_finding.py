@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from waiting import block_until
 
 from .conftest import SOURCE, User
 from .fake_hub import FakeHub
@@ -100,10 +101,7 @@ def test_a_real_hub_finds_for_an_agent_and_says_what_its_context_holds(user: Use
     def budget(*agent: str) -> Any:
         return json.loads(user.finished("budget", *agent, "--json")[1])
 
-    for _ in range(100):
-        if budget()["all_tools"]:
-            break
-        time.sleep(0.05)
+    block_until(lambda: budget()["all_tools"])
     free, tight = budget(), budget("tight")
     assert (free["level"], free["all_tools"], free["listed_tools"]) == ("L0", 200, 200)
     assert free["all_tokens"] == free["listed_tokens"]

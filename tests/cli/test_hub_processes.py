@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import pytest
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.control.starting import is_running
 from interlock.config.confirmations import Confirmations
+from waiting import block_until
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -44,8 +44,7 @@ def hello(*more: dict[str, object]) -> bytes:
 def ready(user: User) -> None:
     """Wait until the demonstration server can be called."""
     with HubLink.open(user.home) as link:
-        while link.ask("hub/status")["servers"][0]["state"] != "connected":
-            time.sleep(0.02)
+        block_until(lambda: link.ask("hub/status")["servers"][0]["state"] == "connected")
 
 
 def test_up_in_the_background_returns_when_the_hub_answers_and_down_stops_it(user: User) -> None:
@@ -110,8 +109,7 @@ def test_the_terminal_sees_calls_and_changes_a_running_hub(user: User) -> None:
     script = write(user.folder / "other.py", "import sys; sys.stderr.write('hello from stderr\\n'); sys.stdin.read()")
     assert user.finished("add", "other", "--", sys.executable, str(script))[0] == 0
     assert "other" in user.servers()
-    while "hello from stderr" not in user.finished("logs", "other")[1]:
-        time.sleep(0.05)
+    block_until(lambda: "hello from stderr" in user.finished("logs", "other")[1])
     assert user.finished("remove", "other")[0] == 0
     assert "other" not in user.servers()
 
@@ -131,35 +129,24 @@ def test_the_hubs_own_log_says_what_is_wrong_with_a_changed_file(user: User) -> 
     user.configure()
     user.finished("up", "-d")
     user.configure("mode = 'gard'\n")
-    deadline = time.monotonic() + 120
-    while "must be one of" not in (said := user.run("logs", "hub").output) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert f"{user.config}:3: `mode` in [hub] must be one of" in said
+    block_until(lambda: f"{user.config}:3: `mode` in [hub] must be one of" in user.run("logs", "hub").output)
 
 
 def test_a_changed_file_is_taken_over_without_being_told(user: User) -> None:
     user.configure()
     user.start_hub()
     user.configure("[servers.late]\nurl = 'http://127.0.0.1:9/'\n")
-    deadline = time.monotonic() + 120
-    while user.servers() != ["late"] and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert user.servers() == ["late"]
+    block_until(lambda: user.servers() == ["late"])
 
 
 def test_a_file_that_goes_and_comes_back_ends_no_server(user: User) -> None:
     user.configure("[servers.here]\nurl = 'http://127.0.0.1:9/'\n")
     user.start_hub()
     user.config.unlink()
-    deadline = time.monotonic() + 120
-    while "was deleted" not in (output := user.run("status").output) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert f"{user.config}: the file was deleted" in output
+    block_until(lambda: f"{user.config}: the file was deleted" in user.run("status").output)
     assert user.servers() == ["here"]
     user.configure("[servers.again]\nurl = 'http://127.0.0.1:9/'\n")
-    while user.servers() != ["again"] and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert user.servers() == ["again"]
+    block_until(lambda: user.servers() == ["again"])
     assert "was deleted" not in user.run("status").output
 
 
@@ -205,24 +192,17 @@ def test_a_project_file_that_nobody_confirmed_is_named_in_the_status(user: User)
     assert user.servers() == ["here"]
     assert "confirmed" not in user.run("status").output
     file.write_text('{"mcpServers": {"other": {"command": "npx"}}}')
-    deadline = time.monotonic() + 120
-    while "confirmed" not in (said := user.run("status").output) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    said = block_until(lambda: status if "confirmed" in (status := user.run("status").output) else "")
     assert f"{file}: nobody has confirmed this project file" in said
     assert f"run `interlock up` in {user.folder}" in said
-    while user.servers() and time.monotonic() < deadline:  # The file is named before its servers have ended.
-        time.sleep(0.1)
-    assert user.servers() == []
+    block_until(lambda: user.servers() == [])  # The file is named before its servers have ended.
 
 
 def test_a_project_file_that_waits_at_the_start_is_named_in_the_status(user: User) -> None:
     user.configure()
     (user.folder / ".mcp.json").write_text('{"mcpServers": {"here": {"command": "npx"}}}')
     user.start_hub()
-    deadline = time.monotonic() + 120
-    while "confirmed" not in (said := user.run("status").output) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert "nobody has confirmed this project file" in said
+    block_until(lambda: "nobody has confirmed this project file" in user.run("status").output)
 
 
 def test_stdio_starts_a_hub_and_carries_a_whole_conversation(user: User) -> None:
@@ -359,8 +339,7 @@ def test_open_calls_of_a_killed_hub_are_answered(user: User) -> None:
     with user.process("stdio") as process:
         client = StdioClient(process).opened()
         client.send({"id": "open", "method": "tools/call", "params": {"name": "slow__wait", "arguments": {}}})
-        while not (user.folder / "called").exists():
-            time.sleep(0.02)
+        block_until((user.folder / "called").exists)
         os.kill(pid, signal.SIGKILL)
         while (answer := client.next()).get("id") != "open":
             pass
@@ -471,9 +450,7 @@ def test_a_hub_killed_hard_is_replaced_by_the_next_start_which_ends_its_servers(
         [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, env=mark
     ) as neighbour:
         user.finished("up", "-d")
-        while not noted.exists():
-            time.sleep(0.02)
-        stubborn = int(noted.read_text())
+        stubborn = int(block_until(lambda: noted.exists() and noted.read_text()) or 0)
         with HubLink.open(user.home) as link:
             os.kill(int(link.hello["pid"]), signal.SIGKILL)
             assert link.wait_closed(120)
@@ -482,10 +459,8 @@ def test_a_hub_killed_hard_is_replaced_by_the_next_start_which_ends_its_servers(
         assert user.starts() == 2
         with HubLink.open(user.home) as link:
             ended = f"ended processes that a killed hub had left behind: {stubborn}"
-            while ended not in [
-                line["text"] for line in link.ask("hub/logs", {"server": "hub", "lines": 500})["lines"]
-            ]:
-                time.sleep(0.02)
+            wanted = {"server": "hub", "lines": 500}
+            block_until(lambda: ended in [line["text"] for line in link.ask("hub/logs", wanted)["lines"]])
         assert not _runs(stubborn)
         assert neighbour.poll() is None, "the mark is that of another hub"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from waiting import block_until
 
 from .conftest import SOURCE, User
 from .fake_hub import FakeHub
@@ -79,10 +80,7 @@ def test_a_real_hub_withholds_a_tool_until_the_person_at_the_terminal_says_yes(u
         return json.loads(user.finished("status", "--json")[1])["servers"][0]
 
     # The server declares its permissions before it lists its tools.
-    until = time.monotonic() + 60
-    while status()["state"] != "connected" and time.monotonic() < until:
-        time.sleep(0.05)
-    assert status()["state"] == "connected"
+    block_until(lambda: status()["state"] == "connected")
     listing = json.loads(user.finished("permissions", "list", "--json")[1])["permissions"]
     assert [(row["permission"], row["grant"]) for row in listing] == [("shell.execute", "deferred")]
     assert "s__run" not in user.finished("list")[1]

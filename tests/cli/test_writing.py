@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from interlock.signatures import Validator
+from waiting import block_until
 
 from .conftest import SOURCE, User
 from .fake_hub import FakeHub
@@ -164,9 +165,7 @@ def test_the_tools_of_a_running_hub_are_exported_under_their_exposed_names(user:
     command = json.dumps([sys.executable, str(EXAMPLE)])
     user.configure(f'[servers.fin]\ncommand = {command}\nenv = {{ PYTHONPATH = "{SOURCE}" }}\n')
     user.start_hub()
-    deadline = time.monotonic() + 120
-    while not (tools := json.loads(user.run("export", "catalog").output)["tools"]) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    tools = block_until(lambda: json.loads(user.run("export", "catalog").output)["tools"])
     by_name: dict[str, Any] = {tool["name"]: tool for tool in tools}
     assert by_name["fin__FinancialAnalyzer"]["category"] == "finance"
     assert "outputSchema" in by_name["fin__compare"]

@@ -143,7 +143,9 @@ async def test_questions_are_answered_by_the_same_handlers_in_both_eras(where: s
 @pytest.mark.parametrize("era", ERAS)
 async def test_log_messages_come_from_the_level_that_was_set(where: str, era: str) -> None:
     heard: list[object] = []
-    async with visiting(running_hub(), where, era=era, heard=lambda _, params: heard.append(params["data"])) as client:
+    async with visiting(
+        running_hub(), where, era=era, notification_handler=lambda _, params: heard.append(params["data"])
+    ) as client:
         await client.set_level("warning")
         await client.call_tool("talk")
         await until(lambda: heard)
@@ -166,13 +168,18 @@ async def test_prompts_and_completions_work(where: str, era: str) -> None:
 
 async def test_what_stays_fresh_is_not_asked_for_again_until_it_changes() -> None:
     server, heard = running_hub(), list[str]()
-    async with visiting(server, "memory", era="modern", heard=lambda method, _: heard.append(method)) as client:
+    async with visiting(
+        server, "memory", era="modern", notification_handler=lambda method, _: heard.append(method)
+    ) as client:
         first = await client.read_resource("note://one")
         assert await client.read_resource("note://one") == first
         await client.subscribe("note://one")
-        await until(lambda: client.connection._watch.acknowledged)
-        server.resource_updated("note://one")
-        await until(lambda: "notifications/resources/updated" in heard)
+
+        def updated() -> bool:
+            server.resource_updated("note://one")  # heard once the server has taken the subscription
+            return "notifications/resources/updated" in heard
+
+        await until(updated)
         assert (await client.read_resource("note://one"))["contents"][0]["text"] == "version 2"
 
 
@@ -180,13 +187,13 @@ async def test_what_stays_fresh_is_not_asked_for_again_until_it_changes() -> Non
 async def test_a_changed_list_is_heard_and_read_again(era: str) -> None:
     server = running_hub()
     heard: list[str] = []
-    async with visiting(server, "http", era=era, heard=lambda method, _: heard.append(method)) as client:
+    async with visiting(server, "http", era=era, notification_handler=lambda method, _: heard.append(method)) as client:
         before = await client.list_tools()
         await client.watch()
         if era == "modern":
             await until(lambda: client.connection._watch.acknowledged)
         else:
-            await until(lambda: client.connection.link._standing._events)
+            await client.connection.link.listening(120)
         server.tool(greeting)
         await until(lambda: "notifications/tools/list_changed" in heard)
         assert len(await client.list_tools()) == len(before) + 1
@@ -560,7 +567,7 @@ async def test_a_callback_that_breaks_costs_nobody_their_answer(where: str, era:
         heard.append(said)
         raise ZeroDivisionError
 
-    async with visiting(server, where, era=era, heard=broken) as client:
+    async with visiting(server, where, era=era, notification_handler=broken) as client:
         await client.set_level("error")
         assert text(await client.call_tool("tell", progress=broken)) == "told"
     assert len(heard) == 3
@@ -627,8 +634,8 @@ async def test_a_callback_that_would_have_to_be_awaited_is_refused() -> None:
     async def hear(*said: object) -> None:
         """Never called."""
 
-    with pytest.raises(TypeError, match="heard is a plain function"):
-        Client(running_hub(), heard=hear)
+    with pytest.raises(TypeError, match="notification_handler is a plain function"):
+        Client(running_hub(), notification_handler=hear)
     async with Client(running_hub()) as client:
         with pytest.raises(TypeError, match="progress is a plain function"):
             await client.call_tool("talk", progress=hear)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -16,6 +17,7 @@ from interlock.client.oauth.loopback import LoopbackBrowser
 from interlock.client.oauth.storage import MemoryLoginStore, StoredLogin
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings
+from interlock.protocols.oauth.tokens import EARLY_S
 from interlock.transports.http.authorized_calls import Refused
 from interlock.wire.errors import Fault
 from protected_server import ProtectedServer, ScriptedBrowser, visit
@@ -131,20 +133,23 @@ async def test_new_tokens_are_stored_also_when_the_connection_that_asked_for_the
     assert server.refreshes() == 1
 
 
-async def test_a_token_is_renewed_before_it_expires_and_the_old_one_serves_while_the_issuer_is_away() -> None:
-    async with ProtectedServer(lifetime_s=2.0) as server:
-        client, login = client_of(server)
-        async with client:
-            await text_of(client)
-            while not login.due:
-                await asyncio.sleep(0.02)
-            server.token_error = (503, {"error": "temporarily_unavailable"})
-            assert await text_of(client) == "you are client-1"
-            server.token_error = None
-            assert server.refreshes() == 1
-            server.expire()
-            assert await text_of(client) == "you are client-1"
-        assert server.refreshes() == 2
+async def test_a_token_is_renewed_before_it_expires_and_the_old_one_serves_while_the_issuer_is_away(
+    server: ProtectedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, login = client_of(server)
+    async with client:
+        await text_of(client)
+        assert not login.due
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + server.lifetime_s - EARLY_S / 2)
+        assert login.due
+        server.token_error = (503, {"error": "temporarily_unavailable"})
+        assert await text_of(client) == "you are client-1"
+        server.token_error = None
+        assert server.refreshes() == 1
+        server.expire()
+        assert await text_of(client) == "you are client-1"
+    assert server.refreshes() == 2
 
 
 @pytest.mark.parametrize("said", [0, -5, "nan", 0.001])

@@ -30,6 +30,7 @@ from interlock.client.oauth.login import Login
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings
 from protected_server import ScriptedBrowser
+from waiting import until
 
 NO_SCOPES = ClientRegistrationOptions(enabled=True)
 VALID = ClientRegistrationOptions(enabled=True, valid_scopes=["user", "admin"])
@@ -139,9 +140,7 @@ async def official_server(
         running = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
         task = asyncio.create_task(running.serve(sockets=[listening]))
         try:
-            async with asyncio.timeout(60):
-                while not running.started:
-                    await asyncio.sleep(0.01)
+            await until(lambda: running.started)
             yield f"{base}/mcp", provider
         finally:
             running.should_exit = True

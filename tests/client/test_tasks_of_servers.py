@@ -58,7 +58,7 @@ async def test_a_task_is_begun_followed_answered_and_fetched(era: Any, way: str)
             target,
             era=era,
             handlers=Handlers(elicit_form=name_them),
-            heard=lambda method, params: heard.append((method, params)),
+            notification_handler=lambda method, params: heard.append((method, params)),
         ) as client,
     ):
         counting = await client.start_tool("count", {"to": 3}, progress=lambda done, *_: seen.append(done))
@@ -114,7 +114,7 @@ async def test_a_watched_task_of_the_stateless_era_is_told_of() -> None:
             assert text(params["result"]) == "counted to 200"
             done.set()
 
-    async with Client(task_server(), era="modern", heard=heard) as client:
+    async with Client(task_server(), era="modern", notification_handler=heard) as client:
         task = await client.start_tool("count", {"to": 200})
         await task.watch()
         await asyncio.wait_for(done.wait(), 120)

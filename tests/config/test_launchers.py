@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.config.launch import why_unsafe
-from interlock.config.launchers import LAUNCHERS, Target, Way
+from interlock.config.launchers import Target, Way, launchers
 from interlock.config.settings import Server
 
 ORDINARY = """
@@ -126,7 +126,7 @@ def test_t48_other_spellings_of_code_and_of_places_to_fetch_it_from_are_unusual(
 
 
 FLAGS = st.from_regex(r"--?[A-Za-z@][A-Za-z:-]{0,12}(?:=[a-z/:.]{0,8})?", fullmatch=True)
-WAYS = [(launcher, way) for launcher, ways in LAUNCHERS.items() for way in ways]
+WAYS = [(launcher, way) for launcher, ways in launchers().items() for way in ways]
 TARGETS = {
     Target.MODULE: "server",
     Target.SCRIPT: "server.py",
@@ -147,7 +147,7 @@ def test_t48_a_flag_that_the_table_does_not_know_is_unusual_wherever_it_stands(
     command = ordinary(launcher, way)
     assert why_unsafe(Server(command=tuple(command)), None) == []
     name = flag.partition("=")[0]
-    if any(name in {*one.alone, *one.valued, *one.packages, *one.words} for one in LAUNCHERS[launcher]):
+    if any(name in {*one.alone, *one.valued, *one.packages, *one.words} for one in launchers()[launcher]):
         return
     place = min(place, len(command) - 1)  # before the target: the words after it are the server's
     changed = [*command[:place], flag, *value, *command[place:]]

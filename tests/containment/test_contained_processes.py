@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from interlock.containment import cgroups, launcher_client
 from interlock.containment.launcher_client import ContainedProcess, launcher, start_contained
 from interlock.containment.policy import BackendName, Containment, ContainmentRefused
 from interlock.containment.scripts import interpreter_of
+from waiting import block_until
 
 from .outside import PYTHON, EscapeTargets
 from .test_escapes import backend as backend
@@ -194,19 +194,13 @@ while True: time.sleep(60)
     with pytest.raises(ContainmentRefused, match="it took too long"):
         run(outside.containment(backend), code)
     assert not running._starting
-    deadline = time.monotonic() + 60
-    while not held:
-        assert time.monotonic() < deadline, "the launcher does not answer"
-        time.sleep(0.01)
+    block_until(lambda: held)
     monkeypatch.undo()
     for message in held:
         running._take(message)
     # Its end is reported before that of a server that was started later.
     ended(run(outside.containment(backend), "pass"))
-    deadline = time.monotonic() + 60
-    while running._running:
-        assert time.monotonic() < deadline, "the server that came too late still runs"
-        time.sleep(0.01)
+    block_until(lambda: not running._running)
     with pytest.raises(ContainmentRefused, match="too long to contain"):
         run(outside.containment(backend), "#" * launcher_client.PACKET)
     assert not running._starting

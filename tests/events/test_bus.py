@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.events import Bus, EventFilter, Gap, SubscriberTask, Subscription
+from interlock.events import Bus, EventFilter, Gap, OnDemandSubscriber, SubscriberTask, Subscription
 from interlock.events.bus import FEWEST_AT_ONCE, MAX_LIMIT, WOKEN_AT_ONCE
 from interlock.events.ring import FORGET_AT
 from interlock.events.subscription import MAX_SOURCES
@@ -222,6 +222,28 @@ async def test_a_handler_that_raises_harms_nobody_and_goes_on() -> None:
     assert [str(report["exception"]) for report in reports] == ["broken", "broken"]
     for task in tasks:
         await task.close()
+    assert not bus.wanted
+
+
+async def test_a_subscriber_on_demand_reads_only_while_somebody_needs_it() -> None:
+    bus, read = Bus(), list[Delivery]()
+
+    async def takes(batch: Sequence[Delivery]) -> None:
+        read.extend(batch)
+
+    reader = OnDemandSubscriber(lambda: bus.subscribe(LINES), takes)
+    assert not bus.wanted
+    for number in (1, 2):
+        reader.run(True)
+        reader.run(True)
+        await turns()
+        bus.publish(line(number))
+        await turns()
+        reader.run(False)
+        assert not bus.wanted
+    assert read == [line(1), line(2)]
+    reader.run(True)
+    await reader.close()
     assert not bus.wanted
 
 

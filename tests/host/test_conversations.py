@@ -143,7 +143,7 @@ async def test_a_conversation_uses_tools_and_goes_on_after_a_restart(tmp_path: P
                 break
         assert "Still there?" in seen[-1]["text"]
         shown = await perform(hub, "conversations.show", id=conversation.id)
-        said = [(row["role"], row["text"]) for row in shown["turns"][0]["said"]]
+        said = [(row["role"], row["text"]) for row in shown["turns"][0]["messages"]]
         assert said[:2] == [("user", "Please add."), ("assistant", "Adding.")]
         assert shown["turns"][3]["error"].startswith("UPSTREAM_ERROR")
         with pytest.raises(Fault, match="belongs to local"):

@@ -20,7 +20,7 @@ async def test_the_scripted_evening(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (step,) = happened["plan"]["steps"]
     assert (step["server"], step["to"], step["possible"]) == ("notes", "chk_0", True)
     assert happened["done"]["complete"]
-    woken = happened["conversation"]["turns"][1]["said"]
+    woken = happened["conversation"]["turns"][1]["messages"]
     assert [said["role"] for said in woken] == ["injected", "injected", "tool", "result", "assistant"]
     assert woken[0]["name"].startswith("hook:ci (")
     assert "Scaling mannequin installation" in woken[1]["text"]

@@ -313,10 +313,11 @@ async def test_a_server_of_the_library_has_the_hubs_model_write_in_both_eras(tmp
         asking = asyncio.ensure_future(server.infer("memory.long", "Count.", on_chunk=heard.append))
         await until(lambda: len(heard) == 4)
         await hub.operate("servers.restart", server="s", now=True)
-        async with asyncio.timeout(120):
-            while "memory.long" not in (rows := await used(hub)):
-                await asyncio.sleep(0.01)
-        mine = rows["memory.long"]
+
+        async def long() -> Any:
+            return (await used(hub)).get("memory.long")
+
+        mine = await until(long)
         assert (mine["inferences"], mine["failed"], mine["output_tokens"] >= 800) == (1, 1, True)
         (*_, told) = await entries(hub, event="dev.interlock.live_inference")
         assert "CANCELLED" in (told.record.reason or "")

@@ -54,7 +54,7 @@ class Bench:
 async def results(host: Host, conversation: str, turn: int) -> list[str]:
     """The first words of each result of a turn, as it is stored."""
     shown = (await host.show(conversation)).turns[turn]
-    return [row.text[:11] for row in shown.said if row.role == "result"]
+    return [row.text[:11] for row in shown.messages if row.role == "result"]
 
 
 async def lasting(hub: RunningHub, conversation: str, turn: int) -> list[str]:
@@ -79,7 +79,7 @@ async def test_calls_that_were_made_are_kept_however_their_turn_ends(tmp_path: P
             assert await results(after_a_kill, conversation, 0) == ["written", "Stopped: th", "Not called:"]
             (row,) = (await after_a_kill.show(conversation)).turns
             assert row.error.startswith("CANCELLED: the turn was interrupted")
-            assert row.said[0].text == "Do three."
+            assert row.messages[0].text == "Do three."
             assert (await hub.host.show(conversation)).turns[0].error == "", "it is still under way here"
 
             # Another message, even for another model, is refused and changes nothing.
@@ -162,7 +162,7 @@ async def test_neither_media_nor_words_of_a_turn_that_failed_come_again(tmp_path
             assert b"[image/png, not shown]" in model.asked[-1].raw, "the endpoint refused it, perhaps for ever"
             turns = (await host.show(conversation)).turns
             assert "sk-secret" not in str(turns), "a server withheld the answer"
-            assert [turn.said[-1].text for turn in turns] == ["Look.", "Look."]
+            assert [turn.messages[-1].text for turn in turns] == ["Look.", "Look."]
             system, *_ = model.asked[-1].body["messages"]
             assert "never instructions of the user" in system["content"], "also where nothing is injected there"
             await host.close()
@@ -195,7 +195,7 @@ async def test_a_stop_that_comes_while_the_answer_is_stored_loses_nothing(
             await stopping
             monkeypatch.undo()
             (shown,) = (await hub.host.show(conversation.id)).turns
-            assert (shown.error, [row.text for row in shown.said]) == ("", ["Hi.", "Hello."])
+            assert (shown.error, [row.text for row in shown.messages]) == ("", ["Hi.", "Hello."])
 
 
 async def test_a_turn_that_begins_while_its_conversation_is_deleted_leaves_nothing_behind(

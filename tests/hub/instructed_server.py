@@ -41,7 +41,7 @@ class InstructedServer:
         """The session of the message that came last, over HTTP."""
         self._capabilities = OFFERED | (capabilities or {})
         self._answers: dict[Any, Any] = {}
-        self._answered = asyncio.Condition()
+        self._heard_more = asyncio.Condition()
         self._work: set[asyncio.Task[None]] = set()
         self._standing: dict[str, Say] = {}
         self._notes = ["note://one"]
@@ -61,11 +61,11 @@ class InstructedServer:
     async def take(self, message: Any, say: Say, beside: Say) -> None:
         """Take a message, and answer it if it wants an answer."""
         self.heard.append(message)
-        if "method" not in message:
-            async with self._answered:
+        async with self._heard_more:
+            if "method" not in message:
                 self._answers[message["id"]] = message
-                self._answered.notify_all()
-        elif "id" in message:
+            self._heard_more.notify_all()
+        if "method" in message and "id" in message:
             said = await self._serve(message, say, beside)
             say({"jsonrpc": "2.0", "id": message["id"], **said})
             arguments = message.get("params", {}).get("arguments", {})
@@ -114,13 +114,13 @@ class InstructedServer:
                 case {"tell": told}:
                     out({"jsonrpc": "2.0", **told})
                 case {"wait": id_}:
-                    async with self._answered:
-                        await self._answered.wait_for(lambda wanted=id_: wanted in self._answers)  # type: ignore[misc]
+                    async with self._heard_more:
+                        await self._heard_more.wait_for(lambda wanted=id_: wanted in self._answers)  # type: ignore[misc]
                     got.append(self._answers.pop(id_))
                     task = got[-1].get("result", {}).get("task", {}).get("taskId", task)
                 case {"until": method}:
-                    while not self.asked(method):
-                        await asyncio.sleep(0.01)
+                    async with self._heard_more:
+                        await self._heard_more.wait_for(lambda wanted=method: self.asked(wanted))  # type: ignore[misc]
         return _result(_text(got))
 
     # Over HTTP

@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,7 @@ from interlock.transports.requests.call_parking import ParkingLimits as ParkingL
 from interlock.transports.stdio.server import StdioServer
 from interlock.web.app import make_app
 from interlock.web.metrics.page import MetricsPage
+from waiting import until
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
@@ -118,10 +119,12 @@ class RunningHub:
     async def counted(self, server: str) -> None:
         """Have the tokens of a server's tools counted at once, and wait for it."""
         tokens, catalog = self.hub_app.tokens, self.hub_app.catalog
-        async with asyncio.timeout(120):
-            while (offer := catalog.offer(server)) is None or tokens.exact(offer.tools.values()) is None:
-                await tokens.settled()
-                await asyncio.sleep(0.01)
+
+        async def exact() -> bool:
+            await tokens.settled()
+            return (offer := catalog.offer(server)) is not None and tokens.exact(offer.tools.values()) is not None
+
+        await until(exact)
 
 
 async def operate(hub_app: HubApp, name: str, by: Principal | None = None, /, **params: object) -> Any:
@@ -250,13 +253,6 @@ def _place(database: bytes, path: Path) -> None:
         open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out,
     ):
         out.write(database)
-
-
-async def until(condition: Callable[[], bool], within: float = 120) -> None:
-    """Wait for something that an event elsewhere will make true."""
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def child(script: str, *arguments: str, **settings: Any) -> Server:

@@ -58,9 +58,11 @@ class Conditional(InstructedServer):
 
 async def sees(client: RawClient, declares: dict[str, Any], *expected: str) -> None:
     """Wait until a client sees these tools. A first list may come before the server has told all of them."""
-    async with asyncio.timeout(120):
-        while await names(client, declares) != set(expected):
-            await asyncio.sleep(0.05)
+
+    async def seen() -> bool:
+        return await names(client, declares) == set(expected)
+
+    await until(seen)
 
 
 async def names(client: RawClient, declares: dict[str, Any]) -> set[str]:
@@ -149,12 +151,14 @@ async def test_the_end_of_a_server_waits_for_the_sessions_that_only_listed_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On standard streams such a session is a process, which must not outlive the hub."""
-    close, released, closed = Connection.close, asyncio.Event(), asyncio.Event()
+    close, begun, released = Connection.close, asyncio.Event(), asyncio.Event()
+    order: list[str] = []
 
     async def late(self: Connection) -> None:
         if b"sampling" in self.identity.capabilities:
+            begun.set()
             await released.wait()
-            closed.set()
+            order.append("the session is closed")
         await close(self)
 
     monkeypatch.setattr(Connection, "close", late)
@@ -164,13 +168,14 @@ async def test_the_end_of_a_server_waits_for_the_sessions_that_only_listed_it(
             await sees(RawClient(hub.url + "/mcp"), SAMPLING, "a__do", "a__with-sampling")
             upstream = hub.hub_app.upstreams["a"]
             ending = asyncio.ensure_future(hub.hub_app.apply(Config()))
+            ending.add_done_callback(lambda _: order.append("the server has ended"))
             await until(lambda: upstream.state is ServerState.DISCONNECTED)
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert not ending.done()
+            await begun.wait()
+            await RawClient(hub.url + "/mcp").modern("tools/list")  # as long as any end would take
+            assert order == []
             released.set()
             await ending
-            assert closed.is_set()
+            await until(lambda: order == ["the session is closed", "the server has ended"])
 
 
 async def sessions_see_the_same(hub: RunningHub) -> None:

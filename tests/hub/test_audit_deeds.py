@@ -32,6 +32,7 @@ from interlock.store.connect import connect
 from interlock.store.database import Database, Row
 from interlock.store.documents import find
 from store.things import THINGS, Thing
+from waiting import until
 
 HERE = Path(__file__).parent
 ADA = Principal("person:ada", "person")
@@ -106,9 +107,7 @@ class RecordedStore:
 
     async def well(self) -> None:
         """Wait until records can be written again, and all are."""
-        async with asyncio.timeout(120):
-            while self.recorder.write_error is not None:
-                await asyncio.sleep(0.01)
+        await until(lambda: self.recorder.write_error is None)
         await self.recorder.flushed()
 
     def recorded(self) -> list[tuple[str, str]]:

@@ -36,6 +36,7 @@ from interlock.store.connect import connect
 from interlock.store.database import Database
 from interlock.store.records import Search
 from interlock.wire.errors import Fault
+from waiting import until
 
 from .committed import CommittedRecords
 
@@ -239,8 +240,7 @@ async def test_while_nothing_can_be_written_no_call_is_let_through_and_nothing_i
         recorder.outcome(running, SUCCEEDED)
         with pytest.raises(StoreFull):
             await recorder.flushed()
-    while recorder.write_error is not None:
-        await asyncio.sleep(0.01)
+    await until(lambda: recorder.write_error is None)
     recorder.outcome(recorder.intent(AGENT, TOOL, TRACE), SUCCEEDED)
     await running_hub.close()
     ends = {record.intent: record.outcome for record in running_hub.records() if record.outcome is not None}

@@ -172,13 +172,12 @@ async def test_a_client_that_goes_in_mid_retry_cancels_the_call_at_the_server(tm
         params = {"name": "a__order_slowly", "arguments": {"mark": "x"}}
         retry = asyncio.ensure_future(client.ask("tools/call", dict(params), **reply))
 
-        async def ended(mark: str) -> None:
-            while mark not in (await counted(hub))["ended"]:
-                await asyncio.sleep(0.01)
+        async def ended(mark: str) -> bool:
+            return mark in (await counted(hub))["ended"]
 
-        await asyncio.wait_for(ended("waiting x"), 120)
+        await until(lambda: ended("waiting x"))
         retry.cancel()
-        await asyncio.wait_for(ended("cancelled x"), 120)
+        await until(lambda: ended("cancelled x"))
         again = await client.ask("tools/call", dict(params), **reply)
         assert again["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
         assert len(hub.hub_app.parking) == 0

@@ -137,7 +137,7 @@ async def logging(official_client: OfficialClient) -> None:
         if official_client.era == "old":
             await client.set_logging_level("info")
         assert await official_client.call(client, "speak") == "spoke"
-        await until(lambda: bool(official_client.logged), 5)
+        await until(lambda: official_client.logged)
     assert official_client.logged == ["spoken"]
 
 
@@ -151,7 +151,7 @@ async def changes(official_client: OfficialClient) -> None:
         else:
             await client.list_tools()
             await grown(official_client, name)
-            await until(lambda: "ToolListChangedNotification" in official_client.told, 10)
+            await until(lambda: "ToolListChangedNotification" in official_client.told)
         listed = {tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools}
         assert f"o__{name}" in listed
 
@@ -170,7 +170,7 @@ async def updates(official_client: OfficialClient) -> None:
             await client.subscribe_resource(NOTE)
             for times, change in enumerate((touched(official_client), official_client.call(client, "touch")), start=1):
                 await change
-                await until(lambda times=times: official_client.updated.count(NOTE) >= times, 10)  # type: ignore[misc]
+                await until(lambda times=times: official_client.updated.count(NOTE) >= times)  # type: ignore[misc]
             await client.unsubscribe_resource(NOTE)
 
 
@@ -189,16 +189,15 @@ async def grown(official_client: OfficialClient, name: str) -> None:
 async def cancellation(official_client: OfficialClient) -> None:
     async with official_client.connected() as client:
 
-        async def listed(where: str) -> None:
-            while official_client.era not in json.loads(await official_client.call(client, "ended"))[where]:
-                await asyncio.sleep(0.02)
+        async def listed(where: str) -> bool:
+            return official_client.era in json.loads(await official_client.call(client, "ended"))[where]
 
         task = asyncio.create_task(client.call_tool("o__hang", {"mark": official_client.era}))
-        await asyncio.wait_for(listed("begun"), 120)
+        await until(lambda: listed("begun"))
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(listed("cancelled"), 120)
+        await until(lambda: listed("cancelled"))
 
 
 CHECKS: dict[str, Callable[[OfficialClient], Awaitable[None]]] = {

@@ -17,6 +17,7 @@ from interlock.transports.requests.call_parking import CallParking
 from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 from interlock.wire.errors import Fault
 from interlock.wire.ids import Worker
+from loop_clock import advance
 
 from .asking_server import Counts, asking_server
 from .legacy_client import answers
@@ -173,18 +174,21 @@ async def test_a_server_that_goes_while_its_call_is_parked_is_told_of_in_the_ret
 
 
 async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> None:
-    settings = Hub(timeouts=msgspec.structs.replace(TIMEOUTS, tool_s=3))
-    async with asking_server().http() as address:
+    settings = Hub(timeouts=msgspec.structs.replace(TIMEOUTS, tool_s=60))
+    counts = Counts()
+    async with asking_server(counts).http() as address:
         servers = {"a": Server(url=address.url, era="legacy")}
         async with running_hub(tmp_path, servers, hub=settings) as hub:
             client = ModernClient(hub.url + "/mcp", answers("ada"))
             reply = client.reply(await client.start("a__order"))
-            await asyncio.sleep(3.5)
+            advance(61)
             answer = await client.ask("tools/call", {"name": "a__order", "arguments": {}}, **reply)
             assert json.loads(text_of(answer))[0] == "accept"
             slow = client.reply(await client.start("a__order_slowly"))
-            late = await client.ask("tools/call", {"name": "a__order_slowly", "arguments": {}}, **slow)
-            assert late["error"]["data"]["name"] == "UPSTREAM_TIMEOUT"
+            late = asyncio.ensure_future(client.ask("tools/call", {"name": "a__order_slowly", "arguments": {}}, **slow))
+            await until(lambda: counts.ended["waiting "])
+            advance(61)
+            assert (await late)["error"]["data"]["name"] == "UPSTREAM_TIMEOUT"
 
 
 class WaitingCall:

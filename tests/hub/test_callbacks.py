@@ -127,7 +127,7 @@ async def test_t74_a_call_that_ends_before_its_callback_leaves_no_request_open(t
             early = {**CONFIRM, "callback_id": f"cb-{number}", "times": 0}
             assert (await one.stream("s__ask", early, number))["result"]["content"][0]["text"] == "told"
         inbox, background = hub.hub_app.inbox, hub.hub_app.service.pipeline.dispatcher.callbacks.background
-        await until(lambda: inbox.open_count == 0 and len(background) == 0, 30)
+        await until(lambda: inbox.open_count == 0 and len(background) == 0)
         pending = asyncio.ensure_future(one.stream("s__ask", CONFIRM, "last"))
         await answer(hub, "no")
         assert heard(await pending) == [{"callback_id": "cb-1", "response": "cancel"}]

@@ -203,8 +203,8 @@ class ChangesUnwatched(InstructedServer):
             return {"result": listed}
         if method != "subscriptions/listen":
             return await super()._serve(message, say, beside)
-        while self._late and not self.asked("tools/list"):
-            await asyncio.sleep(0.01)
+        if self._late:
+            await until(lambda: self.asked("tools/list"))
         self.streams += 1
         first = self.streams == 1
         told = {

@@ -12,6 +12,7 @@ import pytest
 from interlock.config.settings import Scopes
 from interlock.hub.live.client_hosts import MAX_OFFERS
 from interlock.protocols.mcpl.feature_sets import MOST
+from waiting import until
 
 from .host_client import HOST, HostClient
 from .running_hub import RawClient, RunningHub
@@ -38,10 +39,7 @@ DEV = {**GENERAL, "id": "chat:#dev"}
 
 
 async def heard_soon(hub: RunningHub, method: str) -> list[Any]:
-    async with asyncio.timeout(60):
-        while not (seen := await heard(hub, "a", method)):
-            await asyncio.sleep(0.01)
-    return seen
+    return await until(lambda: heard(hub, "a", method))
 
 
 @pytest.mark.parametrize("modern", [False, True])

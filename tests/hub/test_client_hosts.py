@@ -20,10 +20,11 @@ from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.events import LIVE_PENDING
 from interlock.hub.live.features import FEATURES, Features
 from interlock.store import Mirror, StoreDamaged
+from waiting import until
 
 from .host_client import HostClient
 from .running_hub import RawClient, RunningHub, child, running_hub
-from .test_journal import entries
+from .test_journal import entries, entries_soon
 
 SETS: dict[str, Any] = {
     "note.recall": {"description": "Recalls", "uses": ["contextHooks.beforeInference"]},
@@ -265,8 +266,7 @@ async def test_events_reach_the_client_that_selected_them_once_and_nobody_else(t
             assert said["timestamp"] == event("e1")["timestamp"], "when it happened, by the server's word"
             await drive(hub, "a", "push", events=[event("e1"), event("e2")])
             assert (await asked(mine))["params"]["eventId"] == "a/e2", "a repeated event is no event"
-            while len(rows := await entries(hub, event="dev.interlock.live_passed")) < 3:
-                await asyncio.sleep(0.01)
+            rows = await entries_soon(hub, 3, event="dev.interlock.live_passed")
             assert [(row.record.details or {})["outcome"] for row in rows] == ["accepted"] * 3
             await hub.operate("features.disable", server="a", features=["note.push"], agent="mine")
             (refused,) = await drive(hub, "a", "push", events=[event("e3")])
@@ -470,9 +470,7 @@ async def test_a_client_that_does_not_answer_takes_no_place_from_others(
                 await silent.select("a.note.talk")
             said = {"conversationId": "c1", "channelId": "a/chat:#general", "inferenceId": "i", "index": 0}
             await other.tell("channels/outgoing/chunk", {**said, "delta": "Hel"})
-            async with asyncio.timeout(60):
-                while not await heard(hub, "a", "channels/outgoing/chunk"):
-                    await asyncio.sleep(0.01)
+            await until(lambda: heard(hub, "a", "channels/outgoing/chunk"))
             assert max(running) <= MOST_RUNNING, "what one client keeps waiting is bounded"
 
 
@@ -502,8 +500,7 @@ async def test_channels_of_servers_are_the_clients_under_the_hubs_names(tmp_path
         refused = await client.ask("channels/publish", {**said, "channelId": "a/thinking"})
         assert refused["error"]["code"] == -32017
         await client.tell("channels/outgoing/chunk", {**said, "inferenceId": "i", "index": 0, "delta": "Hel"})
-        while not (seen := await heard(hub, "a", "channels/outgoing/chunk")):
-            await asyncio.sleep(0.01)
+        seen = await until(lambda: heard(hub, "a", "channels/outgoing/chunk"))
         assert (seen[0]["delta"], seen[0]["channelId"]) == ("Hel", "chat:#general")
         client.answers["channels/incoming"] = {
             "results": [{"messageId": "d1", "accepted": True, "conversationId": "c1"}]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.decision_index import DecisionIndex
 from interlock.hub.approvals.states import DecisionState
+from processor_work import steps_of
 
 LIVE = (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED)
 KINDS = ("permission", "definition")
@@ -44,3 +45,29 @@ def test_the_index_finds_what_a_look_at_all_decisions_finds(steps: list[tuple[st
                 found = [known[each] for each in live.values()]
                 wanted = {each.id for each in found if (each.question.kind, each.question.server) == (kind, server)}
                 assert {each.id for each in index.about(kind, server)} == wanted
+
+
+def index_of(count: int) -> DecisionIndex:
+    index = DecisionIndex()
+    for number in range(count):
+        index.follow(f"{number}", decision(f"{number}", f"s{number}"))
+    return index
+
+
+def decision(id: str, server: str) -> Decision:
+    return Decision(id, Question("permission", server, "server", server, "x", "x", "", ""), 0, 9, DecisionState.OPEN)
+
+
+def test_a_decision_is_followed_and_found_without_a_look_at_all_others() -> None:
+    def work(index: DecisionIndex) -> list[int]:
+        asked, answered = decision("new", "s7"), decision("new", "s8")
+        return [
+            steps_of(lambda: index.follow("new", asked)),
+            steps_of(lambda: index.about("permission", "s7")),
+            steps_of(lambda: index.open_of("server", "s7")),
+            steps_of(lambda: index.of_matter(asked.question.matter)),
+            steps_of(lambda: index.follow("new", answered)),
+            steps_of(lambda: index.follow("new", None)),
+        ]
+
+    assert work(index_of(1_000)) == work(index_of(10))

@@ -8,12 +8,14 @@ import signal
 import tempfile
 from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from interlock.config.load import load
 from interlock.hub.readiness import Readiness
 from interlock.web.run import Ready, serve
+from waiting import until
 
 from .modern_client import CAPABILITIES
 from .raw_server import RawHttpServer
@@ -55,9 +57,12 @@ async def test_a_hub_that_drains_tells_new_clients_so_until_its_last_call_has_en
             await web.reached.wait()
             os.kill(os.getpid(), signal.SIGTERM)
             ready = RawClient(f"http://{started.result().listen}/readyz")
-            async with asyncio.timeout(120):
-                while (answer := await ready.send("GET"))[0] == 200:
-                    await asyncio.sleep(0)
+
+            async def refused() -> Any:
+                answer = await ready.send("GET")
+                return answer if answer[0] != 200 else None
+
+            answer = await until(refused)
             assert (answer[0], b'"reason":"stopping"' in answer[2]) == (503, True)
             refused = await client.modern("tools/call", {**OK, "_meta": {CAPABILITIES: MGP}})
             assert (refused["error"]["code"], refused["error"]["data"]["_mgp"]["retry_after_ms"] > 0) == (2001, True)

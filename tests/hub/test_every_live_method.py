@@ -6,7 +6,6 @@ The table of methods says which there are, so a row that nobody sends fails here
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from interlock.protocols.mcpl import capabilities
 from interlock.protocols.mcpl.capabilities import Dialect
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.protocols.mcpl.negotiation import read_manifest
+from waiting import until
 
 from .host_client import HOST, HostClient
 from .test_client_hosts import GENERAL, OFFER, TURN, between, event
@@ -166,18 +166,17 @@ async def test_every_method_crosses_the_hub_between_peers_written_by_hand(
             assert (await client.result("channels/list"))["channels"]
             rows = [row for row in METHODS.values() if dialect in row.dialects]
             expected = {row.name for row in rows if row.sender == "host"}
-            heard: set[str] = set()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(60):
-                    while not heard >= expected:
-                        heard = {each.get("method") for each in await server("heard")}
-            assert heard >= expected
+
+            async def all_heard() -> bool:
+                return {each.get("method") for each in await server("heard")} >= expected
+
+            await until(all_heard)
             from_server = {row.name for row in rows if row.sender in ("server", "both")}
             assert sent == from_server
             got, queues = set[str](), (client.asked, client.heard)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(60):
-                    while not got >= from_server - ANSWERED_BY_THE_HUB:
-                        got |= {queue.get_nowait()["method"] for queue in queues if not queue.empty()}
-                        await asyncio.sleep(0.01)
-            assert got >= from_server - ANSWERED_BY_THE_HUB
+
+            def all_came() -> bool:
+                got.update(queue.get_nowait()["method"] for queue in queues if not queue.empty())
+                return got >= from_server - ANSWERED_BY_THE_HUB
+
+            await until(all_came)

@@ -45,10 +45,12 @@ class HostileSetup:
 
     async def is_well(self) -> None:
         """The hostile server answers, again or still: one that was ended takes a moment to come back."""
-        async with asyncio.timeout(120):
-            while "result" not in (answer := await self.call("ok")):
-                await asyncio.sleep(0.05)
-        assert text_of(answer) == "fine"
+
+        async def answered() -> Any:
+            answer = await self.call("ok")
+            return answer if "result" in answer else None
+
+        assert text_of(await until(answered)) == "fine"
 
     @property
     def log(self) -> str:

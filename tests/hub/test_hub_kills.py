@@ -95,9 +95,10 @@ class KilledHub:
 
 
 async def ready(listen: str) -> None:
-    async with asyncio.timeout(120):
-        while (await RawClient(f"http://{listen}/readyz").send("GET"))[0] != 200:
-            await asyncio.sleep(0.02)
+    async def is_ready() -> bool:
+        return (await RawClient(f"http://{listen}/readyz").send("GET"))[0] == 200
+
+    await until(is_ready)
 
 
 async def load(url: str, life: int, answers: int) -> list[str]:

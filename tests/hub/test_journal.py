@@ -33,6 +33,16 @@ async def entries(hub: RunningHub, **wanted: Any) -> list[Entry]:
     return (await hub.hub_app.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
 
 
+async def entries_soon(hub: RunningHub, count: int, **wanted: Any) -> list[Entry]:
+    """The same, once there are so many."""
+
+    async def found() -> list[Entry] | None:
+        rows = await entries(hub, **wanted)
+        return rows if len(rows) >= count else None
+
+    return await until(found) or []
+
+
 async def only(hub: RunningHub, event: str) -> Entry:
     found = await entries(hub, event=event)
     assert len(found) == 1, [entry.record for entry in found]

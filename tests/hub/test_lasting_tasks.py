@@ -14,6 +14,7 @@ from interlock.config.settings import Hub, Limits, Timeouts
 from interlock.hub.tasks import handler as task_handler
 from interlock.hub.upstreams.states import ServerState
 from interlock.wire.errors import Fault
+from loop_clock import advance
 
 from .running_hub import RawClient, child, running_hub, until
 from .task_scene import DECLARED, FORMS, TIMEOUTS, Form, client, name, outcomes, served, text
@@ -167,7 +168,7 @@ async def test_a_client_that_goes_before_it_has_its_tasks_id_leaves_nothing_behi
 async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_was_fetched(
     tmp_path: Path, jobs: Jobs
 ) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20, idle_s=0.2))
+    settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=120, tool_s=120, idle_s=600))
     servers = {"t": child("task_server.py", era="legacy", start="on-demand")}
     async with running_hub(tmp_path, servers, hub=settings, wait=False) as hub:
         await hub.operate("servers.restart", server="t")
@@ -181,12 +182,15 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
         # The session is over, and its private process with it, were it not for the task.
         now = asyncio.get_running_loop().time() + 3600
         hub.hub_app.upstreams["t"].reap_private_connections(now)
-        await asyncio.sleep(0.6)
-        assert hub.hub_app.upstreams["t"].pid == pids
+        advance(601)
         async with client(hub, "legacy", handlers=Handlers(elicit_form=name)) as ada:
+            await ada.list_tools()
+            assert hub.hub_app.upstreams["t"].pid == pids
             assert text(await ada.task(task.id).result()) == "Who and Who else and And"
         hub.hub_app.upstreams["t"].reap_private_connections(now)
         await until(lambda: hub.hub_app.upstreams["t"].pool.private.open_connections() == [])
+        await until(lambda: not hub.hub_app.upstreams["t"].tasks and not hub.hub_app.upstreams["t"].open_calls)
+        advance(601)
         await hub.state("t", ServerState.DISCONNECTED)
 
 

@@ -123,9 +123,12 @@ async def test_t43_after_an_event_tools_that_write_ask(tmp_path: Path) -> None:
         ridden = await use(mine, "s__look")
         assert len(texts(ridden)) == 2
         writing = asyncio.create_task(mine.modern("tools/call", {"name": "s__write", "arguments": {}}))
-        while not (found := (await hub.operate("approvals.list"))["decisions"]):
+
+        async def asks() -> Any:
             assert not writing.done(), "it asks"
-            await asyncio.sleep(0.01)
+            return (await hub.operate("approvals.list"))["decisions"]
+
+        found = await until(asks)
         assert "live: after an event" in found[0]["rule"]
         assert texts(await use(mine, "s__look")) == ['"done"'], "tools that only read do not"
         assert texts(await use(other, "s__write")) == ['"done"'], "nor do those of agents without an event"

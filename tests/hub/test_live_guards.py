@@ -156,7 +156,7 @@ class Everyone:
 async def test_two_hubs_of_one_store_hand_out_an_event_once(tmp_path: Path) -> None:
     stores = [await Store.open(tmp_path / "hub.db", COLLECTIONS) for _ in range(2)]
     recorders = [await Recorder.open(store, name, tmp_path / name) for name, store in zip("ab", stores, strict=True)]
-    hubs = [Deliveries(Everyone(), Journal(lambda: recorders[0]), Bus()) for _ in stores]
+    hubs = [Deliveries(cast(Any, Everyone()), Journal(lambda: recorders[0]), Bus()) for _ in stores]
     for name, hub, store in zip("ab", hubs, stores, strict=True):
         await hub.start(store, Everyone(), name)
     event = Pending(pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held")
@@ -183,7 +183,7 @@ async def handing_on(folder: Path, node: str) -> AsyncIterator[tuple[Deliveries,
     """The deliveries of one hub, on the store of this folder."""
     store = await Store.open(folder / "hub.db", COLLECTIONS)
     recorder = await Recorder.open(store, node, folder / node)
-    deliveries = Deliveries(Everyone(), Journal(lambda: recorder), Bus())
+    deliveries = Deliveries(cast(Any, Everyone()), Journal(lambda: recorder), Bus())
     await deliveries.start(store, Everyone(), node)
     try:
         yield deliveries, store

@@ -25,6 +25,7 @@ from mcp.shared.auth_utils import check_resource_allowed
 from interlock.config.load import load
 from interlock.config.settings import Hub, OAuth, Profile, Server
 from interlock.web.run import Ready, serve
+from waiting import until
 
 from .committed import CommittedRecords
 from .issuer import ISSUER, RESOURCE, Issuer, raw_token
@@ -237,9 +238,11 @@ async def test_a_hub_that_was_started_takes_tokens_for_where_it_listens(tmp_path
         if serving.done():
             await serving
         url = f"http://{started.result().listen}"
-        async with asyncio.timeout(120):
-            while await tools_status(url, issuer.token(aud=url)) == 503:
-                await asyncio.sleep(0.05)
+
+        async def started_up() -> bool:
+            return await tools_status(url, issuer.token(aud=url)) != 503
+
+        await until(started_up)
         assert await tools_status(url, issuer.token(aud=url)) == 200
         assert await tools_status(url, issuer.token(aud=f"{url}/mcp")) == 200
         assert await tools_status(url, issuer.token(aud=RESOURCE)) == 401

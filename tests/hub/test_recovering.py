@@ -12,6 +12,7 @@ import pytest
 
 from interlock.config.settings import Timeouts
 from interlock.protocols.mgp.permissions import Risk
+from loop_clock import advance
 
 from .mgp_script import ADA, ERAS, TRANSPORTS, MgpScript, call, error_of, needing, policy, tool
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
@@ -127,14 +128,14 @@ async def test_every_retry_is_judged_again(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_call_is_not_tried_again(tmp_path: Path) -> None:
-    script = scripted(tmp_path, {"get": [busy(retry_after_ms=500), "ok"]})
+    script = scripted(tmp_path, {"get": [busy(retry_after_ms=15_000), "ok"]})
     async with script.running_hub() as hub:
-        recovering = hub.hub_app.hub.pipeline.dispatcher.recovery
         client = asyncio.ensure_future(call(hub, "get"))
-        await until(lambda: len(recovering._waiting) == 1)
+        await until(lambda: records(hub, "dev.interlock.call_retried"))
         client.cancel()
-        await until(lambda: not recovering._waiting)
+        await until(lambda: not hub.listener.connections)
         assert hub.hub_app.hub.open_calls == 0
+        advance(16)
         await call(hub, "other")
         assert calls(script, "get") == 1
 
@@ -143,7 +144,7 @@ async def test_a_call_that_waits_when_the_hub_ends_gets_its_answer(tmp_path: Pat
     script = scripted(tmp_path, {"get": [busy(retry_after_ms=15_000)]})
     async with script.running_hub() as hub:
         client = asyncio.ensure_future(call(hub, "get"))
-        await until(lambda: len(hub.hub_app.hub.pipeline.dispatcher.recovery._waiting) == 1)
+        await until(lambda: records(hub, "dev.interlock.call_retried"))
         hub.hub_app.hub.pipeline.dispatcher.recovery.close()
         assert error_of(await client)["name"] == "SERVER_DRAINING"
 

@@ -14,6 +14,7 @@ import pytest
 
 from interlock.config.settings import Hub, Tracing
 from interlock.hub.calls.recording import Recording
+from waiting import until
 
 from .committed import CommittedRecords
 from .running_hub import KeptHttpClient, RawClient, RunningHub, child, running_hub, text_of
@@ -255,12 +256,9 @@ async def test_a_cancelled_call_ends_its_spans(tmp_path: Path, collector: Collec
             f"mcp-name: busy__hang\r\ncontent-length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)
-        async with asyncio.timeout(120):
-            while not hub.hub_app.hub.open_calls:
-                await asyncio.sleep(0.01)
-            writer.close()
-            while hub.hub_app.hub.open_calls:
-                await asyncio.sleep(0.01)
+        await until(lambda: hub.hub_app.hub.open_calls)
+        writer.close()
+        await until(lambda: not hub.hub_app.hub.open_calls)
         await flushed(hub)
     assert {span["attributes"]["error.type"] for span in collector.spans} == {"cancelled"}
     assert len(collector.spans) == 2

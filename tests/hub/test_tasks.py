@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from pathlib import Path
@@ -28,6 +27,16 @@ def jobs() -> Jobs:
     return Jobs()
 
 
+async def half_way(task: Any) -> str:
+    """What a task says of itself in the middle, once it is there."""
+
+    async def message() -> str | None:
+        state = await task.look()
+        return state.message if state is not None and (state.message or "").endswith("is half way") else None
+
+    return await until(message) or ""
+
+
 @pytest.mark.parametrize("form", FORMS)
 async def test_texts_about_a_task_are_masked_where_its_results_are(tmp_path: Path, jobs: Jobs, form: Form) -> None:
     secret = "ghp_" + "a1B2" * 9
@@ -37,13 +46,11 @@ async def test_texts_about_a_task_are_masked_where_its_results_are(tmp_path: Pat
         masked = {"t": msgspec.structs.replace(servers["t"], scan_results="mask")}
         async with (
             running_hub(tmp_path, masked) as hub,
-            client(hub, form, "ada", heard=lambda *m: told.append(m)) as ada,
+            client(hub, form, "ada", notification_handler=lambda *m: told.append(m)) as ada,
         ):
             task = await ada.start_tool("t__work", {"mark": secret}, progress=lambda *at: seen.append(at))
             await task.watch()
-            while (state := await task.look()) is None or not (state.message or "").endswith("is half way"):
-                await asyncio.sleep(0.01)
-            told.append(state.message)
+            told.append(await half_way(task))
             if form == "legacy":
                 told += await ada.list_tasks()
                 await until(lambda: bool(seen))
@@ -66,15 +73,20 @@ async def test_a_task_goes_through_the_hub_from_its_begin_to_its_result(
             servers = {"t": child("task_server.py", era=form)}
         hub = await stack.enter_async_context(running_hub(tmp_path, servers))
         ada = await stack.enter_async_context(
-            client(hub, form, "ada", handlers=Handlers(elicit_form=name), heard=lambda *heard: told.append(heard))
+            client(
+                hub,
+                form,
+                "ada",
+                handlers=Handlers(elicit_form=name),
+                notification_handler=lambda *heard: told.append(heard),
+            )
         )
         task = await ada.start_tool("t__work", {"mark": "a"}, ttl_ms=60_000, progress=lambda *at: seen.append(at))
         assert task.status == "working"
         assert task.state is not None
         assert (task.state.poll_ms, task.state.ttl_ms) == (20, 60_000 if form == "legacy" else 3_600_000)
         await task.watch()
-        while (await task.look()).message != "a is half way":  # type: ignore[union-attr]
-            await asyncio.sleep(0.01)
+        assert await half_way(task) == "a is half way"
         await ada.call_tool("t__release")
         assert text(await task.result()) == "a worked"
         assert text(await ada.task(task.id).result()) == "a worked"

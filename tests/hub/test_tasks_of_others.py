@@ -92,8 +92,8 @@ async def test_t31_nothing_more_is_told_of_a_task_whose_tool_was_taken_back(
     told: dict[str, list[Any]] = {"ada": [], "bob": []}
     async with served(form, jobs) as servers, running_hub(tmp_path, servers) as hub:
         async with (
-            client(hub, form, "ada", heard=lambda *said: told["ada"].append(said)) as ada,
-            client(hub, form, "bob", heard=lambda *said: told["bob"].append(said)) as bob,
+            client(hub, form, "ada", notification_handler=lambda *said: told["ada"].append(said)) as ada,
+            client(hub, form, "bob", notification_handler=lambda *said: told["bob"].append(said)) as bob,
         ):
             for who in (ada, bob):
                 await (await who.start_tool("t__work", {"mark": "a"})).watch()
@@ -109,8 +109,8 @@ async def test_sessions_hear_of_their_own_tasks_alone(tmp_path: Path, jobs: Jobs
     heard: dict[str, list[Any]] = {"ada": [], "eve": []}
     async with served("legacy", jobs) as servers, running_hub(tmp_path, servers) as hub:
         async with (
-            client(hub, "legacy", "ada", heard=lambda *said: heard["ada"].append(said)) as ada,
-            client(hub, "legacy", "eve", heard=lambda *said: heard["eve"].append(said)) as eve,
+            client(hub, "legacy", "ada", notification_handler=lambda *said: heard["ada"].append(said)) as ada,
+            client(hub, "legacy", "eve", notification_handler=lambda *said: heard["eve"].append(said)) as eve,
         ):
             first = await ada.start_tool("t__work", {"mark": "a"}, progress=lambda *_: None)
             second = await eve.start_tool("t__work", {"mark": "e"})
@@ -185,8 +185,12 @@ async def test_equal_ids_in_processes_of_their_own_are_not_mixed_up(tmp_path: Pa
     handlers = Handlers(elicit_form=name)
     async with running_hub(tmp_path, {"n": child("numbering_server.py", era="legacy")}) as hub:
         async with (
-            client(hub, "legacy", "ada", handlers=handlers, heard=lambda *said: heard["ada"].append(said)) as ada,
-            client(hub, "legacy", "eve", handlers=handlers, heard=lambda *said: heard["eve"].append(said)) as eve,
+            client(
+                hub, "legacy", "ada", handlers=handlers, notification_handler=lambda *said: heard["ada"].append(said)
+            ) as ada,
+            client(
+                hub, "legacy", "eve", handlers=handlers, notification_handler=lambda *said: heard["eve"].append(said)
+            ) as eve,
         ):
             first = await ada.start_tool("n__note", {"text": "of ada"})
             second = await eve.start_tool("n__note", {"text": "of eve"})

@@ -246,7 +246,9 @@ async def test_a_client_is_woken_by_the_resource_of_a_room(
     lead, heard = await rooms.join("lead"), asyncio.Queue[tuple[str, Any]]()
     headers = {"Authorization": f"Bearer {await rooms.key('coder')}"}
     url = f"http://127.0.0.1:{rooms.port}/mcp"
-    async with Client(url, headers=headers, era=era, heard=lambda *said: heard.put_nowait(said)) as client:
+    async with Client(
+        url, headers=headers, era=era, notification_handler=lambda *said: heard.put_nowait(said)
+    ) as client:
         with pytest.raises(Fault):
             await client.subscribe("room://elsewhere")
         await client.subscribe("room://build")

@@ -14,6 +14,7 @@ from interlock.protocols.mgp.streaming import CHUNK, PROGRESS
 from interlock.server import Context, Image, Server
 from interlock.server.definitions.item_stream import AHEAD
 from interlock.wire.errors import TABLE
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -172,9 +173,7 @@ async def test_a_generator_in_a_thread_waits_for_its_reader_and_ends_when_it_is_
     id_, pending = peer.start("tools/call", name="count", arguments={}, _mgp={"stream": True})
     await noted(pending, 1)
     peer.link.hold(id_, on=True)
-    async with asyncio.timeout(10):
-        while story.told - len(pending.notes) < AHEAD - 1:  # as far ahead of its reader as it may be
-            await asyncio.sleep(0.001)
+    await until(lambda: story.told - len(pending.notes) >= AHEAD - 1)  # as far ahead of its reader as it may be
     await peer.call("mgp/stream/cancel", request_id="nobody")  # chunks before this answer have arrived
     stood = len(pending.notes)
     assert story.told <= stood + AHEAD + 2

@@ -12,6 +12,7 @@ from peer import EVERYTHING, Peer, Refusal
 from interlock.protocols.mcp.tasks import EXTENSION, RELATED, TERMINAL, TRANSITIONS
 from interlock.server import Context, Server, TaskLimits, ToolError
 from interlock.wire.errors import Fault
+from waiting import until
 
 NEW = {**EVERYTHING, "extensions": {EXTENSION: {}}}
 FORM = {"type": "object", "properties": {"name": {"type": "string", "minLength": 1}}, "required": ["name"]}
@@ -80,19 +81,22 @@ def job() -> Job:
 
 async def over(peer: Peer, id: str) -> dict[str, Any]:
     """A task once it is over."""
-    async with asyncio.timeout(120):
-        while (task := await peer.call("tasks/get", taskId=id))["status"] not in TERMINAL:
-            await asyncio.sleep(0.001)
-    return task
+
+    async def ended() -> dict[str, Any] | None:
+        task = await peer.call("tasks/get", taskId=id)
+        return task if task["status"] in TERMINAL else None
+
+    return await until(ended) or {}
 
 
 async def asking(peer: Peer, id: str, count: int) -> dict[str, Any]:
     """A task's open questions, once there are so many."""
-    async with asyncio.timeout(120):
-        while len((await peer.call("tasks/get", taskId=id)).get("inputRequests", {})) != count:
-            await asyncio.sleep(0.001)
-    requests: dict[str, Any] = (await peer.call("tasks/get", taskId=id))["inputRequests"]
-    return requests
+
+    async def asked() -> dict[str, Any] | None:
+        requests: dict[str, Any] = (await peer.call("tasks/get", taskId=id)).get("inputRequests", {})
+        return requests if len(requests) == count else None
+
+    return await until(asked) or {}
 
 
 async def test_a_server_declares_tasks_only_in_the_form_that_works_there(job: Job) -> None:
@@ -132,8 +136,12 @@ async def test_a_call_of_the_stateless_era_goes_on_as_a_task_and_its_result_is_i
     assert created["pollIntervalMs"] == 1000
     id_ = created["taskId"]
     assert job.ids in ([], [id_])
-    while (task := await peer.call("tasks/get", taskId=id_)).get("statusMessage") != "half way":
-        await asyncio.sleep(0)
+
+    async def half_way() -> dict[str, Any] | None:
+        task = await peer.call("tasks/get", taskId=id_)
+        return task if task.get("statusMessage") == "half way" else None
+
+    task = await until(half_way) or {}
     assert task["status"] == "working"
     assert task["resultType"] == "complete"
     job.go.set()
@@ -254,8 +262,7 @@ async def test_cancelling_stops_the_function_and_what_is_over_stays_as_it_is(job
     server = working_server(job)
     new = Peer(server, capabilities=NEW)
     id_ = (await new.tool("work"))["taskId"]
-    while not job.runs:
-        await asyncio.sleep(0)
+    await until(lambda: job.runs)
     assert await new.call("tasks/cancel", taskId=id_) == {"resultType": "complete"}
     await asyncio.wait_for(job.stopped.wait(), 120)
     assert (await over(new, id_))["status"] == "cancelled"
@@ -298,9 +305,11 @@ async def test_a_task_of_the_older_form_asks_whoever_waits_for_its_result(job: J
     peer = Peer(working_server(job))
     await peer.legacy()
     id_ = (await peer.tool("ask", task={}))["task"]["taskId"]
-    async with asyncio.timeout(120):
-        while (await peer.call("tasks/get", taskId=id_))["status"] != "input_required":
-            await asyncio.sleep(0)
+
+    async def asks() -> bool:
+        return (await peer.call("tasks/get", taskId=id_))["status"] == "input_required"
+
+    await until(asks)
     assert peer.questions == []
     names = iter(("ada", "bob", "eve"))
     peer.answers = lambda request: {"action": "accept", "content": {"name": next(names)}}
@@ -318,9 +327,7 @@ async def test_whoever_stops_waiting_leaves_the_question_to_the_next(job: Job) -
     silent = Peer.on_request
     peer.on_request = lambda request: peer.questions.append(request)  # type: ignore[method-assign]
     handle, _ = peer.start("tasks/result", taskId=id_)
-    async with asyncio.timeout(120):
-        while len(peer.questions) < 2:
-            await asyncio.sleep(0)
+    await until(lambda: len(peer.questions) >= 2)
     peer.link.cancel(handle, "no patience")
     peer.on_request = lambda request: silent(peer, request)  # type: ignore[method-assign]
     peer.answers = lambda request: {"action": "accept", "content": {"name": "ada"}}

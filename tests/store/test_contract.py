@@ -12,8 +12,9 @@ from cases import each_case
 from interlock.store import Collection, Conflict, Store, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
 from interlock.store.connect import connect
 from interlock.store.database import transaction
+from waiting import until
 
-from .things import THINGS, Thing, until
+from .things import THINGS, Thing
 
 pytestmark = pytest.mark.anyio
 

@@ -18,8 +18,9 @@ from interlock.store import sqlite as sqlite_module
 from interlock.store import writer as writer_module
 from interlock.store.connect import connect, sqlite_path
 from interlock.store.postgres import Postgres
+from waiting import until
 
-from .things import THINGS, Thing, until
+from .things import THINGS, Thing
 
 pytestmark = pytest.mark.anyio
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 import msgspec
 
 from interlock.store import Collection
@@ -18,9 +15,3 @@ class Thing(msgspec.Struct, frozen=True):
 
 
 THINGS = Collection("things", Thing, key="id", columns=("owner", "size", "note"))
-
-
-async def until(true: Callable[[], bool], seconds: float = 120.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not true():
-            await asyncio.sleep(0.005)

@@ -46,9 +46,7 @@ async def test_t23_secrets_are_in_no_record_log_question_metric_or_file(tmp_path
             await client.modern("tools/call", {"name": "s__say", "arguments": {"text": 1, "password": secret}})
             await RawClient(hub.url + "/mcp", secret.partition("\n")[0]).modern("tools/list")
             asking.append(asyncio.ensure_future(_ask(client, secret)))
-        async with asyncio.timeout(120):
-            while hub.hub_app.inbox.open_count < len(SECRETS):
-                await asyncio.sleep(0.01)
+        await until(lambda: hub.hub_app.inbox.open_count >= len(SECRETS))
         told += [msgspec.json.encode(decision) for decision in hub.hub_app.inbox.all(only_open=True)]
         told += [line.text.encode() for line in hub.hub_app.logs.tail(None, 1000)]
         told.append((await RawClient(hub.url + "/metrics").send("GET"))[2])

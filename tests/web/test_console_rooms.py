@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_live import event, offer
 from interlock.config.settings import Rooms, Topic
 from interlock.rooms import visitors
+from waiting import until
 
 from .console_visitor import Answer, Visitor
 from .test_console_approvals import HOSTILE
@@ -152,9 +152,11 @@ async def test_nobody_stays_in_a_room_that_nobody_looks_at(
     await visitor.get("/console/rooms/build")
     assert await is_there(hub)
     monkeypatch.setattr(visitors, "IDLE_S", 0.0)
-    async with asyncio.timeout(60):
-        while await is_there(hub):  # until the gateway's next tick
-            await asyncio.sleep(0.01)
+
+    async def is_gone() -> bool:
+        return not await is_there(hub)
+
+    await until(is_gone)  # with the gateway's next tick
 
 
 async def is_there(hub: RunningHub) -> bool:

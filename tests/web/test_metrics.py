@@ -15,6 +15,7 @@ from interlock.config.settings import Hub, Server
 from interlock.hub.audit.counts import MAX_RULES, MAX_SERVERS, OTHER, Counts
 from interlock.hub.audit.record import SUCCEEDED, Record
 from interlock.web.metrics.table import METRICS, PROCESS
+from waiting import until
 
 OPEN = Hub(metrics="open")
 ECHO = {"name": "busy__echo", "arguments": {"text": "hi"}}
@@ -106,9 +107,7 @@ async def test_a_call_under_way_and_a_question_that_waits_are_seen(tmp_path: Pat
     agents = {"cursor": Agent(ask=("busy__echo",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN, agents=agents) as hub:
         asking = asyncio.ensure_future(RawClient(hub.url + "/mcp", hub.key("cursor")).modern("tools/call", ECHO))
-        async with asyncio.timeout(120):
-            while not hub.hub_app.inbox.open_count:
-                await asyncio.sleep(0.01)
+        await until(lambda: hub.hub_app.inbox.open_count)
         samples = await scrape(hub)
         assert samples["interlock_decisions_open"][()] == 1
         assert samples["interlock_calls_held"][()] == 1

@@ -10,7 +10,19 @@ from hub.running_hub import SOURCE
 from interlock.version import VERSION
 
 EXTRAS = ("joserfc", "cryptography", "prometheus_client", "opentelemetry", "psycopg")
-LATER = ("starlette", "jsonschema_rs", "re2", "html", "http.client", "importlib.metadata", "numpy", "tree_sitter")
+LATER = (
+    "starlette",
+    "jsonschema_rs",
+    "re2",
+    "html",
+    "http.client",
+    "importlib.metadata",
+    "numpy",
+    "tree_sitter",
+    "zipfile",
+    "interlock.config.imports",
+    "interlock.judge.code.vocabulary",
+)
 """Modules that wait for the first request, call or definition that needs them."""
 
 

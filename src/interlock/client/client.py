@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 import msgspec
@@ -38,7 +37,7 @@ from interlock.wire.messages import Request
 
 log = logging.getLogger("interlock.client")
 
-Heard: TypeAlias = Callable[[str, Json], None]
+NotificationHandler: TypeAlias = Callable[[str, Json], None]
 """Takes a notification's method and params."""
 
 HEADER_MISMATCH: Final = TABLE["HEADER_MISMATCH"].new_mcp
@@ -52,7 +51,7 @@ class Client:
         target: Target,
         *,
         handlers: Handlers | None = None,
-        heard: Heard | None = None,
+        notification_handler: NotificationHandler | None = None,
         headers: Mapping[str, str] | None = None,
         login: Login | None = None,
         name: str = "interlock",
@@ -61,12 +60,12 @@ class Client:
         timeout: float = 60.0,
         max_timeout: float = 3600.0,
     ) -> None:
-        check_plain("heard", heard)
+        check_plain("notification_handler", notification_handler)
         self._dial = dial_to(target, headers, login)
         self._login = login
         self.handlers = handlers or Handlers()
         """Answers the requests of the server."""
-        self._heard = heard
+        self._notification_handler = notification_handler
         self._identity = Identity(name, version, self.handlers.capabilities())
         self._era: Pin = era
         self._timeout = timeout
@@ -91,9 +90,7 @@ class Client:
             await opened.watch()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._server_requests.close()
         await self.connection.close()
 
@@ -135,10 +132,10 @@ class Client:
         """Call a tool. One that failed says so in the result: `isError`. The result of a listed tool must fit its
         output schema."""
         check_plain("progress", progress)
-        asked: Json = {"name": name, "arguments": arguments or {}}
+        call: Json = {"name": name, "arguments": arguments or {}}
         if self.handlers.chunk is not None:
-            asked[streaming.MEMBER] = {"stream": True}
-        params = msgspec.json.encode(asked)
+            call[streaming.MEMBER] = {"stream": True}
+        params = msgspec.json.encode(call)
         try:
             result = await self._requests.send("tools/call", params, self._mirrored(name, arguments), progress, timeout)
         except Fault as fault:
@@ -169,12 +166,12 @@ class Client:
         """
         check_plain("progress", progress)
         modern = self.connection.modern
-        asked: Json = {"name": name, "arguments": arguments or {}}
+        call: Json = {"name": name, "arguments": arguments or {}}
         if not modern:
-            asked["task"] = {} if ttl_ms is None else {"ttl": ttl_ms}
+            call["task"] = {} if ttl_ms is None else {"ttl": ttl_ms}
             if progress is not None:
-                asked["_meta"] = {PROGRESS_TOKEN: self._task_progress.token_for(progress)}
-        params = msgspec.json.encode(asked)
+                call["_meta"] = {PROGRESS_TOKEN: self._task_progress.token_for(progress)}
+        params = msgspec.json.encode(call)
         if modern:
             params = declaring(self.connection.identity, self.connection.revision, params)
         result = await self._requests.send("tools/call", params, self._mirrored(name, arguments), None, timeout)
@@ -200,7 +197,7 @@ class Client:
         if self.connection.modern:
             encoded = declaring(self.connection.identity, self.connection.revision, encoded)
         timeout = self._max_timeout if waits else self._timeout
-        result = await self.connection.request(method, encoded, timeout=timeout, asked=self.on_request)
+        result = await self.connection.request(method, encoded, timeout=timeout, on_request=self.on_request)
         return json_object(result)
 
     async def watch_task(self, id: str) -> None:
@@ -242,7 +239,7 @@ class Client:
     # Notifications of servers.
 
     async def watch(self) -> None:
-        """Have `heard` called when lists change, until the end."""
+        """Have `notification_handler` called when lists change, until the end."""
         await self.connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
 
     async def subscribe(self, uri: str) -> None:
@@ -285,8 +282,8 @@ class Client:
         if method == CANCELLED:
             self._server_requests.withdraw(params)
         self._requests.on_changed(method)
-        if self._heard is not None:
-            call_back(self._heard, method, json_object(params))
+        if self._notification_handler is not None:
+            call_back(self._notification_handler, method, json_object(params))
 
     def on_request(self, request: Request) -> None:
         """A request of the server."""

@@ -15,9 +15,9 @@ import msgspec
 from interlock.client.dial import Dial
 from interlock.client.listing import Listing, read_page
 from interlock.client.negotiation import Negotiation, Pin, shake_hands
-from interlock.client.peer import Identity, Peer, remote_fault
+from interlock.client.peer import Identity, Peer, encoded_meta, remote_fault
 from interlock.client.session_retry import SessionRetry
-from interlock.client.sinks import Asked, FutureSink, Notified
+from interlock.client.sinks import FutureSink, OnNotification, OnRequest
 from interlock.client.watch import Watch
 from interlock.protocols.mcp.intake import name_in, preview
 from interlock.protocols.mcp.meta import with_meta
@@ -72,7 +72,7 @@ class Connection:
         """The extensions agreed beyond MCP."""
         self._prepare = prepare
         self._greeted = greeted
-        self._meta = msgspec.json.encode(identity.meta(peer.revision))
+        self._meta = encoded_meta(identity, peer.revision)
         self.reopening: asyncio.Task[None] | None = None
         """The task that opens a new session, while it runs."""
         self._last_reopening: asyncio.Task[None] | None = None
@@ -199,8 +199,8 @@ class Connection:
         *,
         timeout: float = 60.0,
         max_timeout: float | None = None,
-        notified: Notified | None = None,
-        asked: Asked | None = None,
+        on_notification: OnNotification | None = None,
+        on_request: OnRequest | None = None,
         name: str | None = None,
         param_headers: tuple[tuple[str, str], ...] = (),
         idempotent: bool | None = None,
@@ -209,7 +209,7 @@ class Connection:
     ) -> bytes:
         """Ask and wait. Raises a `Fault`: the server's own error has its `foreign_code`.
 
-        With `notified`, progress is asked for, and it moves the deadline on up to `max_timeout`. `early` is for
+        With `on_notification`, progress is asked for, and it moves the deadline on up to `max_timeout`. `early` is for
         requests before the server may begin: none of them waits for a session.
         """
         now = self._loop.time()
@@ -220,11 +220,11 @@ class Connection:
             now + timeout,
             name=name if name is not None else _name_of(method, payload),
             param_headers=param_headers,
-            wants_progress=notified is not None,
+            wants_progress=on_notification is not None,
             max_deadline=None if max_timeout is None else now + max_timeout,
             accepts=accepts,
         )
-        waiting = FutureSink(notified or self.listener.on_notification, asked or self._refuse_unknown)
+        waiting = FutureSink(on_notification or self.listener.on_notification, on_request or self._refuse_unknown)
         if early:
             outgoing.params = self._introduced(payload) if self.modern else payload
             handle = self.link.send(outgoing, waiting)

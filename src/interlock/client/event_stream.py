@@ -28,7 +28,7 @@ async def subscribe(
     connection: Connection,
     channels: tuple[str, ...],
     min_severity: Severity | None,
-    notified: Callable[[str, bytes], None],
+    on_notification: Callable[[str, bytes], None],
     timeout: float,
 ) -> Subscribed:
     """Subscribe to channels or patterns, as the era has it. Raises what the server says against it."""
@@ -36,7 +36,7 @@ async def subscribe(
     params: dict[str, object] = {"channels": channels, "filter": least}
     if not connection.modern:
         return msgspec.json.decode(await connection.request(SUBSCRIBE, params, timeout=timeout), type=Subscribed)
-    opened = await EventStream(connection, notified).open(params, timeout)
+    opened = await EventStream(connection, on_notification).open(params, timeout)
     if opened is None:
         raise Fault("METHOD_NOT_FOUND", "the server has no events")
     return opened
@@ -48,11 +48,11 @@ class EventStream:
     def __init__(
         self,
         connection: Connection,
-        notified: Callable[[str, bytes], None],
+        on_notification: Callable[[str, bytes], None],
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
-        self._notified = notified
+        self._on_notification = on_notification
         self._ended = ended
         """Called when a stream that was open ends without our doing."""
         self._handle: Id | None = None
@@ -82,13 +82,13 @@ class EventStream:
 
     def on_notification(self, method: str, params: bytes) -> None:
         if method != ACKNOWLEDGED:
-            self._notified(method, params)
+            self._on_notification(method, params)
         elif not self._agreed.done():
             try:
-                told = msgspec.json.decode(params, type=_Acknowledged).notifications.mgp.events
+                agreed = msgspec.json.decode(params, type=_Acknowledged).notifications.mgp.events
             except (msgspec.DecodeError, UnicodeDecodeError):
-                told = None
-            self._agreed.set_result(told)
+                agreed = None
+            self._agreed.set_result(agreed)
 
     def on_response(self, answer: Result | Failure) -> None:
         self._handle = None

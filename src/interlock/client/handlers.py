@@ -16,6 +16,7 @@ from interlock.protocols.mgp import callbacks, streaming
 from interlock.protocols.mgp.negotiation import question
 from interlock.signatures.problems import ArgumentsError, DefinitionError
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 Json: TypeAlias = dict[str, object]
 Handler: TypeAlias = Callable[[Json], Awaitable[Json]]
@@ -74,17 +75,14 @@ class Handlers(msgspec.Struct, frozen=True):
 
     async def answer(self, method: str, params: bytes) -> bytes:
         """The result for a request of the server. Raises a `Fault` to refuse it."""
-        try:
-            asked = msgspec.json.decode(params, type=dict[str, object])
-        except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            raise Fault("INVALID_PARAMS", f"{method}: {cause}") from None
+        request = decode_json(params, dict[str, object], "INVALID_PARAMS", method)
         if method == "sampling/createMessage" and self.sampling is not None:
-            if not self.sampling_tools and ("tools" in asked or "toolChoice" in asked):
+            if not self.sampling_tools and ("tools" in request or "toolChoice" in request):
                 raise Fault("INVALID_PARAMS", "this client did not declare that its model may be given tools")
-            check_messages(asked.get("messages"))
-            return msgspec.json.encode(await self.sampling(asked))
+            check_messages(request.get("messages"))
+            return msgspec.json.encode(await self.sampling(request))
         if method == "elicitation/create":
-            return msgspec.json.encode(await self._elicit(asked))
+            return msgspec.json.encode(await self._elicit(request))
         if method == "roots/list" and self.roots is not None:
             roots = await self.roots() if callable(self.roots) else self.roots
             if not all(str(root.get("uri", "")).startswith("file://") for root in roots):
@@ -92,21 +90,21 @@ class Handlers(msgspec.Struct, frozen=True):
             return msgspec.json.encode({"roots": roots})
         raise Fault("METHOD_NOT_FOUND", f"{method} is not answered by this client")
 
-    async def _elicit(self, asked: Json) -> Json:
-        mode = asked.get("mode", "form")
+    async def _elicit(self, request: Json) -> Json:
+        mode = request.get("mode", "form")
         if mode not in ("form", "url"):
             raise Fault("INVALID_PARAMS", f"this client cannot ask a person by {str(mode)[:100]!r}")
         if mode == "url":
             if self.elicit_url is None:
                 raise Fault("INVALID_PARAMS", "this client does not open URLs")
-            _check_url(asked.get("url"))
-            return await self.elicit_url(asked)
+            _check_url(request.get("url"))
+            return await self.elicit_url(request)
         if self.elicit_form is None:
             raise Fault("INVALID_PARAMS", "this client does not fill in forms")
-        answer = await self.elicit_form(asked)
+        answer = await self.elicit_form(request)
         if answer.get("action") != "accept":
             return answer
-        schema = asked.get("requestedSchema")
+        schema = request.get("requestedSchema")
         content = with_defaults(schema, answer.get("content"))
         check_form(schema, content)
         return answer | {"content": content}

@@ -13,6 +13,7 @@ from interlock.client.handlers import Handlers
 from interlock.protocols.mcp.answers import INPUT_REQUIRED, read_members
 from interlock.protocols.mcp.meta import members
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 ROUNDS: Final = 10
 QUESTIONS: Final = 64
@@ -43,10 +44,7 @@ def question_in(result: bytes) -> Question | None:
 
 def question_of(result: bytes) -> Question:
     """The questions in a result that is known to hold some. Raises UPSTREAM_ERROR for what cannot be read."""
-    try:
-        question = msgspec.json.decode(result, type=Question)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {cause}") from None
+    question = decode_json(result, Question, "UPSTREAM_ERROR", "the server's question cannot be read")
     if question.state is not msgspec.UNSET and bytes(question.state)[:1] != b'"':
         raise Fault("UPSTREAM_ERROR", "the server's question cannot be read: requestState must be a string")
     if len(question.requests) > QUESTIONS:
@@ -58,8 +56,8 @@ async def answered(params: bytes, question: Question, handlers: Handlers) -> byt
     """The params to ask again with: the first ones, the answers, and the server's state exactly as it came."""
     # One after the other: a person can only look at one form at a time.
     answers = {
-        key: msgspec.Raw(await handlers.answer(asked.method, bytes(asked.params)))
-        for key, asked in question.requests.items()
+        key: msgspec.Raw(await handlers.answer(request.method, bytes(request.params)))
+        for key, request in question.requests.items()
     }
     fields = members(params)
     fields.pop("inputResponses", None)
@@ -76,8 +74,8 @@ async def visited(fault: Fault, handlers: Handlers) -> bool:
     wanted = fault.data.get("elicitations")
     if handlers.elicit_url is None or not isinstance(wanted, list) or not wanted:
         return False
-    for asked in wanted:
-        params = msgspec.json.encode({**asked, "mode": "url"} if isinstance(asked, dict) else {})
+    for page in wanted:
+        params = msgspec.json.encode({**page, "mode": "url"} if isinstance(page, dict) else {})
         answer = msgspec.json.decode(await handlers.answer("elicitation/create", params), type=dict[str, object])
         if answer.get("action") != "accept":
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -10,6 +11,7 @@ from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTO
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, REVISIONS, Revision
 from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.errors import TABLE, ErrorObject, Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.messages import Failure, Result
 
 MODERN_CODES: Final = frozenset(
@@ -29,10 +31,10 @@ class Identity(msgspec.Struct, frozen=True):
 
     def with_extension(self, name: str) -> Identity:
         """The same, declaring an extension too."""
-        said = msgspec.json.decode(self.capabilities, type=dict[str, object])
-        known = said.get("extensions")
-        said["extensions"] = {**(known if isinstance(known, dict) else {}), name: {}}
-        return msgspec.structs.replace(self, capabilities=msgspec.json.encode(said))
+        capabilities = msgspec.json.decode(self.capabilities, type=dict[str, object])
+        known = capabilities.get("extensions")
+        capabilities["extensions"] = {**(known if isinstance(known, dict) else {}), name: {}}
+        return msgspec.structs.replace(self, capabilities=msgspec.json.encode(capabilities))
 
     def info(self) -> msgspec.Raw:
         """The Implementation object."""
@@ -58,6 +60,12 @@ class Identity(msgspec.Struct, frozen=True):
                 "clientInfo": self.info(),
             }
         )
+
+
+@lru_cache(maxsize=64)
+def encoded_meta(identity: Identity, revision: Revision) -> bytes:
+    """The `_meta` of requests. Connections with the same identity share these two kilobytes."""
+    return msgspec.json.encode(identity.meta(revision))
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -100,29 +108,33 @@ def judge_probe(answer: Result | Failure) -> Verdict:
     if isinstance(answer, Failure):
         return _judge_refusal(answer.error)
     try:
-        said = msgspec.json.decode(answer.result, type=_Discovered)
+        discovered = msgspec.json.decode(answer.result, type=_Discovered)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    revision = _best_modern(said.supportedVersions)
+    revision = _best_modern(discovered.supportedVersions)
     if revision is None:
         return None
-    return Peer(revision, bytes(said.capabilities), bytes(said.meta.get(SERVER_INFO, b"{}")), said.instructions or "")
+    return Peer(
+        revision,
+        bytes(discovered.capabilities),
+        bytes(discovered.meta.get(SERVER_INFO, b"{}")),
+        discovered.instructions or "",
+    )
 
 
 def read_hello(result: bytes) -> Peer:
     """The meaning of an answer to `initialize`. Raises UPSTREAM_ERROR for a revision that is not spoken here."""
-    try:
-        said = msgspec.json.decode(result, type=_Initialized)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the answer to initialize cannot be read: {cause}") from None
-    revision = REVISIONS.get(said.protocolVersion)
+    initialized = decode_json(result, _Initialized, "UPSTREAM_ERROR", "the answer to initialize cannot be read")
+    revision = REVISIONS.get(initialized.protocolVersion)
     if revision is None or revision.modern:
         raise Fault(
             "UPSTREAM_ERROR",
-            f"the server wants to speak {said.protocolVersion[:40]!r}",
+            f"the server wants to speak {initialized.protocolVersion[:40]!r}",
             hint=f"it must speak one of {', '.join(LEGACY_NAMES)}",
         )
-    return Peer(revision, bytes(said.capabilities), bytes(said.serverInfo), said.instructions or "")
+    return Peer(
+        revision, bytes(initialized.capabilities), bytes(initialized.serverInfo), initialized.instructions or ""
+    )
 
 
 def remote_fault(error: ErrorObject) -> Fault:

@@ -23,6 +23,7 @@ from interlock.protocols.mcp.meta import LOG_LEVEL, with_meta
 from interlock.protocols.mcp.results import of_known_kind
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.messages import Request
 
 URL_FIRST: Final = TABLE["URL_ELICITATION_REQUIRED"].mcp
@@ -123,8 +124,8 @@ class ClientRequests:
                     params,
                     timeout=timeout or self._timeout,
                     max_timeout=self._max_timeout,
-                    notified=self._on_notified(progress),
-                    asked=self._client.on_request,
+                    on_notification=self._on_notification(progress),
+                    on_request=self._client.on_request,
                     param_headers=headers,
                     accepts=handlers.accepts,
                 )
@@ -142,22 +143,19 @@ class ClientRequests:
             params = await answered(first, question, handlers)
         raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
 
-    def _on_notified(self, progress: Progress | None) -> Callable[[str, bytes], None] | None:
+    def _on_notification(self, progress: Progress | None) -> Callable[[str, bytes], None] | None:
         if progress is None:
             return None
 
-        def notified(method: str, params: bytes) -> None:
+        def on_notification(method: str, params: bytes) -> None:
             if method == PROGRESS:
                 report_progress(progress, params)
             else:
                 self._client.on_notification(method, params)
 
-        return notified
+        return on_notification
 
 
 def json_object(payload: bytes) -> Json:
     """A JSON object of the server. Raises UPSTREAM_ERROR."""
-    try:
-        return msgspec.json.decode(payload, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the server's answer cannot be read: {cause}") from None
+    return decode_json(payload, dict[str, object], "UPSTREAM_ERROR", "the server's answer cannot be read")

@@ -46,21 +46,21 @@ class ServerRequests:
     def take_callback(self, connection: Connection, params: bytes) -> None:
         """Begin to answer a callback of the server (MGP, Callback Requests). A repeated one is answered once."""
         try:
-            asked = msgspec.json.decode(params, type=dict[str, object])
-            id_ = str(asked["callback_id"])
+            callback = msgspec.json.decode(params, type=dict[str, object])
+            id_ = str(callback["callback_id"])
         except (msgspec.DecodeError, KeyError):
             return
         if id_ in self._open or len(self._open) >= AT_ONCE:
             return
         answer = self._handlers.callback or _nobody
-        task = asyncio.get_running_loop().create_task(self._respond(connection, asked, id_, answer))
+        task = asyncio.get_running_loop().create_task(self._respond(connection, callback, id_, answer))
         self._open[id_] = task
         task.add_done_callback(lambda _: self._open.pop(id_, None))
 
-    async def _respond(self, connection: Connection, asked: Json, id: str, answer: CallbackHandler) -> None:
+    async def _respond(self, connection: Connection, callback: Json, id: str, answer: CallbackHandler) -> None:
         try:
-            response = await answer(asked)
-            if asked.get("type") != "notification":
+            response = await answer(callback)
+            if callback.get("type") != "notification":
                 await connection.request(RESPOND, {"callback_id": id, "response": response})
         except Exception:
             # The server stops waiting by itself.
@@ -95,6 +95,6 @@ class ServerRequests:
             connection.answer(request.id, result)
 
 
-async def _nobody(asked: Json) -> object:
+async def _nobody(request: Json) -> object:
     """The response where nobody can answer."""
     return None

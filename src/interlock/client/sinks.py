@@ -8,18 +8,18 @@ from collections.abc import Callable
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Request, Result
 
-Notified = Callable[[str, bytes], None]
-Asked = Callable[[Request], None]
+OnNotification = Callable[[str, bytes], None]
+OnRequest = Callable[[Request], None]
 
 
 class FutureSink:
     """A sink with a future: the answer as it came, or the fault raised."""
 
-    __slots__ = ("_asked", "_notified", "future")
+    __slots__ = ("_on_notification", "_on_request", "future")
 
-    def __init__(self, notified: Notified, asked: Asked) -> None:
-        self._notified = notified
-        self._asked = asked
+    def __init__(self, on_notification: OnNotification, on_request: OnRequest) -> None:
+        self._on_notification = on_notification
+        self._on_request = on_request
         self.future: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
 
     def on_response(self, answer: Result | Failure) -> None:
@@ -27,10 +27,10 @@ class FutureSink:
             self.future.set_result(answer)
 
     def on_notification(self, method: str, params: bytes) -> None:
-        self._notified(method, params)
+        self._on_notification(method, params)
 
     def on_request(self, request: Request) -> None:
-        self._asked(request)
+        self._on_request(request)
 
     def on_lost(self, fault: Fault) -> None:
         if not self.future.done():

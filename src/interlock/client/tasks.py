@@ -14,6 +14,7 @@ from interlock.client.input_required import Question, question_of
 from interlock.client.peer import remote_fault
 from interlock.protocols.mcp.tasks import Status, TaskState, read_state
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.json_values import decode_json
 
 POLL_MS: Final = 1_000
 """How long is waited between two looks where the server does not say."""
@@ -80,7 +81,7 @@ class Task:
             await self._client.ask_of_task("tasks/cancel", {"taskId": self.id})
 
     async def watch(self) -> None:
-        """Have the client's `heard` called when its state changes, where the server says so."""
+        """Have the client's `notification_handler` called when its state changes, where the server says so."""
         if self.id and self._client.connection.modern:
             await self._client.watch_task(self.id)
 
@@ -93,16 +94,18 @@ class Task:
     async def _poll(self) -> Json:
         """The form of the stateless era: one request returns the whole state."""
         while True:
-            said = await self._turn()
+            answer = await self._turn()
             assert self._state is not None
             if self._state.status == "completed":
-                return _detail(said).result or {}
+                return _detail(answer).result or {}
             if self._state.status == "failed":
-                raise remote_fault(_detail(said).error or ErrorObject(-32603, self._state.message or "the task failed"))
+                raise remote_fault(
+                    _detail(answer).error or ErrorObject(-32603, self._state.message or "the task failed")
+                )
             if self._state.status == "cancelled":
                 raise Fault("CANCELLED", self._state.message or "the task was cancelled")
             if self._state.status == "input_required":
-                await self._answer(question_of(said))
+                await self._answer(question_of(answer))
 
     async def _turn(self) -> bytes:
         """Look again, once the server wants to be asked again."""
@@ -111,16 +114,16 @@ class Task:
         return await self._look()
 
     async def _look(self) -> bytes:
-        said = msgspec.json.encode(await self._client.ask_of_task("tasks/get", {"taskId": self.id}))
-        self._state = read_state(said, self._client.connection.modern)
-        return said
+        answer = msgspec.json.encode(await self._client.ask_of_task("tasks/get", {"taskId": self.id}))
+        self._state = read_state(answer, self._client.connection.modern)
+        return answer
 
     async def _answer(self, question: Question) -> None:
         """Answer what was not answered yet; a key means one question for all the task's life."""
-        for key, asked in question.requests.items():
+        for key, request in question.requests.items():
             if key in self._answered:
                 continue
-            answer = msgspec.Raw(await self._client.handlers.answer(asked.method, bytes(asked.params)))
+            answer = msgspec.Raw(await self._client.handlers.answer(request.method, bytes(request.params)))
             self._answered.add(key)
             await self._client.ask_of_task("tasks/update", {"taskId": self.id, "inputResponses": {key: answer}})
 
@@ -129,11 +132,8 @@ def _pause(state: TaskState) -> float:
     return min(POLL_MS if state.poll_ms is None else state.poll_ms, LONGEST_POLL_MS) / 1000
 
 
-def _detail(said: bytes) -> _Detail:
-    try:
-        return msgspec.json.decode(said, type=_Detail)
-    except msgspec.DecodeError as cause:
-        raise Fault("UPSTREAM_ERROR", f"the server's word on a task cannot be read: {cause}") from None
+def _detail(answer: bytes) -> _Detail:
+    return decode_json(answer, _Detail, "UPSTREAM_ERROR", "the server's word on a task cannot be read")
 
 
 class _Detail(msgspec.Struct):

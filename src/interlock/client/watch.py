@@ -257,10 +257,10 @@ class _Listening:
         """The server's word on what it agreed to."""
         if not self.agreed.done():
             try:
-                told = msgspec.json.decode(params, type=_Acknowledged).notifications
+                agreed = msgspec.json.decode(params, type=_Acknowledged).notifications
             except (msgspec.DecodeError, UnicodeDecodeError):
-                told = None
-            self.agreed.set_result(None if told is None else frozenset(told.resourceSubscriptions))
+                agreed = None
+            self.agreed.set_result(None if agreed is None else frozenset(agreed.resourceSubscriptions))
 
     def on_response(self, answer: Result | Failure) -> None:
         if isinstance(answer, Failure) and not self.agreed.done():

@@ -59,3 +59,8 @@ class Confirmations:
             return msgspec.json.decode(self._file.read_bytes(), type=dict[str, str])
         except (OSError, msgspec.MsgspecError):
             return {}
+
+
+def project_folder(path: Path) -> Path:
+    """The project of a file: for `.cursor/mcp.json` and `.vscode/mcp.json` the folder above."""
+    return path.parent.parent if path.parent.name in (".cursor", ".vscode") else path.parent

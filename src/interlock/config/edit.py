@@ -11,6 +11,8 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
+from interlock.wire.explained import ExplainedError
+
 from .documents import parse_toml
 from .files import BYTE_ORDER_MARK, back_up, locked_for_change, read_exactly, write_atomically
 from .names import why_bad_id, why_bad_name
@@ -22,10 +24,8 @@ from .toml_tables import CannotChange, add_tables, remove_table, set_value
 _NOT_CHANGED = "correct the file by hand first; it was not changed"
 
 
-class EditError(Exception):
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.hint = hint
+class EditError(ExplainedError):
+    """The file cannot be changed so."""
 
 
 def add_servers(path: Path, servers: Mapping[str, Server], *, replace: bool = False) -> Path | None:

@@ -17,6 +17,8 @@ from typing import Final
 
 import msgspec
 
+from interlock.wire.explained import ExplainedError
+
 from .files import locked_for_change, write_atomically
 from .system_keyring import KeyringFailed, available_backend, delete_entry, read_entry, write_entry
 
@@ -31,13 +33,8 @@ MAKE_KEY: Final = "make one with `openssl rand -base64 32`; all hubs of a store 
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 
 
-class BadHubSecret(Exception):
+class BadHubSecret(ExplainedError):
     """The secret cannot be used."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 class LostHubSecret(BadHubSecret):

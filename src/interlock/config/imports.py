@@ -15,6 +15,7 @@ from typing import TypeVar, get_origin
 import msgspec
 from msgspec.structs import replace
 
+from .confirmations import project_folder
 from .documents import Document
 from .expand import literal, sources_in
 from .launch import why_unsafe
@@ -317,11 +318,6 @@ def _absolute_program(program: str, folder: Path) -> str:
     if not os.path.dirname(program) or program.startswith(("~", "$")) or os.path.isabs(program):
         return program
     return os.path.normpath(folder / program)
-
-
-def project_folder(path: Path) -> Path:
-    """The project of a file: for `.cursor/mcp.json` and `.vscode/mcp.json` the folder above."""
-    return path.parent.parent if path.parent.name in (".cursor", ".vscode") else path.parent
 
 
 _Values = dict[str, str | int | float | bool | None]

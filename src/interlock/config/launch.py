@@ -10,7 +10,7 @@ import re
 from pathlib import Path, PurePath
 
 from .expand import variables_in
-from .launchers import LAUNCHERS, launcher_name, why_unusual
+from .launchers import launcher_name, launchers, why_unusual
 from .settings import Server
 
 
@@ -59,13 +59,13 @@ def _command(command: tuple[str, ...], folder: Path | None) -> list[str]:
     reasons: list[str] = []
     if PurePath(program).name != program and not _inside(program, folder):
         reasons.append(f"runs {program}, which is {'outside its project' if folder else 'not a program of your PATH'}")
-    elif PurePath(program).name == program and name not in LAUNCHERS:
+    elif PurePath(program).name == program and name not in launchers():
         reasons.append(f"runs `{program}`, which is not a package launcher such as npx or uvx")
     if any(_SHELL_SYNTAX.search(argument) for argument in arguments):
         reasons.append("has shell syntax in an argument")
     if any(argument in _UNCHECKED for argument in arguments):
         reasons.append("turns off encryption or certificate checks")
-    if name in LAUNCHERS and (problem := why_unusual(name, arguments)):
+    if name in launchers() and (problem := why_unusual(name, arguments)):
         reasons.append(problem)
     return reasons
 

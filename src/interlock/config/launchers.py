@@ -1,4 +1,4 @@
-"""The ordinary ways to start a server with a package launcher, as a table.
+"""The ordinary ways to start a server with a package launcher, as the table `launchers.txt` has them.
 
 The table lists what is allowed: the launcher's subcommands, its harmless flags, the values that they may have, and a
 plain package, script, module or image. The words after that belong to the server. Every other command is unusual.
@@ -11,10 +11,13 @@ import re
 import shutil
 import sys
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from interlock.judge.tables import Row
 
 
 class Target(Enum):
@@ -46,7 +49,7 @@ class Way(NamedTuple):
 
 
 def launcher_name(program: str) -> str:
-    """The name under which `LAUNCHERS` has a program: without the ending of Windows and without Python's version."""
+    """The name of a program in `launchers.txt`: without the ending of Windows and without Python's version."""
     name = program.removesuffix(".exe").removesuffix(".cmd")
     return "python" if _PYTHON.fullmatch(name) else name
 
@@ -54,7 +57,7 @@ def launcher_name(program: str) -> str:
 def why_unusual(launcher: str, arguments: Sequence[str]) -> str:
     """Why the command is none of the launcher's ordinary ways to start a server. Empty if it is one."""
     nearest = (-1, "")
-    for way in LAUNCHERS[launcher]:
+    for way in launchers()[launcher]:
         matched, reason = _compare(launcher, way, arguments)
         if not reason:
             return ""
@@ -141,7 +144,7 @@ def _check_module(word: str) -> str:
 
 
 def _runs_code(name: str) -> bool:
-    return launcher_name(name.lower()) in LAUNCHERS or name.lower() in _INTERPRETERS
+    return launcher_name(name.lower()) in launchers() or name.lower() in _INTERPRETERS
 
 
 _PYTHON = re.compile(r"pythonw?3?(?:\.\d+)?", re.ASCII)
@@ -158,17 +161,11 @@ _MODULE = re.compile(r"\w+(?:\.\w+)*")
 _PATH = re.compile(r"(?!//|\\\\|-)(?:[A-Za-z]:[\\/])?[^:\0\n]+")
 """A path of this machine: no address, and no folder of another machine (`\\\\host\\share`)."""
 _SCRIPT = re.compile(_PATH.pattern + r"\.(?:py|[cm]?[jt]s|[jt]sx)")
-_WORD = re.compile(r"\w[\w.,-]*", re.ASCII)
-_VERSION = re.compile(r"(?:(?:c?python|pypy)@?)?\d+(?:\.\d+){0,2}t?", re.ASCII)
 _IMAGE = re.compile(
     r"(?:(?:docker\.io|ghcr\.io|quay\.io|gcr\.io|mcr\.microsoft\.com|public\.ecr\.aws|registry\.gitlab\.com)/)?"
     r"(?![^/]*[.:][^/]*/)(?!localhost/)\w[\w.-]*(?:/\w[\w.-]*)*(?::\w[\w.-]*)?(?:@sha256:[0-9a-f]{64})?",
     re.ASCII,
 )
-_NAMED_VOLUME = re.compile(r"\w[\w.-]+:/[\w./-]*(?::r[ow])?", re.ASCII)
-_VOLUME_MOUNT = re.compile(r"type=volume,(?:src|source)=\w[\w.-]+,(?:dst|target|destination)=/[\w./-]*", re.ASCII)
-_NETWORK = re.compile(r"(?!host$)\w[\w.-]*", re.ASCII)
-_ANY = re.compile(r"[^\0]*")
 
 _INTERPRETERS = frozenset(
     {"sh", "bash", "dash", "zsh", "fish", "ksh", "csh", "tcsh", "busybox", "cmd", "powershell", "pwsh", "env", "sudo"}
@@ -182,78 +179,45 @@ _SCRIPT_PACKAGES = frozenset({"tsx", "ts-node"})
 _SERVER_RUNNERS = frozenset({"mcp", "fastmcp"})
 """Programs of Python's MCP libraries, which `uv run` starts with the script of a server."""
 
-_NPX = Way(
-    Target.PACKAGE,
-    alone=frozenset(
-        {"-y", "--yes", "-q", "--quiet", "-s", "--silent", "--", "--prefer-online", "--prefer-offline", "--offline"}
-        | {"--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--ignore-existing"}
-    ),
-    valued={"--loglevel": _WORD},
-    packages=frozenset({"-p", "--package"}),
-)
-_QUIET = frozenset({"-q", "--quiet", "-s", "--silent"})
-_DLX = Way(Target.PACKAGE, ("dlx",), _QUIET, packages=frozenset({"--package"}))
-_BUNX = Way(Target.PACKAGE, alone=_QUIET | {"-y", "--yes", "--bun"}, packages=frozenset({"-p", "--package"}))
-_UV_FLAGS = frozenset(
-    {"-q", "--quiet", "-n", "--no-cache", "--no-progress", "--offline", "--isolated", "--refresh", "--native-tls"}
-    | {"--no-config", "--managed-python", "--no-build"}
-)
-_UV_VALUES = {"--with": _PACKAGE, "--python": _VERSION, "-p": _VERSION, "--prerelease": _WORD}
-_UVX = Way(Target.PACKAGE, (), _UV_FLAGS, _UV_VALUES, frozenset({"--from"}))
-_UV_RUN = Way(
-    Target.PROJECT,
-    ("run",),
-    _UV_FLAGS | {"--frozen", "--locked", "--no-sync", "--no-dev", "--no-project", "--active", "--script", "-s"},
-    {**_UV_VALUES, "--directory": _PATH, "--project": _PATH, "--extra": _WORD},
-)
-_PERMISSIONS = frozenset(f"--allow-{kind}" for kind in ("net", "read", "write", "env", "sys", "run", "ffi"))
-_DENO = Way(
-    Target.REGISTERED_SCRIPT,
-    ("run",),
-    _PERMISSIONS | {"-A", "--allow-all", "-N", "-R", "-W", "-E", "-q", "--quiet", "--no-prompt", "--no-check"},
-    dict.fromkeys(_PERMISSIONS | {"-N", "-R", "-W", "-E"}, _ANY),
-)
-_PYTHON_FLAGS = frozenset({"-u", "-I", "-s", "-E", "-B", "-P", "-O", "-q"})
-_CONTAINER = Way(
-    Target.IMAGE,
-    ("run",),
-    frozenset({"-i", "--interactive", "-t", "--tty", "-it", "-ti", "--rm", "--init", "-q", "--quiet", "--read-only"}),
-    {
-        "-e": _ANY,
-        "--env": _ANY,
-        "--name": _WORD,
-        "--pull": _WORD,
-        "--platform": re.compile(r"[\w/]+", re.ASCII),
-        "--network": _NETWORK,
-        "--net": _NETWORK,
-        "-v": _NAMED_VOLUME,
-        "--volume": _NAMED_VOLUME,
-        "--mount": _VOLUME_MOUNT,
-        "-p": re.compile(r"(?:(?:127\.0\.0\.1:)?\d+:)?\d+", re.ASCII),
-        "-w": _PATH,
-        "--workdir": _PATH,
-        "-m": _WORD,
-        "--memory": _WORD,
-        "--cpus": _WORD,
-        "--cap-drop": _WORD,
-    },
-)
-_DOCKER_GATEWAY = Way(Target.NOTHING, ("mcp", "gateway", "run"), valued={"--profile": _WORD, "--servers": _WORD})
-
-LAUNCHERS: Mapping[str, tuple[Way, ...]] = {
-    "npx": (_NPX,),
-    "npm": tuple(_NPX._replace(words=(word,), reads_on=True) for word in ("exec", "x")),
-    "pnpm": (_DLX,),
-    "yarn": (_DLX,),
-    "bunx": (_BUNX,),
-    "bun": (_BUNX._replace(words=("x",)), Way(Target.SCRIPT, ("run",), _QUIET), Way(Target.SCRIPT)),
-    "uvx": (_UVX,),
-    "uv": (_UV_RUN, _UVX._replace(words=("tool", "run"))),
-    "pipx": (Way(Target.PACKAGE, ("run",), _QUIET | {"--no-cache"}, packages=frozenset({"--spec"})),),
-    "deno": (_DENO,),
-    "node": (Way(Target.SCRIPT, (), frozenset({"--no-warnings", "--enable-source-maps"})),),
-    "python": (Way(Target.SCRIPT, (), _PYTHON_FLAGS), Way(Target.MODULE, ("-m",), _PYTHON_FLAGS)),
-    "docker": (_CONTAINER, _DOCKER_GATEWAY),
-    "podman": (_CONTAINER,),
+_VALUES: Final = {
+    "any": re.compile(r"[^\0]*"),
+    "named_volume": re.compile(r"\w[\w.-]+:/[\w./-]*(?::r[ow])?", re.ASCII),
+    "network": re.compile(r"(?!host$)\w[\w.-]*", re.ASCII),
+    "package": _PACKAGE,
+    "path": _PATH,
+    "platform": re.compile(r"[\w/]+", re.ASCII),
+    "published_port": re.compile(r"(?:(?:127\.0\.0\.1:)?\d+:)?\d+", re.ASCII),
+    "version": re.compile(r"(?:(?:c?python|pypy)@?)?\d+(?:\.\d+){0,2}t?", re.ASCII),
+    "volume_mount": re.compile(r"type=volume,(?:src|source)=\w[\w.-]+,(?:dst|target|destination)=/[\w./-]*", re.ASCII),
+    "word": re.compile(r"\w[\w.,-]*", re.ASCII),
 }
-"""Programs that another program's file may name, besides programs inside the project, and how they start a server."""
+"""The patterns of values, as `launchers.txt` names them."""
+
+
+@lru_cache(maxsize=1)
+def launchers() -> dict[str, tuple[Way, ...]]:
+    """The programs that another program's file may name, besides those of the project, and how each starts a server."""
+    from interlock.judge.tables import read_table  # few files of other programs have commands to check
+
+    found: dict[str, tuple[Way, ...]] = {}
+    for row in read_table("interlock.config", "launchers.txt"):
+        for spelling in " ".join(row.head).split(" or "):
+            launcher, *words = spelling.split()
+            found[launcher] = (*found.get(launcher, ()), _way(row, words))
+    return found
+
+
+def _way(row: Row, words: list[str]) -> Way:
+    valued = [text.split() for key, text in row.fields if key == "valued"]
+    return Way(
+        Target[row.one("target").upper()],
+        tuple(words),
+        alone=_flags(row, "alone"),
+        valued={flag: _VALUES[pattern] for pattern, *flags in valued for flag in flags},
+        packages=_flags(row, "package"),
+        reads_on=any(key == "reads-on" for key, _ in row.fields),
+    )
+
+
+def _flags(row: Row, key: str) -> frozenset[str]:
+    return frozenset(flag for name, flags in row.fields if name == key for flag in flags.split())

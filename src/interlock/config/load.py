@@ -21,7 +21,6 @@ from .documents import Document, read_document
 from .expand import Expanded, all_variables, expand, literal, variables_in
 from .home import home_folder, user_config, user_home
 from .hub_secret import BadHubSecret, configured_secret
-from .imports import read_import
 from .live_tables import check_webhook_secrets
 from .model_settings import Model
 from .names import why_bad_url
@@ -258,6 +257,8 @@ class _Loading:
 
     def _import(self, path: Path, *, trusted: bool) -> None:
         """Add the servers of another program's file. A name that is used already stays with its first file."""
+        from .imports import read_import  # It brings the rules for launchers, which most configurations do not need.
+
         path = path.resolve()
         if str(path) in self.files:
             return

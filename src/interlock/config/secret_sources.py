@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from interlock.wire.explained import ExplainedError
+
 from .files import MAX_BYTES as MAX_FILE_BYTES
 from .hub_secret import BadHubSecret
 from .secret_store import SecretStore
@@ -25,13 +27,8 @@ MOUNTED: Final = Path("/run/secrets")
 """Where containers get their secrets. Everybody in a container can read them, and nobody outside."""
 
 
-class NoSecret(Exception):
+class NoSecret(ExplainedError):
     """A value that cannot be had."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 class SecretSources:

@@ -189,9 +189,9 @@ def _run(command: tuple[str, ...], place: Path, env: Mapping[str, str]) -> None:
     except subprocess.TimeoutExpired:
         raise ContainmentRefused(f"`{command[0]}` took longer than {INSTALL_S:.0f} s", "try again") from None
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip()[-500:]
+        output = (done.stderr or done.stdout).decode(errors="replace").strip()[-500:]
         raise ContainmentRefused(
-            f"`{' '.join(command[:3])}` failed: {said}", "correct the package's name or the network"
+            f"`{' '.join(command[:3])}` failed: {output}", "correct the package's name or the network"
         )
 
 

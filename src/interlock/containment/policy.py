@@ -6,19 +6,16 @@ from typing import Final, Literal
 
 import msgspec
 
+from interlock.wire.explained import ExplainedError
+
 BackendName = Literal["sandlock", "bubblewrap"]
 
 OPEN_FILES: Final = 1024
 """File descriptors of each contained process."""
 
 
-class ContainmentRefused(Exception):
+class ContainmentRefused(ExplainedError):
     """A server cannot be contained as asked. Says why, and how to change that."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 class Containment(msgspec.Struct, frozen=True):

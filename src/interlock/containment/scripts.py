@@ -36,9 +36,9 @@ def interpreter_of(program: str, path: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _found_by_env(said: str, beside: str, path: str) -> tuple[str, ...]:
+def _found_by_env(arguments: str, beside: str, path: str) -> tuple[str, ...]:
     """The command that `env` would run. A program beside the script comes first."""
-    words = _split(said.removeprefix("-S"))
+    words = _split(arguments.removeprefix("-S"))
     if not words or words[0].startswith("-") or "=" in words[0]:
         return ()
     found = shutil.which(words[0], path=f"{beside}:{path}")

@@ -171,6 +171,14 @@ MAKES_A_FILE: Final = 0x400040
 """O_CREAT, and the bit that O_TMPFILE has alone."""
 
 
+Line = tuple[int, int, int, int]
+_PASS: Final[Line] = (_RETURN, 0, 0, ALLOW)
+
+
+def _fail(code: int) -> Line:
+    return (_RETURN, 0, 0, _ERRNO | code)
+
+
 def program(
     machine: Machine,
     refused: Iterable[str] = (),
@@ -184,7 +192,7 @@ def program(
     Without `sockets` there are none, only connected pairs that cannot send elsewhere. A filter of a `supervised` server
     is that of its supervisor too, which opens files with `openat2`: such a server needs `without_openat2` as well.
     """
-    lines = [*_known(machine), (_AT_LEAST, 0, 1, LAST_KNOWN + 1), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
+    lines = [*_known(machine), (_AT_LEAST, 0, 1, LAST_KNOWN + 1), _fail(errno.ENOSYS)]
     # The C library falls back to `clone`, whose flags are a register and not memory that another thread can change.
     lines += _refuse(number("clone3", machine), errno.ENOSYS)
     if not supervised:
@@ -193,25 +201,25 @@ def program(
         lines += _refuse(number(name, machine), errno.EPERM)
     for name, position in MODES.items():
         mode = _ARGS_AT + 8 * position
-        lines += _for(number(name, machine), [*_load(mode), (_ANY_BIT, 1, 0, SET_ID_BITS), *_either()])
+        lines += _for(number(name, machine), [_load(mode), (_ANY_BIT, 1, 0, SET_ID_BITS), *_either()])
     for name, position in OPENING.items():
         lines += _for(number(name, machine), _new_files(_ARGS_AT + 8 * position))
-    own_process = [*_load(_ARGS_AT), (_EQUAL, 0, 1, 0), (_RETURN, 0, 0, ALLOW), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
+    own_process = [_load(_ARGS_AT), (_EQUAL, 0, 1, 0), *_either()]
     for name in ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr"):
         lines += _for(number(name, machine), own_process)
     lines += _for(number("setpriority", machine), _own_priority())
-    lines += _for(number("clone", machine), [*_load(_ARGS_AT), (_ANY_BIT, 1, 0, NEW_NAMESPACES), *_either()])
+    lines += _for(number("clone", machine), [_load(_ARGS_AT), (_ANY_BIT, 1, 0, NEW_NAMESPACES), *_either()])
     if sockets:
         lines += _for(number("socket", machine), _sockets(network))
-        lines += _for(number("socketpair", machine), [*_load(_ARGS_AT), *_one_of((AF_UNIX,), errno.EAFNOSUPPORT)])
+        lines += _for(number("socketpair", machine), [_load(_ARGS_AT), *_one_of((AF_UNIX,), errno.EAFNOSUPPORT)])
     else:
         lines += _refuse(number("socket", machine), errno.EAFNOSUPPORT)
         lines += _for(number("socketpair", machine), _connected_pairs())
     for name, position in SENDING.items():
         flags = _ARGS_AT + 8 * position
-        lines += _for(number(name, machine), [*_load(flags), (_ANY_BIT, 1, 0, MSG_FASTOPEN), *_either()])
+        lines += _for(number(name, machine), [_load(flags), (_ANY_BIT, 1, 0, MSG_FASTOPEN), *_either()])
     lines += _for(number("setsockopt", machine), _socket_options())
-    lines += _for(number("ioctl", machine), [*_load(_ARGS_AT + 8), *_none_of(TERMINAL_INPUT)])
+    lines += _for(number("ioctl", machine), [_load(_ARGS_AT + 8), *_none_of(TERMINAL_INPUT)])
     return _packed(lines)
 
 
@@ -220,17 +228,14 @@ def without_openat2(machine: Machine) -> bytes:
     return _packed([*_known(machine), *_openat2(machine)])
 
 
-Line = tuple[int, int, int, int]
-
-
 def _packed(lines: list[Line]) -> bytes:
     """The program. It allows every call on which no line returned."""
-    return b"".join(struct.pack("=HBBI", *line) for line in [*lines, (_RETURN, 0, 0, ALLOW)])
+    return b"".join(struct.pack("=HBBI", *line) for line in [*lines, _PASS])
 
 
 def _known(machine: Machine) -> list[Line]:
     """End a call of another architecture, and load the number of this one."""
-    return [*_load(_ARCH_AT), (_EQUAL, 1, 0, machine.audit), (_RETURN, 0, 0, KILL), *_load(_NUMBER_AT)]
+    return [_load(_ARCH_AT), (_EQUAL, 1, 0, machine.audit), (_RETURN, 0, 0, KILL), _load(_NUMBER_AT)]
 
 
 def _openat2(machine: Machine) -> list[Line]:
@@ -238,12 +243,12 @@ def _openat2(machine: Machine) -> list[Line]:
     return _refuse(number("openat2", machine), errno.ENOSYS)
 
 
-def _load(offset: int) -> list[Line]:
-    return [(_LOAD, 0, 0, offset)]
+def _load(offset: int) -> Line:
+    return (_LOAD, 0, 0, offset)
 
 
 def _refuse(call: int | None, code: int) -> list[Line]:
-    return [] if call is None else [(_EQUAL, 0, 1, call), (_RETURN, 0, 0, _ERRNO | code)]
+    return [] if call is None else [(_EQUAL, 0, 1, call), _fail(code)]
 
 
 def _for(call: int | None, lines: list[Line]) -> list[Line]:
@@ -252,15 +257,15 @@ def _for(call: int | None, lines: list[Line]) -> list[Line]:
 
 
 def _either() -> list[Line]:
-    return [(_RETURN, 0, 0, ALLOW), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
+    return [_PASS, _fail(errno.EPERM)]
 
 
 def _new_files(flags: int) -> list[Line]:
     return [
-        *_load(flags),
+        _load(flags),
         (_ANY_BIT, 1, 0, MAKES_A_FILE),
-        (_RETURN, 0, 0, ALLOW),
-        *_load(flags + 8),
+        _PASS,
+        _load(flags + 8),
         (_ANY_BIT, 1, 0, SET_ID_BITS),
         *_either(),
     ]
@@ -268,48 +273,46 @@ def _new_files(flags: int) -> list[Line]:
 
 def _own_priority() -> list[Line]:
     """Allow `setpriority(PRIO_PROCESS, 0, …)` alone: every other form reaches other processes of the user."""
-    refuse = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
     return [
-        *_load(_ARGS_AT),
+        _load(_ARGS_AT),
         (_EQUAL, 0, 3, 0),
-        *_load(_ARGS_AT + 8),
+        _load(_ARGS_AT + 8),
         (_EQUAL, 0, 1, 0),
-        (_RETURN, 0, 0, ALLOW),
-        refuse,
+        *_either(),
     ]
 
 
 def _sockets(network: bool) -> list[Line]:
     """Allow Unix sockets, questions about routes, and with `network` the protocols that a backend judges."""
     family, type_, protocol = (_ARGS_AT + 8 * position for position in range(3))
-    lines = [*_load(family), (_EQUAL, 0, 1, AF_UNIX), (_RETURN, 0, 0, ALLOW)]
+    lines = [_load(family), (_EQUAL, 0, 1, AF_UNIX), _PASS]
     # NETLINK_ROUTE is 0. Others list the connections of other processes, for example.
-    routes = [*_load(protocol), *_one_of((0,), errno.EPROTONOSUPPORT)]
+    routes = [_load(protocol), *_one_of((0,), errno.EPROTONOSUPPORT)]
     lines += [(_EQUAL, 0, len(routes), AF_NETLINK), *routes]
     if network:
-        inner = [*_load(type_), (_AND, 0, 0, _TYPE_BITS)]
+        inner = [_load(type_), (_AND, 0, 0, _TYPE_BITS)]
         for kind, protocols in PROTOCOLS.items():
-            judged = [*_load(protocol), *_one_of(protocols, errno.EPROTONOSUPPORT)]
+            judged = [_load(protocol), *_one_of(protocols, errno.EPROTONOSUPPORT)]
             inner += [(_EQUAL, 0, len(judged), kind), *judged]
-        inner.append((_RETURN, 0, 0, _ERRNO | errno.EPROTONOSUPPORT))
+        inner.append(_fail(errno.EPROTONOSUPPORT))
         lines += [(_EQUAL, 1, 0, AF_INET), (_EQUAL, 0, len(inner), AF_INET6), *inner]
-    lines.append((_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT))
+    lines.append(_fail(errno.EAFNOSUPPORT))
     return lines
 
 
 def _connected_pairs() -> list[Line]:
     """Allow pairs of streams and of packets in order. One of datagrams could send to any socket by its path."""
-    kind = [*_load(_ARGS_AT + 8), (_AND, 0, 0, _TYPE_BITS), *_one_of((SOCK_STREAM, SOCK_SEQPACKET), errno.EPROTOTYPE)]
-    return [*_load(_ARGS_AT), (_EQUAL, 0, len(kind), AF_UNIX), *kind, (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT)]
+    kind = [_load(_ARGS_AT + 8), (_AND, 0, 0, _TYPE_BITS), *_one_of((SOCK_STREAM, SOCK_SEQPACKET), errno.EPROTOTYPE)]
+    return [_load(_ARGS_AT), (_EQUAL, 0, len(kind), AF_UNIX), *kind, _fail(errno.EAFNOSUPPORT)]
 
 
 def _socket_options() -> list[Line]:
     level, option = _ARGS_AT + 8, _ARGS_AT + 16
     return [
-        *_load(level),
+        _load(level),
         (_EQUAL, 1, 0, IPPROTO_TCP),
-        (_RETURN, 0, 0, ALLOW),
-        *_load(option),
+        _PASS,
+        _load(option),
         *_none_of(TCP_OPTIONS),
     ]
 
@@ -317,8 +320,8 @@ def _socket_options() -> list[Line]:
 def _one_of(values: tuple[int, ...], code: int) -> Iterator[Line]:
     for left, value in zip(range(len(values), 0, -1), values, strict=True):
         yield (_EQUAL, left, 0, value)
-    yield (_RETURN, 0, 0, _ERRNO | code)
-    yield (_RETURN, 0, 0, ALLOW)
+    yield _fail(code)
+    yield _PASS
 
 
 def _none_of(values: tuple[int, ...]) -> Iterator[Line]:

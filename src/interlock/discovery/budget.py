@@ -127,7 +127,9 @@ class SessionTools:
         self._discovered = {name: costs[name] for name in fitting.kept if not self._stands(name)}
         return fitting
 
-    def load(self, tools: Sequence[tuple[str, int]], told: Mapping[str, int] | None = None, spare: int = 0) -> Loaded:
+    def load(
+        self, tools: Sequence[tuple[str, int]], answer_tokens: Mapping[str, int] | None = None, spare: int = 0
+    ) -> Loaded:
         """Take tools into the cache, best first; older ones make way, and those of this very call never do.
 
         `told` is what the answer says of each, `spare` what else it says: cache and answer fit the context together.
@@ -138,7 +140,7 @@ class SessionTools:
         most = self.budget.max_tokens - sum(self._pinned.values())
         for name, tokens in tools:
             _check_tokens(name, tokens)
-            answer = spare + (told or {}).get(name, 0)
+            answer = spare + (answer_tokens or {}).get(name, 0)
             taken = room_taken + (0 if name in self._pinned else tokens)
             if taken > self.budget.cache_limit or taken + answer > most:
                 left_out.append(name)

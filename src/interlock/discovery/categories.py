@@ -28,8 +28,8 @@ def covers(wider: str, category: str) -> bool:
 
 def of_tool(declared: Iterable[str], name: str, description: str) -> tuple[str, ...]:
     """The declared categories, or those that name and description suggest; at most a few."""
-    said = tuple(dict.fromkeys(found for found in map(normal, declared) if found))[:MAX_CATEGORIES]
-    return said or derive(name, description)
+    own = tuple(dict.fromkeys(found for found in map(normal, declared) if found))[:MAX_CATEGORIES]
+    return own or derive(name, description)
 
 
 def derive(name: str, description: str) -> tuple[str, ...]:

@@ -64,16 +64,16 @@ def from_definition(
         raise DiscoveryError("name", "a tool definition has a name: a text that is not empty")
     title, described = definition.get("title"), definition.get("description")
     description = described if isinstance(described, str) else ""
-    said = tuple(word[:_MAX_NAME] for word in keywords)[:32]
+    searched = tuple(word[:_MAX_NAME] for word in keywords)[:32]
     if isinstance(title, str) and title:
-        said = (title[:_MAX_NAME], *said)
+        searched = (title[:_MAX_NAME], *searched)
     return ToolEntry(
         server=server,
         name=name,
         description=description[:_MAX_DESCRIPTION],
         parameters=parameters_of(definition.get("inputSchema")),
         categories=categories.of_tool(declared_categories, name, description),
-        keywords=said,
+        keywords=searched,
         risk_level=risk_level,
         status=status,
         tokens=tokens,

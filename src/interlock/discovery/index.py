@@ -169,8 +169,8 @@ class ToolIndex:
         """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
         steps = steps_of(query)
         weighed = [self._weighed(text, terms, scope) for text, terms in [(query, words.terms(query)), *steps]]
-        asked = texts_to_embed(query)[: None if len(self._entries) <= _MOST_FOR_STEPS else 1]
-        cosines = None if strategy == "keyword" else self._cosines(asked)
+        texts = texts_to_embed(query)[: None if len(self._entries) <= _MOST_FOR_STEPS else 1]
+        cosines = None if strategy == "keyword" else self._cosines(texts)
         near = None if cosines is None else list(cosines[:, slots])
         if near is not None and strategy == "semantic":
             return fuse.steps(near[0], near[1:]), float(near[0].max()), strategy
@@ -203,8 +203,8 @@ class ToolIndex:
         terms, identity = words.terms(query), hit.entry.identity
         slot = self._slots[identity]
         matched = self._words.matched(self._weighed(query, terms, scope), slot, scope)
-        said = [term if term == found else f"{term} as {found}" for term, found in matched]
-        why = [f"words: {', '.join(said)}"] if said else []
+        shown = [term if term == found else f"{term} as {found}" for term, found in matched]
+        why = [f"words: {', '.join(shown)}"] if shown else []
         cosines = self._cosines(texts_to_embed(query)[:1])
         if cosines is not None:
             why.append(f"meaning: {float(cosines[0, slot]):.2f}")
@@ -216,23 +216,23 @@ class ToolIndex:
     def _weighed(self, text: str, terms: list[str], scope: lexical.Scope | None) -> lexical.Query:
         """The needs in a text: its words, the words that others use for them, and the tools that it names."""
         named = [name for name in words.identifiers(text) if self._words.knows(name, scope)]
-        asked = dict.fromkeys(self._words.rarest(terms + named, scope))
-        return {term: sorted(thesaurus.related(term) - asked.keys()) for term in asked}
+        wanted = dict.fromkeys(self._words.rarest(terms + named, scope))
+        return {term: sorted(thesaurus.related(term) - wanted.keys()) for term in wanted}
 
     def _by_paths(self, query: str, slots: Slots, scope: lexical.Scope | None) -> Scores:
         """How well the best category of each tool meets the query; words decide between equals."""
         import numpy as np
 
-        asked = set(words.terms(query))
+        wanted = set(words.terms(query))
         best = np.zeros(len(self._entries), np.float32)
         for path, members in self._by_category.items():
             steps = [set(words.terms(step)) for step in path.split("/")]
-            depth = max((i + 1 for i, step in enumerate(steps) if step and step <= asked), default=0)
+            depth = max((i + 1 for i, step in enumerate(steps) if step and step <= wanted), default=0)
             if depth:
                 where = np.fromiter(members, np.intp, len(members))
                 best[where] = np.maximum(best[where], depth / len(steps))
         in_category = best[slots]
-        by_words = fuse.min_max(self._words.score([dict.fromkeys(asked, ())], len(self._entries), scope)[0][slots])
+        by_words = fuse.min_max(self._words.score([dict.fromkeys(wanted, ())], len(self._entries), scope)[0][slots])
         scores: Scores = np.where(in_category > 0, 0.8 * in_category + 0.2 * by_words, 0)
         return scores
 

@@ -9,7 +9,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -93,6 +92,8 @@ def _copy(file: ModelFile, source: IO[bytes], target: IO[bytes]) -> None:
 
 
 def _in_archive(path: Path, file: ModelFile) -> IO[bytes]:
+    import zipfile  # a quarter of a megabyte that a hub without an archive to install from does without
+
     try:
         archive = zipfile.ZipFile(path)
         member = next(

@@ -61,14 +61,14 @@ class VectorIndex:
         """The cosine of every slot with every query, one row for each query; the mean where a slot has no vector."""
         import numpy as np
 
-        asked = np.stack([self._unit(query) for query in queries])
-        scores = np.zeros((len(asked), slots), np.float32)
+        units = np.stack([self._unit(query) for query in queries])
+        scores = np.zeros((len(units), slots), np.float32)
         for number, block in enumerate(self._blocks):
             first = number * _BLOCK
             if first >= slots:
                 break
             last = min(first + _BLOCK, slots)
-            scores[:, first:last] = asked @ block[: last - first].T
+            scores[:, first:last] = units @ block[: last - first].T
         known = np.frombuffer(self._known.ljust(slots, b"\0"), np.bool_)[:slots]
         if not known.all() and known.any():
             # A tool whose meaning is not known stands in the middle: its words decide.

@@ -90,8 +90,8 @@ class _Layer:
         seen -= seen.max(axis=-1, keepdims=True)
         np.exp(seen, out=seen)
         seen /= seen.sum(axis=-1, keepdims=True)
-        heard = (seen @ value).transpose(0, 2, 1, 3).reshape(rows * length, DIMENSIONS)
-        state = _norm(state + heard @ self._out + self._out_bias, *self._out_norm)
+        mixed = (seen @ value).transpose(0, 2, 1, 3).reshape(rows * length, DIMENSIONS)
+        state = _norm(state + mixed @ self._out + self._out_bias, *self._out_norm)
         thought = _gelu(state @ self._wide + self._wide_bias)
         return _norm(state + thought @ self._narrow + self._narrow_bias, *self._norm)
 

@@ -20,10 +20,10 @@ def read(lines: str) -> dict[str, frozenset[str]]:
     """The related terms of each term. Words of one line mean the same; `a > b` holds from left to right only."""
     near: dict[str, set[str]] = {}
     for line in lines.splitlines():
-        said, one_way, meant = line.partition("#")[0].partition(">")
-        asked = [words.stem(word) for word in said.split()]
-        found = [words.stem(word) for word in meant.split()] if one_way else asked
-        for term in asked:
+        left, one_way, meant = line.partition("#")[0].partition(">")
+        stems = [words.stem(word) for word in left.split()]
+        found = [words.stem(word) for word in meant.split()] if one_way else stems
+        for term in stems:
             near.setdefault(term, set()).update(other for other in found if other != term)
     return {term: frozenset(group) for term, group in near.items()}
 

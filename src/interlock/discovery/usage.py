@@ -63,10 +63,10 @@ class Usage:
 
     def raised(self, terms: Iterable[str]) -> dict[Identity, Raise]:
         """The tools that served queries like this one."""
-        asked = set(terms)
+        wanted = set(terms)
         found: dict[Identity, Raise] = {}
         for (before, tool), count in self._counts.items():
-            likeness = len(before & asked) / len(before | asked)
+            likeness = len(before & wanted) / len(before | wanted)
             if likeness >= LIKE and (tool not in found or found[tool].share < Raise(likeness, count).share):
                 found[tool] = Raise(likeness, count)
         return found

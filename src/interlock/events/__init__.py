@@ -5,8 +5,8 @@ miss anything keep a cursor in the store. `docs/events.md` lists every event.
 """
 
 from .bus import Bus
-from .subscriber import SubscriberTask
+from .subscriber import OnDemandSubscriber, SubscriberTask
 from .subscription import EventFilter, Subscription
 from .types import Gap
 
-__all__ = ["Bus", "EventFilter", "Gap", "SubscriberTask", "Subscription"]
+__all__ = ["Bus", "EventFilter", "Gap", "OnDemandSubscriber", "SubscriberTask", "Subscription"]

@@ -41,3 +41,26 @@ class SubscriberTask:
             except Exception as cause:
                 context = {"message": "a subscriber to events failed", "exception": cause}
                 asyncio.get_running_loop().call_exception_handler(context)
+
+
+class OnDemandSubscriber:
+    """A subscriber task that runs only while somebody needs it."""
+
+    def __init__(self, subscribe: Callable[[], Subscription], handle: Handle) -> None:
+        self._subscribe = subscribe
+        self._handle = handle
+        self._task: SubscriberTask | None = None
+
+    def run(self, needed: bool) -> None:
+        """Start the task, or let it end after the present batch."""
+        if needed and self._task is None:
+            self._task = SubscriberTask(self._subscribe(), self._handle)
+        elif not needed and self._task is not None:
+            self._task.stop()
+            self._task = None
+
+    async def close(self) -> None:
+        """End the task, in the middle of a batch too."""
+        if self._task is not None:
+            await self._task.close()
+            self._task = None

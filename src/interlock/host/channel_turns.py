@@ -20,7 +20,7 @@ UI: Final = "ui"
 MOST_PLACES: Final = 4096
 
 
-def said_in(events: Sequence[Pending]) -> str | None:
+def messages_of_people(events: Sequence[Pending]) -> str | None:
     """The messages of people, as the user's turn; None where only events came."""
     lines = []
     for event in events:
@@ -29,8 +29,8 @@ def said_in(events: Sequence[Pending]) -> str | None:
             name = str(event.origin.get("author", "")).replace(":", " ")
             author = show_hidden(" ".join(name.split()))[:100]
             # Only a message begins a line at its start: a text cannot pose as a message of somebody else.
-            said = show_hidden(" ".join(texts)).splitlines()
-            lines.append(f"{author}: " + "\n    ".join(said))
+            shown = show_hidden(" ".join(texts)).splitlines()
+            lines.append(f"{author}: " + "\n    ".join(shown))
     return "\n".join(lines) or None
 
 

@@ -16,7 +16,7 @@ import msgspec
 from interlock.config.channel_settings import Channel as Table
 from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import AgentWoken, Delivery
-from interlock.host.channel_turns import ChannelPlaces, context_of, said_in
+from interlock.host.channel_turns import ChannelPlaces, context_of, messages_of_people
 from interlock.host.client_messages import ClientMessages
 from interlock.host.conversations import Conversation, Conversations
 from interlock.host.publishing import Publishing
@@ -104,11 +104,11 @@ class ChannelConversations:
 
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
         """Take messages of a channel, each by itself."""
-        said = arrival.params
-        assert isinstance(said, IncomingMessages)
-        passed = await self._passed_on(live, said.messages, arrival.refusals)
+        incoming = arrival.params
+        assert isinstance(incoming, IncomingMessages)
+        passed = await self._passed_on(live, incoming.messages, arrival.refusals)
         results = []
-        for place, (message, refusal) in enumerate(zip(said.messages, arrival.refusals, strict=True)):
+        for place, (message, refusal) in enumerate(zip(incoming.messages, arrival.refusals, strict=True)):
             try:
                 if refusal is not None:
                     raise refusal
@@ -275,7 +275,7 @@ class ChannelConversations:
 
     async def _begin_turn(self, name: str, table: Table, thread: str | None, events: list[Pending]) -> Turn:
         context = await self._hub_app.judging.elsewhere(lambda: judged(context_of(events)))
-        return await self.begin(name, table, thread, said_in(events), context.kept, events)
+        return await self.begin(name, table, thread, messages_of_people(events), context.kept, events)
 
     async def _answer(self, turn: Turn, name: str, table: Table) -> None:
         """Send the answer of a turn to its channel and to the webhook."""

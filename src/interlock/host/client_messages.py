@@ -57,7 +57,7 @@ class ClientMessages:
         if fresh:
             received = await self._pass_on(live, host, fresh)
             await self._passed.answered(*whose, fresh, received)
-            answers |= {key_of(live.server, each): said for each, said in zip(fresh, received, strict=True)}
+            answers |= {key_of(live.server, each): answer for each, answer in zip(fresh, received, strict=True)}
         return [answers[key_of(live.server, message)] for message in messages]
 
     async def _pass_on(
@@ -85,10 +85,10 @@ class ClientMessages:
             self._failed(live, agent, messages[0], fault)
             raise
         by_id = {each.message_id: each for each in results}
-        said: list[Received | None] = [by_id.get(message.message_id) for message in messages]
+        in_order: list[Received | None] = [by_id.get(message.message_id) for message in messages]
         if [each.message_id for each in results] == [message.message_id for message in messages]:
-            said = list(results)  # Two channels may use the same id.
-        return [self._taken(live, host, each, message) for each, message in zip(said, messages, strict=True)]
+            in_order = list(results)  # Two channels may use the same id.
+        return [self._taken(live, host, each, message) for each, message in zip(in_order, messages, strict=True)]
 
     def _failed(self, live: LiveConnection, agent: str, message: IncomingMessage, fault: Fault) -> None:
         reason = f"{fault.name}: {fault.message}"[:500]
@@ -101,26 +101,26 @@ class ClientMessages:
         return next(covering, "")
 
     def _taken(
-        self, live: LiveConnection, host: ClientHost, said: Received | None, message: IncomingMessage
+        self, live: LiveConnection, host: ClientHost, answer: Received | None, message: IncomingMessage
     ) -> Received:
-        accepted = said is not None and said.accepted
-        outcome, reason = "accepted" if accepted else "declined", "" if said is None else said.reason or ""
+        accepted = answer is not None and answer.accepted
+        outcome, reason = "accepted" if accepted else "declined", "" if answer is None else answer.reason or ""
         self._hub_app.journal.live_passed(
             live.server, host.principal.id, METHOD, message.message_id, outcome, reason
         )  # fmt: skip
-        if said is None:
+        if answer is None:
             return Received(message.message_id, False, reason="the client did not say")
-        conversation = None if said.conversation_id is None else host.conversation(said.conversation_id)
-        return Received(message.message_id, said.accepted, conversation, said.reason)
+        conversation = None if answer.conversation_id is None else host.conversation(answer.conversation_id)
+        return Received(message.message_id, answer.accepted, conversation, answer.reason)
 
     def _shown(self, live: LiveConnection, host: ClientHost, message: IncomingMessage, maskers: Any) -> dict[str, Any]:
         """A message as the client reads it. Pure and slow: it searches text."""
         injection = Injection(message.channel_id, "beforeUser", blocks(message.content), message.metadata)
         clean = judged([Sourced(live.server, injection)], maskers).kept[0].injection
-        said: dict[str, Any] = msgspec.to_builtins(message)
-        author = made_visible(said["author"])
+        members: dict[str, Any] = msgspec.to_builtins(message)
+        author = made_visible(members["author"])
         return {
-            **said,
+            **members,
             "channelId": shown_id(host, live.server, message.channel_id),
             "author": author,
             "content": msgspec.to_builtins(clean.content),

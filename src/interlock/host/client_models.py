@@ -38,21 +38,21 @@ class HostModels:
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
 
-    def model(self, live: LiveConnection, asked: InferenceRequest, agents: tuple[str, ...]) -> HostModel | None:
+    def model(self, live: LiveConnection, request: InferenceRequest, agents: tuple[str, ...]) -> HostModel | None:
         """The model of the client whose conversation the server names, or of the newest; None if there is none."""
         hosts = self._hub_app.live.hosts
         found: ClientHost | None = None
         asked_for = frozenset(agents)
         for host in (each for each in hosts.of_connection(live) if each.principal.id in asked_for):
-            name = host.name(live.server, asked.feature_set)
-            if not hosts.offers.allows(host, live, INFERENCE, asked.feature_set) or not hosts.reachable(
+            name = host.name(live.server, request.feature_set)
+            if not hosts.offers.allows(host, live, INFERENCE, request.feature_set) or not hosts.reachable(
                 host, METHOD, name
             ):
                 continue
-            if asked.conversation_id in host.conversations:
-                return HostModel(self._hub_app, live, host, asked)
+            if request.conversation_id in host.conversations:
+                return HostModel(self._hub_app, live, host, request)
             found = found or host
-        return None if found is None else HostModel(self._hub_app, live, found, asked)
+        return None if found is None else HostModel(self._hub_app, live, found, request)
 
     def for_info(self, live: LiveConnection) -> ClientHost | None:
         """A client that tells a server of its model; None if there is none."""
@@ -78,10 +78,10 @@ class HostModels:
 class HostModel:
     """The model of one client, asked by one server (`host.models.model.Model`)."""
 
-    def __init__(self, hub_app: HubApp, live: LiveConnection, host: ClientHost, asked: InferenceRequest) -> None:
+    def __init__(self, hub_app: HubApp, live: LiveConnection, host: ClientHost, request: InferenceRequest) -> None:
         self._hub_app = hub_app
         self._live = live
-        self._asked = asked
+        self._request = request
         self.host = host
         self.info = ModelInfo(UNNAMED)
 
@@ -92,12 +92,14 @@ class HostModel:
 
     def check_allowed(self) -> None:
         """Refuse an answer for a server that may no longer have it. Raises FEATURE_SET_DISABLED."""
-        if not self._hub_app.live.hosts.offers.allows(self.host, self._live, INFERENCE, self._asked.feature_set):
-            raise Fault("FEATURE_SET_DISABLED", "Feature set not enabled", data={"featureSet": self._asked.feature_set})
+        if not self._hub_app.live.hosts.offers.allows(self.host, self._live, INFERENCE, self._request.feature_set):
+            raise Fault(
+                "FEATURE_SET_DISABLED", "Feature set not enabled", data={"featureSet": self._request.feature_set}
+            )
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
         """The client's answer, in its chunks where the server wants them. Raises a `Fault`."""
-        name = self.host.name(self._live.server, self._asked.feature_set)
+        name = self.host.name(self._live.server, self._request.feature_set)
         params = await self._params(prompt, name)
         self.check_allowed()
         pieces: asyncio.Queue[str | None] = asyncio.Queue(MOST_CHUNKS)
@@ -127,29 +129,23 @@ class HostModel:
     async def _params(self, prompt: Prompt, name: str) -> bytes:
         """The server's request with the client's names, without hidden text and what its results would be masked of."""
         masker = self._hub_app.inference_hooks.maskers().get(self._live.server)
-        messages = msgspec.to_builtins(self._asked.messages)
+        messages = msgspec.to_builtins(self._request.messages)
 
         def judged() -> Any:
             return made_visible(messages if masker is None else masker.mask_value(messages)[0])
 
-        said: dict[str, Any] = {
+        params: dict[str, Any] = {
             "featureSet": name,
             "messages": await self._hub_app.judging.elsewhere(judged),
-            "stream": self._asked.stream,
+            "stream": self._request.stream,
             "preferences": {"maxTokens": prompt.max_tokens},
         }
         if prompt.temperature is not None:
-            said["preferences"]["temperature"] = prompt.temperature
-        own = self.host.conversations.get(self._asked.conversation_id or "")
+            params["preferences"]["temperature"] = prompt.temperature
+        own = self.host.conversations.get(self._request.conversation_id or "")
         if own is not None:
-            said["conversationId"] = own
-        return msgspec.json.encode(said)
-
-    async def drain(self) -> None:
-        """The client is its own."""
-
-    async def close(self) -> None:
-        """The client is its own."""
+            params["conversationId"] = own
+        return msgspec.json.encode(params)
 
 
 def _put(pieces: asyncio.Queue[str | None], piece: str | None) -> None:

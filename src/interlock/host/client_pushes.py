@@ -155,8 +155,8 @@ class ClientPushes:
         if event.tags:
             params["tags"] = made_visible(list(event.tags))
         answer = await hosts.requests.ask(host.key, METHOD, name, msgspec.json.encode(params))
-        said = decode_answer(PushResult, answer, "the client")
-        self._record(host, event, "accepted" if said.accepted else "declined", said.reason or "")
+        result = decode_answer(PushResult, answer, "the client")
+        self._record(host, event, "accepted" if result.accepted else "declined", result.reason or "")
 
     def _record(self, host: ClientHost, event: Pending, outcome: str, reason: str) -> None:
         self._hub_app.journal.live_passed(event.server, host.principal.id, METHOD, event.event, outcome, reason)

@@ -31,9 +31,9 @@ from interlock.host.turns import Turns
 from interlock.hub.admin.conversations import (
     MAX_TEXT,
     ConversationRow,
+    MessageRow,
     PieceRow,
     Pieces,
-    SaidRow,
     SendMessage,
     Sent,
     ShownConversation,
@@ -44,7 +44,7 @@ from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.conversation_documents import StoredConversation
 from interlock.protocols.mcpl.content import Text
-from interlock.protocols.mcpl.injections import Sourced, said_in
+from interlock.protocols.mcpl.injections import Sourced, content_without_label
 from interlock.wire.errors import Fault
 
 MOST_RUNNING: Final = 64
@@ -262,23 +262,23 @@ def _turn_row(turn: Recorded, *, ended: bool) -> TurnRow:
     return TurnRow(
         stored.index, stored.inference, datetime.fromtimestamp(stored.at, UTC), stored.model, stored.finish,
         stored.error if ended else "", stored.input_tokens_count, stored.output_tokens_count,
-        [row for message in turn.messages for row in _said(message)],
+        [row for message in turn.messages for row in _message_rows(message)],
     )  # fmt: skip
 
 
-def _said(message: Message) -> list[SaidRow]:
+def _message_rows(message: Message) -> list[MessageRow]:
     rows = []
     injected = {each.part: f"{each.server} ({each.namespace})" for each in message.injected}
     for at, part in enumerate(message.parts):
         if at in injected:
-            text = said_in(part.text) if isinstance(part, Text) else f"[{type(part).__name__.lower()}]"
-            rows.append(SaidRow("injected", text, injected[at]))
+            text = content_without_label(part.text) if isinstance(part, Text) else f"[{type(part).__name__.lower()}]"
+            rows.append(MessageRow("injected", text, injected[at]))
         elif isinstance(part, Text):
-            rows.append(SaidRow(message.role, part.text))
+            rows.append(MessageRow(message.role, part.text))
         elif isinstance(part, ToolUse):
-            rows.append(SaidRow("tool", part.arguments, part.name))
+            rows.append(MessageRow("tool", part.arguments, part.name))
         elif isinstance(part, ToolResult):
-            rows.append(SaidRow("result", part.text))
+            rows.append(MessageRow("result", part.text))
         else:
-            rows.append(SaidRow(message.role, f"[{type(part).__name__.lower()}]"))
+            rows.append(MessageRow(message.role, f"[{type(part).__name__.lower()}]"))
     return rows

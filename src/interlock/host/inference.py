@@ -126,19 +126,19 @@ class ServerInference:
             raise Fault("NOT_FOUND", "the host has no default model")
         return self._models.get(name).info
 
-    async def _infer(self, live: LiveConnection, request: Request, asked: InferenceRequest) -> InferenceResult:
-        agents = live.recipients(self._hub_app.live.features, asked.feature_set)
-        conversation, agent = await self._account(asked.conversation_id, agents)
+    async def _infer(self, live: LiveConnection, request: Request, inference: InferenceRequest) -> InferenceResult:
+        agents = live.recipients(self._hub_app.live.features, inference.feature_set)
+        conversation, agent = await self._account(inference.conversation_id, agents)
         settings = self._hub_app.config.host.inference
-        model, priced, rule = self._model(live, asked, conversation, agents)
-        most = min(asked.preferences.max_tokens or settings.max_tokens, settings.max_tokens, priced.max_tokens)
-        prompt = _prompt(asked, most)
+        model, priced, rule = self._model(live, inference, conversation, agents)
+        most = min(inference.preferences.max_tokens or settings.max_tokens, settings.max_tokens, priced.max_tokens)
+        prompt = _prompt(inference, most)
         asks = estimated(prompt, 0).input_tokens
         if asks >= priced.context_window:
             raise Fault("TOO_LARGE", f"the messages have about {asks} tokens, more than the model takes")
         prompt = msgspec.structs.replace(prompt, max_tokens=min(most, priced.context_window - asks))
         with self._budgets.inference(live.server, asks + most):
-            running = _Running(live, request, asked)
+            running = _Running(live, request, inference)
             ended: Fault | asyncio.CancelledError | None = None
             try:
                 async with aclosing(model.stream(prompt)) as chunks:
@@ -169,15 +169,15 @@ class ServerInference:
         return InferenceResult(running.text, model.info.id, for_servers(running.finish), usage)
 
     def _model(
-        self, live: LiveConnection, asked: InferenceRequest, conversation: str, agents: tuple[str, ...]
+        self, live: LiveConnection, inference: InferenceRequest, conversation: str, agents: tuple[str, ...]
     ) -> tuple[Model, ModelSettings, str]:
         """The model that answers, its settings, and the rule that chose it. Raises a `Fault` where there is none.
 
         A conversation of a client is that client's. Otherwise a route of the operator goes before any client.
         """
-        settings, server, feature_set = self._hub_app.config.host.inference, live.server, asked.feature_set
-        own = self._clients.model(live, asked, agents)
-        if own is not None and asked.conversation_id in own.host.conversations:
+        settings, server, feature_set = self._hub_app.config.host.inference, live.server, inference.feature_set
+        own = self._clients.model(live, inference, agents)
+        if own is not None and inference.conversation_id in own.host.conversations:
             return own, ModelSettings(), f"the conversation's host, {own.agent}"
         chosen = route(settings, server, feature_set, conversation)
         if chosen is not None:
@@ -219,9 +219,9 @@ class ServerInference:
 class _Running:
     """One inference while it runs."""
 
-    def __init__(self, live: LiveConnection, request: Request, asked: InferenceRequest) -> None:
+    def __init__(self, live: LiveConnection, request: Request, inference: InferenceRequest) -> None:
         self.live = live
-        self.asked = asked
+        self.inference = inference
         self.text = ""
         self.written = 0
         """Characters that the model wrote, its reasoning included."""
@@ -240,7 +240,7 @@ class _Running:
             self.text += chunk.text
             if len(self.text) > MOST_TEXT:
                 raise Fault("TOO_LARGE", f"the model wrote more than {MOST_TEXT} characters")
-            if self.asked.stream:
+            if self.inference.stream:
                 piece = InferenceChunk(self._request.id, self._sent, chunk.text)
                 with contextlib.suppress(Fault):
                     self.live.connection.tell("inference/chunk", msgspec.json.encode(piece))
@@ -252,17 +252,17 @@ class _Running:
             raise Fault("UPSTREAM_ERROR", "the model gave no end of its answer")
 
 
-def _prompt(asked: InferenceRequest, most: int) -> Prompt:
-    system = [message for message in asked.messages if message.role == "system"]
+def _prompt(request: InferenceRequest, most: int) -> Prompt:
+    system = [message for message in request.messages if message.role == "system"]
     texts = [block.text for message in system for block in blocks(message.content) if isinstance(block, Text)]
     others = tuple(
         Message("assistant" if message.role == "assistant" else "user", blocks(message.content))
-        for message in asked.messages
+        for message in request.messages
         if message.role != "system"
     )
     if not others:
         raise Fault("INVALID_PARAMS", "messages: one of them must be the user's", data={"field": "messages"})
-    temperature = asked.preferences.temperature
+    temperature = request.preferences.temperature
     if temperature is not None:
         temperature = min(max(temperature, 0.0), 2.0)
     return Prompt(others, "\n\n".join(texts), (), most, temperature)
@@ -284,6 +284,6 @@ def _row(
         why = "CANCELLED: the server's connection ended before the answer"
     return StoredInference(
         inference_id(), at, day_of(at), model, agent, usage.input_tokens, usage.output_tokens,
-        cost_of(usage, priced), running.live.server, running.asked.feature_set, conversation,
+        cost_of(usage, priced), running.live.server, running.inference.feature_set, conversation,
         why,
     )  # fmt: skip

@@ -50,12 +50,12 @@ class Publishing:
             state = live.for_agent(self._hub_app.live.features, turn.conversation.principal.id)
             check_publish(live, state, channel)
             self._observe(turn, target, answer)
-            said = await publish(live, Publish(conversation, channel, (Text(answer),)))
+            result = await publish(live, Publish(conversation, channel, (Text(answer),)))
         except Fault as fault:
             journal.live_published(server, channel, conversation, "failed", f"{fault.name}: {fault.message}"[:500])
             return False
-        journal.live_published(server, channel, conversation, "delivered" if said.delivered else "not delivered")
-        return said.delivered
+        journal.live_published(server, channel, conversation, "delivered" if result.delivered else "not delivered")
+        return result.delivered
 
     def post(self, turn: Turn, name: str, webhook: ChannelWebhook, answer: str) -> None:
         """Deliver an answer to the webhook of the table `name`. No turn waits for that."""

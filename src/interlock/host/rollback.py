@@ -22,6 +22,7 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.views import View
 from interlock.hub.live.checkpoints import Place
 from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.feature_set_gate import feature_of
 from interlock.hub.live.own_connections import OwnConnections
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
 from interlock.protocols.mcpl.checkpoints import CheckpointTree, Rollback, RollbackResult, roll_back
@@ -100,10 +101,10 @@ class Rollbacks:
             live = self._connection(conversation, server)
             params = msgspec.json.encode(Rollback(feature_set, target))
             answer = await live.connection.request(METHOD, params, timeout=ANSWER_S, idempotent=False)
-            said = decode(RollbackResult, answer, "result")
-            reason = "" if said.success else said.reason or "the server did not say why"
-            if said.success and said.checkpoint != target:
-                reason = f"the server says that it went back to {said.checkpoint}"
+            result = decode(RollbackResult, answer, "result")
+            reason = "" if result.success else result.reason or "the server did not say why"
+            if result.success and result.checkpoint != target:
+                reason = f"the server says that it went back to {result.checkpoint}"
             if not reason:
                 tree = step.kept.tree
                 moved = roll_back(tree, target) if target in tree.checkpoints else _before(tree, target)
@@ -168,7 +169,8 @@ class Rollbacks:
         tool = self._hub_app.catalog.tool(View(), name)
         if tool is None:
             return None
-        feature = self._hub_app.live.scope_gate().feature_of(Target("tool", tool.server, tool.name, tool))
+        settings = self._hub_app.config.servers.get(tool.server)
+        feature = feature_of(Target("tool", tool.server, tool.name, tool), settings)
         return None if feature is None else (tool.server, feature)
 
     def _first(self, conversation: Conversation, before: int | None) -> int:

@@ -76,7 +76,7 @@ class RoomConversations:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _take_part(self, rooms: Rooms, name: str, table: Table, topic: str) -> None:
-        told = ""
+        last_problem = ""
         while True:
             try:
                 member = rooms.join_locally(topic, principal_of(self._hub_app, table.agent), separate=False)
@@ -85,16 +85,16 @@ class RoomConversations:
                 finally:
                     member.leave()
             except Fault as fault:
-                if fault.message != told:
-                    told = fault.message
-                    self._hub_app.logs.add("hub", "hub", f"[channels.{name}] is not in {topic}: {told}"[:500])
+                if fault.message != last_problem:
+                    last_problem = fault.message
+                    self._hub_app.logs.add("hub", "hub", f"[channels.{name}] is not in {topic}: {last_problem}"[:500])
             await asyncio.sleep(PAUSE_S)
 
     async def _listen(self, member: Participant, name: str, table: Table, topic: str) -> None:
         while not member.ended:
             await member.wait()
             while (envelope := member.read()) is not None:
-                text = _said(envelope)
+                text = _chat_text(envelope)
                 if text is not None:
                     await self._answer(member, name, table, topic, envelope, text)
 
@@ -114,7 +114,7 @@ class RoomConversations:
         self._hub_app.journal.live_published(f"room:{topic}", envelope.sender, conversation, outcome, reason[:500])
 
 
-def _said(envelope: Envelope) -> str | None:
+def _chat_text(envelope: Envelope) -> str | None:
     """The text of a chat that is addressed to somebody; None for everything else."""
     if envelope.kind.type != kinds.CHAT or not envelope.to or len(envelope.payload) > MAX_CHARS:
         return None

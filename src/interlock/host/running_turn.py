@@ -95,10 +95,10 @@ class RunningTurn:
 
     def answered(self, text: str, calls: list[ToolUse], finish: Finish) -> None:
         """The model answered: its text, the tools it calls, and why it stopped. A round of calls begins."""
-        said = (Text(text),) if text else ()
-        if said or calls:
+        texts = (Text(text),) if text else ()
+        if texts or calls:
             self.check_room(len(text) + sum(len(use.arguments) for use in calls))
-            self.messages.append(Message("assistant", (*said, *calls)))
+            self.messages.append(Message("assistant", (*texts, *calls)))
         self.text = f"{self.text}\n\n{text}" if self.text and text else self.text or text
         self.finish = finish
         self._open, self._results, self._begun = calls, [], 0

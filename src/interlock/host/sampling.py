@@ -17,7 +17,7 @@ from interlock.hub.sessions.session import Session
 from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.protocols.mcpl.content import Audio, Image, Text
 from interlock.protocols.mcpl.inference import ModelInfo, Usage
-from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 METHOD: Final = "sampling/createMessage"
 FINISH: Final[dict[str, Finish]] = {
@@ -67,23 +67,14 @@ class ClientModel:
         params = msgspec.json.encode(_params(prompt))
         request = ClientRequest(self._server, METHOD, params, params, self._session.caller, self._session, beside=True)
         answer = await self._hub_app.hub.pipeline.ask_client(request)
-        try:
-            said = msgspec.json.decode(answer, type=_Answer)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-            raise Fault("UPSTREAM_ERROR", f"the client's answer cannot be read: {cause}") from None
-        self.info = ModelInfo(said.model[:200] or UNNAMED)
-        text = said.text
+        decoded = decode_json(answer, _Answer, "UPSTREAM_ERROR", "the client's answer cannot be read")
+        self.info = ModelInfo(decoded.model[:200] or UNNAMED)
+        text = decoded.text
         if text:
             yield TextDelta(text)
         size = len(params) // BYTES_PER_TOKEN + 1
         usage = Usage(size, len(text.encode()) // BYTES_PER_TOKEN + 1)
-        yield Finished(FINISH.get(said.stopReason or "", "end_turn"), usage)
-
-    async def drain(self) -> None:
-        """The client's session is its own."""
-
-    async def close(self) -> None:
-        """The client's session is its own."""
+        yield Finished(FINISH.get(decoded.stopReason or "", "end_turn"), usage)
 
 
 def _params(prompt: Prompt) -> dict[str, Any]:

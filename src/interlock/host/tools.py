@@ -123,7 +123,7 @@ class _Approvals:
         self._asker = (principal.id, principal.kind)
         self._tool = tool
         self._on_approval = on_approval
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
         self._changed = asyncio.Event()
         self._stop = inbox.on_change(self._on_change)
 
@@ -158,8 +158,8 @@ class _Approvals:
             self._tell(decision.id)
 
     def _tell(self, id: str) -> None:
-        if id not in self._told:
-            self._told.add(id)
+        if id not in self._announced:
+            self._announced.add(id)
             self._on_approval(id)
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from interlock.wire.explained import ExplainedError
 
-class CannotStart(Exception):
+
+class CannotStart(ExplainedError):
     """The hub lacks something that it needs, and started nothing."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint

@@ -273,13 +273,13 @@ def _properties(schema: object, context: Context) -> Iterator[tuple[str, Argumen
 
 
 def _kind_of_property(name: str, node: Mapping[str, object], context: Context) -> ArgumentKind | None:
-    told = node.get("description")
-    told = told[:_READ_OF_DESCRIPTION] if isinstance(told, str) else ""
-    if words_of(name[:LONGEST_OF_TOOL])[-1:] in (("query",), ("statement",)) and _SAYS_SQL.search(told):
+    description = node.get("description")
+    description = description[:_READ_OF_DESCRIPTION] if isinstance(description, str) else ""
+    if words_of(name[:LONGEST_OF_TOOL])[-1:] in (("query",), ("statement",)) and _SAYS_SQL.search(description):
         return "sql"
     kind = kind_of_name(name[:LONGEST_NAME], context) or _FORMATS.get(str(node.get("format")))
     if kind is None and _takes_text(node):
-        kind = next((kind for kind, says in _SAYS.items() if says.search(told)), None)
+        kind = next((kind for kind, says in _SAYS.items() if says.search(description)), None)
     return kind
 
 

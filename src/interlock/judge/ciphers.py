@@ -53,11 +53,11 @@ def unpacked(octets: bytes) -> str:
             return ""
     for encoding in ("utf-16-le", "utf-16-be") if octets.count(0) * 3 > len(octets) else ("utf-8",):
         try:
-            said = octets.decode(encoding)
+            text = octets.decode(encoding)
         except ValueError:
             continue
-        if said.isascii():
-            return said
+        if text.isascii():
+            return text
     return ""
 
 
@@ -68,11 +68,11 @@ def _decoded(text: str, run: re.Pattern[str], decode: Callable[[str], str]) -> s
 def _readable(run: str, decode: Callable[[str], str]) -> str:
     """The decoded text of a run, or the run itself if it has none."""
     try:
-        said = decode(run)
+        text = decode(run)
     except (ValueError, OverflowError):
         return run
-    letters = sum(sign.isalpha() or sign == " " for sign in said)
-    return f" {said} " if _READABLE.fullmatch(said) and letters * 4 >= len(said) * 3 else run
+    letters = sum(sign.isalpha() or sign == " " for sign in text)
+    return f" {text} " if _READABLE.fullmatch(text) and letters * 4 >= len(text) * 3 else run
 
 
 def _numbers(run: str) -> str:

@@ -117,9 +117,9 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
         if weighed.acts and weighed.weight >= ENOUGH:
             instructed = True
             yield from weighed.findings
-    told = [text for _, text, is_key in texts if not is_key and len(text) >= _SHORTEST]
-    if not instructed and len(told) > 1:
-        together = weigh("\n".join(told), "The whole definition")
+    prose = [text for _, text, is_key in texts if not is_key and len(text) >= _SHORTEST]
+    if not instructed and len(prose) > 1:
+        together = weigh("\n".join(prose), "The whole definition")
         if together.acts and together.weight >= ENOUGH_TOGETHER:
             yield from together.findings
 

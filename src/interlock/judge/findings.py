@@ -20,7 +20,7 @@ class Finding(msgspec.Struct, frozen=True):
     """Where in the judged text (start, end in characters), when the judge knows."""
 
 
-def told(found: Iterable[Finding], ignored: Container[str], most: int) -> tuple[Finding, ...]:
+def reported(found: Iterable[Finding], ignored: Container[str], most: int) -> tuple[Finding, ...]:
     """The final findings: each once, without ignored rules, and at most so many."""
     kept: list[Finding] = []
     for finding in found:

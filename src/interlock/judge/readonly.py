@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from interlock.judge.findings import Finding, told
+from interlock.judge.findings import Finding, reported
 from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands, uses_flag
@@ -42,7 +42,7 @@ _READ_HINT = "use a program that only reads, or have the operator list it in `re
 def judge_readonly_shell(command: str | Sequence[str], rules: ReadonlyRules = _DEFAULTS) -> tuple[Finding, ...]:
     """Everything in a command that writes, or may write."""
     found = _judge_text(command, rules, 0) if isinstance(command, str) else _judge_list(command, rules)
-    return told(found, rules.ignored, MAX_FINDINGS)
+    return reported(found, rules.ignored, MAX_FINDINGS)
 
 
 def _judge_list(argv: Sequence[str], rules: ReadonlyRules) -> Iterator[Finding]:

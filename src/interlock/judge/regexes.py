@@ -143,8 +143,8 @@ def _compile(text: str) -> _Compiled:
         compiled: _Compiled = re2.compile(text, options)
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0] if error.args else error
-        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise RegexError(f"The pattern cannot be run safely: {said}.") from None
+        message = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise RegexError(f"The pattern cannot be run safely: {message}.") from None
     return compiled
 
 

@@ -1,4 +1,4 @@
-"""Tables of the judges: text files that lie beside the code, with a row for each thing that a judge knows.
+"""Tables: text files that lie beside the code, with a row for each thing that a judge or another check knows.
 
 A row is a line that begins at the margin, and indented lines below it, each a key and the rest of the line. Blank lines
 and lines that begin with `#` do not count.
@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
 
 def read_table(package: str, name: str) -> list[Row]:
-    """The rows of a table in a package of the judges."""
+    """The rows of a table in a package."""
     rows: list[Row] = []
     for line in files(package).joinpath(name).read_text("utf-8").splitlines():
         if not line or line[0] == "#":

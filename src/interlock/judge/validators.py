@@ -100,9 +100,9 @@ def code_rules(found: Found, rules: Rules, code: CodeRules | None = None) -> Cod
     """The rules for this very code, in the language that the call says it is in."""
     code = code or rules.code
     for key in LANGUAGE if rules.tells_language else ():
-        told = found.beside.get(key)
-        if isinstance(told, str) and told and len(told) <= 32:
-            return msgspec.structs.replace(code, language=told)
+        language = found.beside.get(key)
+        if isinstance(language, str) and language and len(language) <= 32:
+            return msgspec.structs.replace(code, language=language)
     return code
 
 

@@ -56,8 +56,8 @@ class GatewayMessages:
 
     def cursor(self, member: Member, history: History) -> None:
         """Tell a member where it is in the history now."""
-        said = system.history(self._id(), member.id, history.cursor(member.subject), timestamp())
-        self._send(said, (member,))
+        envelope = system.history(self._id(), member.id, history.cursor(member.subject), timestamp())
+        self._send(envelope, (member,))
 
     def presence(self, event: system.PresenceEvent, participant: Participant, members: Iterable[Member]) -> None:
         """Tell members that somebody came or left."""

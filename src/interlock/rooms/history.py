@@ -163,8 +163,8 @@ class History:
         return self._kept[0].offset if self._kept else self.offset + 1
 
     def _cursor(self, subject: str, offset: int) -> str:
-        said = msgspec.json.encode((self._place, subject, self._epoch, offset))
-        mac = hmac.digest(self._key, said, hashlib.sha256).hex()[:_MAC_CHARS]
+        signed = msgspec.json.encode((self._place, subject, self._epoch, offset))
+        mac = hmac.digest(self._key, signed, hashlib.sha256).hex()[:_MAC_CHARS]
         return f"{self._epoch}.{offset}.{mac}"
 
     def _trim(self) -> None:

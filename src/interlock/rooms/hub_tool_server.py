@@ -84,11 +84,11 @@ class HubToolServer:
         if proposal is not None and proposal.proposer != sender.id:
             # MCPx, Proposal Fulfillment: the response goes to the fulfiller and the proposer.
             to.append(proposal.proposer)
-        asked = RoomRequest(envelope, Request(operation.id, operation.method or "", params_of(envelope)), to)
+        room_request = RoomRequest(envelope, Request(operation.id, operation.method or "", params_of(envelope)), to)
         try:
-            self._serve(sender, asked)
+            self._serve(sender, room_request)
         except Fault as fault:
-            self.respond(asked, "error", _rendered(fault))
+            self.respond(room_request, "error", _rendered(fault))
 
     def on_expired(self, proposal: Proposal) -> None:
         """A server follows no proposals."""
@@ -98,30 +98,30 @@ class HubToolServer:
         for exchange in list(self._open.values()):
             exchange.abort(f"{self.id} leaves the topic")
 
-    def respond(self, asked: RoomRequest, member: str, value: bytes) -> None:
+    def respond(self, room_request: RoomRequest, member: str, value: bytes) -> None:
         """Send the response to a request: `result` or `error` with its JSON."""
-        self._open.pop(asked.envelope.id, None)
+        self._open.pop(room_request.envelope.id, None)
         if len(value) > LARGEST_RESULT:
             hint = "ask for less, or call the tool outside of the room"
             message = f"the answer has {len(value)} bytes, and an envelope at most {DEFAULT_BOUNDS.envelope_bytes}"
             member, value = "error", _rendered(Fault("TOO_LARGE", message, hint=hint))
-        kind = response_kind(asked.envelope)
-        payload = {"jsonrpc": "2.0", "id": asked.request.id, member: msgspec.Raw(value)}
-        about = asked.envelope.id
+        kind = response_kind(room_request.envelope)
+        payload = {"jsonrpc": "2.0", "id": room_request.request.id, member: msgspec.Raw(value)}
+        about = room_request.envelope.id
         id_, now = str(uuid.uuid4()), timestamp()
-        said = encode(id_, self.id, kind, payload, to=asked.to, correlation_id=about, ts=now)
-        if not self._room.speak(self.id, said) and member == "result":
+        envelope = encode(id_, self.id, kind, payload, to=room_request.to, correlation_id=about, ts=now)
+        if not self._room.speak(self.id, envelope) and member == "result":
             # Such as one with numbers that no reader holds. Every request is answered.
-            self.respond(asked, "error", _rendered(Fault("UPSTREAM_ERROR", "the topic cannot carry the answer")))
+            self.respond(room_request, "error", _rendered(Fault("UPSTREAM_ERROR", "the topic cannot carry the answer")))
 
-    def forget(self, asked: RoomRequest) -> None:
+    def forget(self, room_request: RoomRequest) -> None:
         """The sender gave the request up, so nothing answers it."""
-        self._open.pop(asked.envelope.id, None)
+        self._open.pop(room_request.envelope.id, None)
 
-    def _serve(self, sender: Member, asked: RoomRequest) -> None:
-        method = asked.request.method
+    def _serve(self, sender: Member, room_request: RoomRequest) -> None:
+        method = room_request.request.method
         caller = self._caller(sender.principal)
-        exchange = RoomExchange(self, asked, caller)
+        exchange = RoomExchange(self, room_request, caller)
         if method == "ping":
             exchange.result(EMPTY_OBJECT)
         elif method == "initialize":
@@ -134,7 +134,7 @@ class HubToolServer:
         elif len(self._open) >= MOST_OPEN:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_OPEN} requests to {self.id} wait", retry_after_ms=1000)
         else:
-            self._open[asked.envelope.id] = exchange
+            self._open[room_request.envelope.id] = exchange
             self._hub_app.service.serve(exchange)
 
     def _caller(self, principal: Principal | None) -> Caller:
@@ -169,20 +169,20 @@ class HubToolServer:
         if operation.method != CANCELLED:
             return
         for exchange in list(self._open.values()):
-            if exchange.asked.envelope.sender == sender.id and str(exchange.request.id) == operation.target:
+            if exchange.room_request.envelope.sender == sender.id and str(exchange.request.id) == operation.target:
                 exchange.cancel("the participant cancelled it")
 
 
 class RoomExchange(SessionExchange[Session, Caller]):
     """A request in a topic that a server answers: without a session, and with a response envelope for an answer."""
 
-    __slots__ = ("_open", "_participant", "asked")
+    __slots__ = ("_open", "_participant", "room_request")
 
-    def __init__(self, participant: HubToolServer, asked: RoomRequest, caller: Caller) -> None:
-        request = asked.request
+    def __init__(self, participant: HubToolServer, room_request: RoomRequest, caller: Caller) -> None:
+        request = room_request.request
         super().__init__(request, preview(request.params), Dialect(LATEST_LEGACY), caller, None, None)
         self._participant = participant
-        self.asked = asked
+        self.room_request = room_request
         self._open = True
 
     @property
@@ -208,7 +208,7 @@ class RoomExchange(SessionExchange[Session, Caller]):
         """Give up the answer."""
         if self._open:
             self._open = False
-            self._participant.forget(self.asked)
+            self._participant.forget(self.room_request)
             on_cancel, self.on_cancel = self.on_cancel, None
             if on_cancel is not None:
                 on_cancel(reason)
@@ -224,7 +224,7 @@ class RoomExchange(SessionExchange[Session, Caller]):
         if self._open:
             self._open = False
             self.on_cancel = None
-            self._participant.respond(self.asked, member, value)
+            self._participant.respond(self.room_request, member, value)
 
 
 def _rendered(fault: Fault) -> bytes:

@@ -123,14 +123,14 @@ class LocalParticipant:
             self._arrived.clear()
             await self._arrived.wait()
 
-    async def response(self, request: str, asked: Sequence[str], within_s: float) -> Envelope | None:
+    async def response(self, request: str, recipients: Sequence[str], within_s: float) -> Envelope | None:
         """Wait for the response of one who was asked; None where none comes in time. Other envelopes are dropped."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while not self.ended:
                     while (envelope := self.read()) is not None:
                         answers = envelope.kind.type == kinds.RESPONSE and envelope.correlation_id == request
-                        if answers and envelope.sender in asked:
+                        if answers and envelope.sender in recipients:
                             return envelope
                     await self.wait()
         return None

@@ -10,7 +10,6 @@ import asyncio
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final
 
 import msgspec
@@ -70,9 +69,7 @@ class Participant(ParticipantState):
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -109,23 +109,23 @@ class ParticipantAnswers:
     def _introduction(self, params: bytes) -> bytes:
         """The answer to `initialize`. Every request is served with or without it."""
         peer = self._client.connection.peer
-        asked = msgspec.json.decode(params, type=dict[str, object]).get("protocolVersion")
+        revision = msgspec.json.decode(params, type=dict[str, object]).get("protocolVersion")
         offered = msgspec.json.decode(peer.capabilities, type=dict[str, object])
-        said: dict[str, object] = {
-            "protocolVersion": agree(asked if isinstance(asked, str) else "").name,
+        introduction: dict[str, object] = {
+            "protocolVersion": agree(revision if isinstance(revision, str) else "").name,
             # Nobody subscribes in a room, so no member of these is promised.
             "capabilities": {each: {} for each in ("tools", "resources", "prompts", "completions") if each in offered},
             "serverInfo": msgspec.Raw(peer.server_info),
         }
         if peer.instructions:
-            said["instructions"] = peer.instructions
-        return msgspec.json.encode(said)
+            introduction["instructions"] = peer.instructions
+        return msgspec.json.encode(introduction)
 
     def _notified(self, sender: str, operation: Operation) -> None:
         """`notifications/cancelled` of the same sender gives up its request; other notifications have no effect."""
         if operation.method == CANCELLED:
-            for task, asked in list(self._open.items()):
-                if asked == (sender, operation.target):
+            for task, operation_key in list(self._open.items()):
+                if operation_key == (sender, operation.target):
                     task.cancel()
 
 

@@ -15,6 +15,7 @@ from interlock.rooms.errors import RoomError
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.outside import client_context, proxy_for
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
@@ -66,7 +67,7 @@ class _RefusalBody(msgspec.Struct):
 def _why_refused(body: bytes) -> tuple[str, str]:
     """Message and fix of a refused connection. Other gateways answer with any text."""
     try:
-        said = msgspec.json.decode(body, type=_RefusalBody)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        refusal = msgspec.json.decode(body, type=_RefusalBody)
+    except JSON_ERRORS:
         return f"the gateway refused the connection: {body[:500].decode(errors='replace')}", ""
-    return f"the gateway refused the connection: {said.message[:500]}", "; ".join(said.suggestions)[:500]
+    return f"the gateway refused the connection: {refusal.message[:500]}", "; ".join(refusal.suggestions)[:500]

@@ -80,6 +80,6 @@ class OpenProposal:
 def why_ended(proposal: Proposal, envelope: Envelope) -> str:
     """Who ended a proposal, and the reason that the envelope gives."""
     by = proposal.ended_by or ""
-    said = msgspec.json.decode(envelope.payload, type=dict[str, Any]).get("reason")
-    because = f": {said}" if isinstance(said, str) and said else ""
+    reason = msgspec.json.decode(envelope.payload, type=dict[str, Any]).get("reason")
+    because = f": {reason}" if isinstance(reason, str) and reason else ""
     return f"{proposal.state.value} by {by}{because}"[:500]

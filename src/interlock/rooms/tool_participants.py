@@ -216,5 +216,5 @@ def _message(envelope: Envelope) -> RoomMessage:
     if envelope.correlation_id is not None:
         head["about"] = envelope.correlation_id
     payload = msgspec.json.decode(envelope.payload, type=dict[str, Any])
-    said = payload.get("text") if envelope.kind.type == kinds.CHAT else None
-    return RoomMessage(head, said if isinstance(said, str) else envelope.payload.decode(), payload)
+    text = payload.get("text") if envelope.kind.type == kinds.CHAT else None
+    return RoomMessage(head, text if isinstance(text, str) else envelope.payload.decode(), payload)

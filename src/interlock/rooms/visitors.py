@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from interlock.hub.admin.rooms import LeftRoom, RoomMessage, RoomView, Said
+from interlock.hub.admin.rooms import LeftRoom, RoomMessage, RoomView, SentEnvelope
 from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode
@@ -81,17 +81,19 @@ class Visitors:
         capabilities = self._topics.participants(topic).get(one.id, ())
         return RoomView(row, one.id, list(capabilities), list(one.messages), one.lost)
 
-    def say(self, by: Principal, topic: str, text: str, to: tuple[str, ...]) -> Said:
+    def say(self, by: Principal, topic: str, text: str, to: tuple[str, ...]) -> SentEnvelope:
         """Say something to all, or to some. Raises Fault."""
         try:
-            return Said(self._visitor(by, topic).chat(text, to))
+            return SentEnvelope(self._visitor(by, topic).chat(text, to))
         except Refusal as refusal:
             raise _fault(refusal) from None
 
-    def propose(self, by: Principal, topic: str, method: str, params: dict[str, Any], to: tuple[str, ...]) -> Said:
+    def propose(
+        self, by: Principal, topic: str, method: str, params: dict[str, Any], to: tuple[str, ...]
+    ) -> SentEnvelope:
         """Propose a request that another participant may make. Raises Fault."""
         try:
-            return Said(self._visitor(by, topic).propose(method, params, to))
+            return SentEnvelope(self._visitor(by, topic).propose(method, params, to))
         except Refusal as refusal:
             raise _fault(refusal) from None
 
@@ -147,8 +149,8 @@ def _text(envelope: Envelope) -> str:
         return envelope.payload.decode(errors="replace")
     payload = msgspec.json.decode(envelope.payload, type=dict[str, Any])
     match envelope.kind.type, payload:
-        case kinds.CHAT, {"text": str(said)}:
-            return said
+        case kinds.CHAT, {"text": str(text)}:
+            return text
         case kinds.PRESENCE, {"event": str(event), "participant": {"id": str(who)}}:
             return f"{who} {'came' if event == 'join' else 'left'}"
     return msgspec.json.format(envelope.payload, indent=2).decode()

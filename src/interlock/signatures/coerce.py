@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from .definitions import pointed
+
 DEEPEST: Final = 32
 MOST_CHANGES: Final = 100
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
@@ -60,20 +62,17 @@ class _Coercion:
         for _ in range(DEEPEST):
             if not isinstance(schema, dict) or not isinstance(reference := schema.get("$ref"), str):
                 return schema
-            found: object = self._root
-            for part in reference.removeprefix("#").strip("/").split("/"):
-                found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-            schema = found
+            schema = pointed(self._root, reference)
         return None
 
 
 def _types(schema: dict[str, Any]) -> tuple[str, ...]:
     """The types that a schema allows, also by its alternatives; none where it does not say."""
-    said = schema.get("type")
-    if isinstance(said, str):
-        return (said,)
-    if isinstance(said, list):
-        return tuple(each for each in said if isinstance(each, str))
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return (declared,)
+    if isinstance(declared, list):
+        return tuple(each for each in declared if isinstance(each, str))
     found: tuple[str, ...] = ()
     for alternative in schema.get("anyOf") or schema.get("oneOf") or ():
         types = _types(alternative) if isinstance(alternative, dict) else ()

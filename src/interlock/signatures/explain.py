@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import jsonschema_rs
 
+from interlock.wire.spelling import nearest
+
 from .constraints import Schema
 from .formats import IN_FORMAT
 from .patterns import in_words, length_in_words
@@ -95,9 +97,9 @@ def _problems(schema: Schema | bool, error: Any, depth: int) -> Sequence[Problem
             known = around.get("properties")
             return [_unknown(path, name, list(known) if isinstance(known, dict) else []) for name in kind.unexpected]
         case "anyOf" | "oneOf" if depth < 4 and (arms := [arm for arm in getattr(kind, "context", None) or () if arm]):
-            told = _unknown_variant(arms, path)
-            if told is not None:
-                return (told,)
+            unknown_variant = _unknown_variant(arms, path)
+            if unknown_variant is not None:
+                return (unknown_variant,)
             # Explain the form that came closest: the fewest mistakes, and if possible none at the value itself.
             apart = [arm for arm in arms if arm[0].kind.name == "type" and len(arm[0].instance_path) == len(path)]
             if len(apart) < len(arms):
@@ -190,10 +192,8 @@ def _unknown(path: Path, name: str, known: list[str]) -> Problem:
 
 def _did_you_mean(word: str, known: dict[str, str]) -> str:
     """A suggestion that names the closest of the known words, by what each is compared as."""
-    from difflib import get_close_matches  # only a misspelt word needs it
-
-    close = get_close_matches(word[:64], list(known)[:500], 1)
-    return f"did you mean {shown(known[close[0]])}?" if close else ""
+    near = nearest(word[:64], list(known)[:500])
+    return "" if near is None else f"did you mean {shown(known[near])}?"
 
 
 def _no_choice(options: Sequence[Any], value: object) -> Explanation:

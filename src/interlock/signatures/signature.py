@@ -181,7 +181,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def encode(self, value: object, *, wrap: bool = True) -> Any:
         """The function's result as JSON holds it, wrapped as `output_schema(wrap=...)` says; content passes through."""
-        if self.output is None and _is_content(value, self.content_types):
+        if self.output is None and is_content(value, self.content_types):
             return value
         plain = as_json(value)
         if plain is UNSET:
@@ -317,7 +317,8 @@ def _takes_text(schema: Any, definitions: Any) -> bool:
     return "string" in schema.get("type", "string")
 
 
-def _is_content(value: object, kinds: tuple[type, ...]) -> bool:
+def is_content(value: object, kinds: tuple[type, ...]) -> bool:
+    """Whether it is a piece of content, or a list with one in it."""
     if isinstance(value, list | tuple):
         return any(isinstance(item, kinds) for item in value)
     return isinstance(value, kinds)

@@ -73,9 +73,9 @@ def _digits(max_digits: int | None, decimal_places: int | None) -> Satisfies:
         whole = len(digits) + exponent if exponent >= 0 else max(len(digits), places)
         return (max_digits is None or whole <= max_digits) and (decimal_places is None or places <= decimal_places)
 
-    said = [] if max_digits is None else [f"at most {max_digits} digits"]
-    said += [] if decimal_places is None else [f"at most {decimal_places} of them behind the point"]
-    return Satisfies(fits, f"must have {' and '.join(said)}")
+    limits = [] if max_digits is None else [f"at most {max_digits} digits"]
+    limits += [] if decimal_places is None else [f"at most {decimal_places} of them behind the point"]
+    return Satisfies(fits, f"must have {' and '.join(limits)}")
 
 
 def _keywords(constraints: Iterable[Constraint]) -> list[Keyword]:

@@ -33,6 +33,10 @@ _UNDECODABLE: Final = "Could not decode to UTF-8"
 SYNCHRONOUS = "FULL"
 """A commit is on the disk when it returns."""
 _WAL_BYTES: Final = 64 * 1024 * 1024
+_WRITER_CACHE_KIB: Final = 256
+_READER_CACHE_KIB: Final = 128
+"""Pages that a connection keeps. SQLite's own 2 MiB hold pages that the system caches too; rows are written in their
+order, so a writer returns to few pages."""
 
 
 class Sqlite:
@@ -134,6 +138,8 @@ class Sqlite:
                 raise StoreUnavailable(f"{self.path} cannot use WAL ({mode})", "keep it on a local disk")
             self._connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
             self._connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        cache_kib = _READER_CACHE_KIB if read_only else _WRITER_CACHE_KIB
+        self._connection.execute(f"PRAGMA cache_size = -{cache_kib}")
         self._connection.execute("PRAGMA cell_size_check = ON")
         self._connection.execute("SELECT count(*) FROM sqlite_master")
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
@@ -246,9 +245,7 @@ class Transaction:
     async def __aenter__(self) -> Transaction:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and (self._expected or self._edits):
             changes = Changes(self._expected, tuple(self._edits.values()))
             self.versions = await self._store.change(changes, self._records)

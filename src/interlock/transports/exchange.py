@@ -32,8 +32,8 @@ def why_cancelled(answer: asyncio.Future[bytes], otherwise: str = "") -> str:
     try:
         answer.result()
     except asyncio.CancelledError as given_up:
-        said = given_up.args[0] if given_up.args else None
-        return said if isinstance(said, str) else otherwise
+        reason = given_up.args[0] if given_up.args else None
+        return reason if isinstance(reason, str) else otherwise
     return otherwise
 
 

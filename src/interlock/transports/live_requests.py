@@ -45,7 +45,7 @@ class HostRequests:
         self._hosts = streams
         self._waiting: dict[str, tuple[str, asyncio.Future[bytes]]] = {}
         """On streams of the stateless era: the host, by the request's id."""
-        self._asked: dict[object, set[asyncio.Future[bytes]]] = {}
+        self._open_on_stream: dict[object, set[asyncio.Future[bytes]]] = {}
         """The same, by stream."""
         self._streams: dict[tuple[HostKey, Id], OnChunk] = {}
 
@@ -84,20 +84,20 @@ class HostRequests:
 
     def on_answer(self, host: str, params: bytes) -> None:
         """Take a `dev.interlock/answer`: good only from the host that was asked. Raises INVALID_PARAMS."""
-        said = decode(Answer, params)
-        asked, answered = self._waiting.get(str(said.id), ("", None))
-        if answered is None or asked != host:
+        answer = decode(Answer, params)
+        asked_host, answered = self._waiting.get(str(answer.id), ("", None))
+        if answered is None or asked_host != host:
             raise Fault("INVALID_PARAMS", "nothing waits for this answer", data={"field": "id"})
         if answered.done():
             return
-        if said.error is not None:
-            answered.set_exception(_fault(said.error))
+        if answer.error is not None:
+            answered.set_exception(_fault(answer.error))
         else:
-            answered.set_result(msgspec.json.encode(said.result))
+            answered.set_result(msgspec.json.encode(answer.result))
 
     def on_stream_closed(self, stream: object) -> None:
         """A host closed a stream: nobody may have read what it was asked there."""
-        for answered in self._asked.get(stream, ()):
+        for answered in self._open_on_stream.get(stream, ()):
             answered.get_loop().call_later(CLOSED_S, _give_up, answered)
 
     async def _ask_on_stream(
@@ -111,14 +111,14 @@ class HostRequests:
             stream = self._hosts.deliver(host, method, feature, params, id_)
             if stream is None:
                 raise Fault("UPSTREAM_UNAVAILABLE", "the host has no stream open")
-            self._asked.setdefault(stream, set()).add(answered)
+            self._open_on_stream.setdefault(stream, set()).add(answered)
             return await self._with_chunks((host, id_), answered, on_chunk)
         finally:
             del self._waiting[id_]
-            asked = self._asked.get(stream, set())
-            asked.discard(answered)
-            if not asked:
-                self._asked.pop(stream, None)
+            open_ids = self._open_on_stream.get(stream, set())
+            open_ids.discard(answered)
+            if not open_ids:
+                self._open_on_stream.pop(stream, None)
 
     async def _with_chunks(
         self, key: tuple[HostKey, Id], answer: asyncio.Future[bytes], on_chunk: OnChunk | None

@@ -42,7 +42,7 @@ class MemoryLink(Link):
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._open: dict[Id, _MemoryExchange] = {}
-        self._asked: dict[Id, asyncio.Future[bytes]] = {}
+        self._open_requests: dict[Id, asyncio.Future[bytes]] = {}
         self._session: Session | None = None
         self._last = 0
         self._asks = 0
@@ -86,12 +86,12 @@ class MemoryLink(Link):
         self.later(self._service.on_notification, self._caller, self._session, Notification(method, params))
 
     def answer(self, id: Id, result: bytes) -> None:
-        waiter = self._asked.pop(id, None)
+        waiter = self._open_requests.pop(id, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(result)
 
     def refuse(self, id: Id, error: ErrorObject) -> None:
-        waiter = self._asked.pop(id, None)
+        waiter = self._open_requests.pop(id, None)
         if waiter is not None and not waiter.done():
             waiter.set_exception(
                 Fault("UPSTREAM_ERROR", f"the request to the client was refused: {error.message}", code=error.code)
@@ -106,9 +106,9 @@ class MemoryLink(Link):
             exchange.cancel("the connection was closed")
             exchange.sink.on_lost(gone)
         self._open.clear()
-        for waiter in self._asked.values():
+        for waiter in self._open_requests.values():
             waiter.cancel()
-        self._asked.clear()
+        self._open_requests.clear()
         if self._session is not None:
             self._service.end_session(self._session, SessionEvent.LEAVE, "the connection was closed")
         if hasattr(self, "listener"):
@@ -123,9 +123,9 @@ class MemoryLink(Link):
         for exchange in list(self._open.values()):
             exchange.abort(reason)
         self._closed = True
-        for waiter in self._asked.values():
+        for waiter in self._open_requests.values():
             waiter.cancel()
-        self._asked.clear()
+        self._open_requests.clear()
         if hasattr(self, "listener"):
             self.later(self.listener.on_closed, Fault("UPSTREAM_UNAVAILABLE", f"the session has ended: {reason}"))
 
@@ -151,8 +151,8 @@ class MemoryLink(Link):
         self._asks += 1
         number = self._asks
         waiter = ClientAnswer(number, self._loop)
-        self._asked[number] = waiter
-        waiter.add_done_callback(lambda _: self._asked.pop(number, None))
+        self._open_requests[number] = waiter
+        waiter.add_done_callback(lambda _: self._open_requests.pop(number, None))
         self.later(hear, Request(number, method, params))
         return waiter
 
@@ -323,9 +323,9 @@ class _MemoryExchange(OpenExchange):
 
     def cancel(self, reason: str) -> None:
         """The client no longer wants the answer."""
-        told = self.on_cancel
-        if self._close() and told is not None:
-            told(reason)
+        on_cancel = self.on_cancel
+        if self._close() and on_cancel is not None:
+            on_cancel(reason)
 
     def _end(self, answer: Result | Failure) -> None:
         if self._close():

@@ -178,7 +178,7 @@ class OneStreamLink(Link):
             case Notified(notification):
                 self.listener.on_notification(notification.method, notification.params)
             case Asked(request):
-                self._asked(request)
+                self._on_request(request)
             case Withdrawn():
                 assert isinstance(message, Notification)
                 self.listener.on_notification(CANCELLED, message.params)
@@ -198,7 +198,7 @@ class OneStreamLink(Link):
         waiter.sink.on_notification(notification.method, notification.params)
         return True
 
-    def _asked(self, request: Request) -> None:
+    def _on_request(self, request: Request) -> None:
         if self.modern:
             self._conversation.settle(request.id)
             self._complain("refused", f"a request of its own, which this revision has not: {request.method[:100]}")

@@ -53,5 +53,7 @@ class FollowingTask:
         if isinstance(event, Gap):
             lost = {"event": event.type.__name__, "source": event.source, "first": event.first, "last": event.last}
             return encode_notification(GAP, msgspec.json.encode(lost))
-        told = self._notification(event)
-        return None if told is None else encode_notification(told[0], msgspec.json.encode(told[1]))
+        notification = self._notification(event)
+        return (
+            None if notification is None else encode_notification(notification[0], msgspec.json.encode(notification[1]))
+        )

@@ -29,10 +29,10 @@ def hook_routes(hub_app: HubApp) -> list[Route]:
             return JSONResponse({"error": fault.name, "message": fault.message}, status_code=status, headers=headers)
         except ClientDisconnect:
             return Response(status_code=400)
-        said: dict[str, object] = {"accepted": answer.accepted}
+        answer_body: dict[str, object] = {"accepted": answer.accepted}
         if answer.reason is not None:
-            said["reason"] = answer.reason
-        return JSONResponse(said)
+            answer_body["reason"] = answer.reason
+        return JSONResponse(answer_body)
 
     return [Route("/hooks/{name}", receive, methods=["POST"])]
 

@@ -48,9 +48,9 @@ class _ReportedExchange(ObservedExchange[Caller]):
         self._begun = perf_counter()
 
     def on_result(self, result: bytes) -> None:
-        said = msgspec.json.decode(result, type=_Said)
-        texts = [piece.text for piece in said.content or [] if piece.text]
-        self._report(texts[0] if texts else "", failed=said.isError)
+        decoded = msgspec.json.decode(result, type=_ResultBody)
+        texts = [piece.text for piece in decoded.content or [] if piece.text]
+        self._report(texts[0] if texts else "", failed=decoded.isError)
 
     def on_failure(self, name: str, message: str) -> None:
         self._report(f"{name}: {message}" if message else name, failed=True)
@@ -66,6 +66,6 @@ class _Piece(msgspec.Struct):
     text: str | None = None
 
 
-class _Said(msgspec.Struct):
+class _ResultBody(msgspec.Struct):
     content: list[_Piece] | None = None
     isError: bool = False

@@ -25,9 +25,9 @@ class Reason(str):
 
 def read_withdrawal(params: bytes) -> tuple[Id, Reason]:
     """The request that is withdrawn, and why. Raises msgspec.DecodeError."""
-    said = _decode(params)
-    meta = bytes(said.meta)
-    return said.requestId, Reason(said.reason, meta if meta.startswith(b"{") else b"")
+    withdrawal = _decode(params)
+    meta = bytes(withdrawal.meta)
+    return withdrawal.requestId, Reason(withdrawal.reason, meta if meta.startswith(b"{") else b"")
 
 
 def withdrawal(id: Id, reason: str) -> bytes:

@@ -176,7 +176,7 @@ class Conversation(Generic[W, E]):
         if isinstance(message, Result | Failure):
             return self._answered(message)
         if isinstance(message, Request):
-            return self._asked(message)
+            return self._on_request(message)
         if message.method == PROGRESS:
             return self._progressed(message)
         if message.method == CANCELLED:
@@ -191,7 +191,7 @@ class Conversation(Generic[W, E]):
             return Stray(f"an answer to {answer.id!r}, which nobody waits for")
         return Answered(waiting[0], answer)
 
-    def _asked(self, request: Request) -> Received[W, E]:
+    def _on_request(self, request: Request) -> Received[W, E]:
         if self.owe(request.id):
             return Asked(request)
         if request.id in self.owed:

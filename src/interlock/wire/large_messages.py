@@ -109,7 +109,7 @@ def _classified(payload: bytes, spans: dict[str, Span], names: frozenset[bytes],
     if "id" in spans and id_ is not None and known is None:
         raise BadMessage("INVALID_REQUEST", "not a JSON-RPC message: an id is a number or a text")
     if "method" in spans:
-        return _asked(payload, spans, names, limits)
+        return _request(payload, spans, names, limits)
     if "result" in spans:
         if "error" in spans or known is None:
             raise BadMessage("INVALID_REQUEST", "a response has an id and either a result or an error")
@@ -119,7 +119,7 @@ def _classified(payload: bytes, spans: dict[str, Span], names: frozenset[bytes],
     raise BadMessage("INVALID_REQUEST", "neither method, nor result, nor error")
 
 
-def _asked(payload: bytes, spans: dict[str, Span], names: frozenset[bytes], limits: Limits) -> Message:
+def _request(payload: bytes, spans: dict[str, Span], names: frozenset[bytes], limits: Limits) -> Message:
     method = spans["method"].value
     if "result" in spans or "error" in spans:
         raise BadMessage("INVALID_REQUEST", "a message is a request or a response, not both")
@@ -168,12 +168,12 @@ def _error(payload: bytes, span: Span) -> ErrorObject:
     code, message, data = (span.inner.get(name) for name in ("code", "message", "data"))
     if code is None or message is None or type(code.value) is not int or not isinstance(message.value, str):
         raise BadMessage("INVALID_REQUEST", "error is not an error object")
-    said = str(message.value)
-    cut = type(message.value) is Cut or len(said) > ERROR_CHARS
-    said = f"{said[:ERROR_CHARS]} [cut]" if cut else said
+    text = str(message.value)
+    cut = type(message.value) is Cut or len(text) > ERROR_CHARS
+    text = f"{text[:ERROR_CHARS]} [cut]" if cut else text
     if data is None or data.stop - data.start > LARGE:
-        return ErrorObject(code.value, said)
-    return ErrorObject(code.value, said, msgspec.Raw(payload[data.start : data.stop]))
+        return ErrorObject(code.value, text)
+    return ErrorObject(code.value, text, msgspec.Raw(payload[data.start : data.stop]))
 
 
 def _value(spans: dict[str, Span], name: str) -> object:

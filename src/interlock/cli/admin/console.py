@@ -7,14 +7,12 @@ this user can read, and the file leads to the address with the code in its fragm
 from __future__ import annotations
 
 import html
-import os
-import sys
 import time
 
 import click
 
 from interlock.cli.control.perform import need_person, perform
-from interlock.cli.terminal.show import bold, json_option, say, show_json
+from interlock.cli.terminal.show import bold, has_screen, json_option, say, show_json
 
 KEPT_S = 10.0
 """How long the file stays for the browser to read. The code in it is valid for a minute and once."""
@@ -39,13 +37,8 @@ def console(no_open: bool, as_json: bool) -> None:
         return
     say(f"Address  {bold(made['url'])}")
     say(f"Code     {bold(made['code'])}  (valid for {made['valid_s']} s, once)")
-    if not no_open and _has_screen():
+    if not no_open and has_screen():
         _open_browser(f"{made['url']}/login#code={made['code']}")
-
-
-def _has_screen() -> bool:
-    """Whether a browser with a window can open here."""
-    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _open_browser(url: str) -> None:

@@ -16,7 +16,6 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from time import monotonic
-from types import TracebackType
 from typing import IO, Any, Final
 
 from interlock.cli.control.hub_link import HubLink
@@ -80,9 +79,7 @@ class _Stdio:
     def __enter__(self) -> _Stdio:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the process as a client does, or by force."""
         process = self._process
         assert process.stdin is not None
@@ -152,8 +149,8 @@ class _Stdio:
         except subprocess.TimeoutExpired:
             return Failure("`interlock stdio` closed its output", HINT)
         self._errors.seek(0)
-        said = self._errors.read(2000).decode(errors="replace").strip()
-        return Failure(f"`interlock stdio` ended with {self._process.returncode}: {said or 'it said nothing'}", HINT)
+        output = self._errors.read(2000).decode(errors="replace").strip()
+        return Failure(f"`interlock stdio` ended with {self._process.returncode}: {output or 'it said nothing'}", HINT)
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -50,10 +50,10 @@ def hook(name: str) -> None:
     Example:
       interlock hook claude-code
     """
-    said = _input()
-    if said.get("hook_event_name") == "Stop":
-        _tell(name, said)
-    elif said.get("hook_event_name") == PROMPT and (text := _context(name, said)):
+    event = _input()
+    if event.get("hook_event_name") == "Stop":
+        _tell(name, event)
+    elif event.get("hook_event_name") == PROMPT and (text := _context(name, event)):
         added = {"hookEventName": PROMPT, "additionalContext": text}
         say(json.dumps({"hookSpecificOutput": added}))
 
@@ -84,7 +84,7 @@ def _link(name: str) -> HubLink | None:
 # With a prompt
 
 
-def _context(name: str, said: dict[str, Any]) -> str:
+def _context(name: str, event: dict[str, Any]) -> str:
     """The text that stands beside a prompt; empty if there is none, or no hub answers."""
     try:
         link = _link(name)
@@ -93,14 +93,14 @@ def _context(name: str, said: dict[str, Any]) -> str:
     if link is None:
         return ""
     with link:
-        texts = [text for text in (_added(link, said), _events(link)) if text]
+        texts = [text for text in (_added(link, event), _events(link)) if text]
     text = "\n\n".join(texts)
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}\n[Cut here: {READ_AGAIN} whole.]"
 
 
-def _added(link: HubLink, said: dict[str, Any]) -> str:
+def _added(link: HubLink, event: dict[str, Any]) -> str:
     """The context of servers that may see this client's prompts."""
-    conversation, prompt = said.get("session_id"), said.get("prompt")
+    conversation, prompt = event.get("session_id"), event.get("prompt")
     if not isinstance(conversation, str) or not isinstance(prompt, str):
         return ""
     params = {"conversationId": conversation, "userMessage": prompt, **_META}
@@ -144,13 +144,13 @@ _READ: dict[str, Any] = {"name": "read_events", "arguments": {"max_events": MAX_
 # After an answer
 
 
-def _tell(name: str, said: dict[str, Any]) -> None:
+def _tell(name: str, event: dict[str, Any]) -> None:
     """Tell the hub of an answer. It has the message when it was written, so its receipt is waited for but shortly."""
-    if said.get("stop_hook_active"):
+    if event.get("stop_hook_active"):
         return  # another Stop hook made Claude Code go on: it was told of this turn before
-    conversation = said.get("session_id")
-    last = _last_answer(said.get("transcript_path"))
-    text = said.get("last_assistant_message") or last.pop("text", "")
+    conversation = event.get("session_id")
+    last = _last_answer(event.get("transcript_path"))
+    text = event.get("last_assistant_message") or last.pop("text", "")
     last.pop("text", None)
     if not isinstance(conversation, str) or not isinstance(text, str) or not text:
         return

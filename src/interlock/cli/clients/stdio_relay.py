@@ -22,6 +22,7 @@ from interlock.cli.control.agent_environment import with_environment
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import Failure, NoHub, Refused
 from interlock.protocols.mcp.methods import IDEMPOTENT
+from interlock.wire.json_values import decode_json_or
 
 CHUNK: Final = 65_536
 FINAL_ANSWERS_S: Final = 60.0
@@ -84,7 +85,7 @@ class Relay:
         """Guards everything below, and wakes who waits for a connection or for a reason to make one."""
         self._open: dict[Id | float, str] = {}
         """The methods of the client's requests that have no answer yet."""
-        self._asked: set[Id | float] = set()
+        self._unanswered: set[Id | float] = set()
         """The hub's requests that the client has not answered. Answers to an earlier hub are dropped."""
         self._initialize: bytes | None = None
         self._initialize_id: Id | float | None = None
@@ -132,7 +133,7 @@ class Relay:
                 self._on_hub_line(line)
         with self._changed:
             self._sock = None
-            unanswered, self._asked = self._open, set()
+            unanswered, self._unanswered = self._open, set()
             self._open = {}
             ended = self._ended
         sock.close()
@@ -172,7 +173,7 @@ class Relay:
                 self._list_changes = _changing_lists(line)
         elif message.id is not None:
             with self._changed:
-                self._asked.add(message.id)
+                self._unanswered.add(message.id)
         self._write(line)
 
     def _fail(
@@ -256,9 +257,9 @@ class Relay:
             return
         with self._changed:
             if message.method is None and message.id is not None:
-                if message.id not in self._asked:
+                if message.id not in self._unanswered:
                     return
-                self._asked.discard(message.id)
+                self._unanswered.discard(message.id)
             elif message.id is not None:
                 self._open[message.id] = message.method or ""
             self._remember(message, line)
@@ -307,10 +308,7 @@ def _lines(read: Callable[[int], bytes], rest: bytes) -> Iterator[bytes]:
 
 def _peek(line: bytes) -> _Message:
     """Id and method of a message. The hub answers a line that is not a message."""
-    try:
-        return msgspec.json.decode(line, type=_Message)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _Message()
+    return decode_json_or(line, _Message, _Message())
 
 
 def _with_id(line: bytes, id: str) -> bytes:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Any
 
 from interlock.cli.terminal.failures import Failure, NoHub, Refused, WrongUsage
@@ -155,9 +154,7 @@ class HubLink:
     def __enter__(self) -> HubLink:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _exchange(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:

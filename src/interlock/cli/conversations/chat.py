@@ -171,10 +171,10 @@ def show(found: Json, id: str) -> None:
     """
     for turn in found["turns"]:
         say(coloured(f"{turn['at'][:19].replace('T', ' ')} {plain(turn['model'])} {turn['inference']}", "blue"))
-        for said in turn["said"]:
-            name = f" {plain(said['name'])}" if said["name"] else ""
-            name = f" by{name}" if said["role"] == "injected" else name
-            say(f"{bold(said['role'] + name)}: {plain(said['text'])}")
+        for message in turn["messages"]:
+            name = f" {plain(message['name'])}" if message["name"] else ""
+            name = f" by{name}" if message["role"] == "injected" else name
+            say(f"{bold(message['role'] + name)}: {plain(message['text'])}")
         if turn["error"]:
             say(coloured(plain(turn["error"]), "red"))
 

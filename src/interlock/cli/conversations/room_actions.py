@@ -78,8 +78,8 @@ def create(
         backup = add_topic(path, name, table)
     except EditError as error:
         raise WrongConfiguration(str(error), error.hint) from error
-    told = [f"everyone in `{name}` reads the results of server:{server}" for server in servers]
-    outcome = {"added": [name], "warnings": told, "path": str(path), "backup": str(backup) if backup else None}
+    warnings = [f"everyone in `{name}` reads the results of server:{server}" for server in servers]
+    outcome = {"added": [name], "warnings": warnings, "path": str(path), "backup": str(backup) if backup else None}
     show_outcome({**outcome, **reload_hub(path)}, f"Added the topic `{name}` to {path}.", as_json)
 
 

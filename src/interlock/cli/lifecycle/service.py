@@ -72,12 +72,12 @@ def install(config: Path | None, only_print: bool, as_json: bool) -> None:
         path.unlink() if before is None else path.write_bytes(before)
         raise
     missing = _missing(config)
-    told = f"The hub runs at login. → {plain(str(path))}"
+    message = f"The hub runs at login. → {plain(str(path))}"
     if missing:
-        told += (
+        message += (
             f"\nThe service does not have these variables of the configuration: {', '.join(missing)}\n  → {_remedy()}"
         )
-    _show({"installed": str(path), "missing_variables": missing}, told, as_json)
+    _show({"installed": str(path), "missing_variables": missing}, message, as_json)
 
 
 @service.command()
@@ -241,11 +241,11 @@ def _run(command: list[str], *, may_fail: bool = False) -> None:
             f"`{command[0]}` cannot be run: {cause}", "`interlock service install --print` shows the file"
         ) from None
     if done.returncode and not may_fail:
-        said = (done.stderr or done.stdout).strip()[:300]
+        output = (done.stderr or done.stdout).strip()[:300]
         hint = "see `interlock service install --print`"
-        if "bus" in said.lower():
+        if "bus" in output.lower():
             hint = "there is no user session here: run `loginctl enable-linger`, log in again, and repeat this"
-        raise Failure(f"`{shlex.join(command)}` failed: {said}", hint)
+        raise Failure(f"`{shlex.join(command)}` failed: {output}", hint)
 
 
 def _show(outcome: dict[str, Any], text: str, as_json: bool) -> None:

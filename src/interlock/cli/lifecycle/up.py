@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from interlock.cli.servers.importing import show_planned
 from interlock.cli.terminal.failures import Failure, WrongConfiguration, WrongUsage
 from interlock.cli.terminal.show import coloured, is_attended, json_option, plain, say, show_json
 
@@ -176,6 +175,7 @@ def _confirm_in_hub(home: Path, confirmed: list[Unconfirmed]) -> None:
 
 
 def _show_unconfirmed(waiting: Unconfirmed) -> None:
+    from interlock.cli.servers.importing import show_planned
     from interlock.judge.secrets import redact
 
     say(f"{plain(waiting.path)} is part of this folder (sha256 {waiting.hash}). It would start:", err=True)

@@ -45,8 +45,8 @@ def list_(status: str | None, ids: tuple[str, ...], as_json: bool) -> None:
     Example:
       interlock discovery list
     """
-    asked = {name: value for name, value in (("status", status), ("ids", list(ids))) if value}
-    found = perform("discovery.list", {"filter": asked})
+    filters = {name: value for name, value in (("status", status), ("ids", list(ids))) if value}
+    found = perform("discovery.list", {"filter": filters})
     if as_json:
         show_json(found)
         return
@@ -71,8 +71,8 @@ def register(name: str, command: tuple[str, ...], because: str | None, as_json: 
             source = Path(command[1]).read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise WrongUsage(f"cannot read {command[1]}: {error}", "give the path of the script") from error
-    asked = {"id": name, "command": command[0], "args": list(command[1:]), "source": source, "justification": because}
-    found = perform("discovery.register", asked)
+    request = {"id": name, "command": command[0], "args": list(command[1:]), "source": source, "justification": because}
+    found = perform("discovery.register", request)
     if as_json:
         show_json(found)
         return

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from typing import Any
 
@@ -12,7 +10,7 @@ import click
 from interlock.cli.control.completion import server_names
 from interlock.cli.control.perform import Json, perform, performs
 from interlock.cli.terminal.failures import Refused
-from interlock.cli.terminal.show import bold, json_option, plain, say, say_table, show_json
+from interlock.cli.terminal.show import bold, has_screen, json_option, plain, say, say_table, show_json
 
 WITHIN_S = 600
 _SERVER = click.argument("server", shell_complete=server_names)
@@ -93,7 +91,7 @@ def _again(row: Json) -> str:
 def _by_browser(server: str, principal: str | None, no_open: bool, paste: bool) -> None:
     page = perform("logins.begin", {"server": server, "principal": principal}, 60)
     say(f"Open this page to log in:\n  {bold(plain(page['url']))}", err=True)
-    if not no_open and _has_screen():
+    if not no_open and has_screen():
         import webbrowser
 
         webbrowser.open(page["url"])
@@ -119,8 +117,3 @@ def _by_code(server: str, principal: str | None) -> None:
             return
         wait_s = float(found["wait_s"])
     raise Refused("nobody typed the code in time", f"run `interlock login {server} --device` again")
-
-
-def _has_screen() -> bool:
-    """Whether a browser with a window can open here."""
-    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -86,6 +86,11 @@ def is_attended() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
+def has_screen() -> bool:
+    """Whether a browser with a window can open here."""
+    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
 def _may_colour(err: bool) -> bool:
     stream = sys.stderr if err else sys.stdout
     # The parent process may have closed the stream.

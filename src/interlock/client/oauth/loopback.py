@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import webbrowser
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -34,9 +33,7 @@ class LoopbackBrowser:
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
 

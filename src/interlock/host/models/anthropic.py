@@ -82,27 +82,27 @@ class _Answer(AnswerReader):
         self._input: int | None = None
 
     def take(self, event: SseEvent) -> Iterator[Chunk]:
-        said = read(event, _Event)
-        if said.type == "error":
-            raise reported((said.error or _Error()).message, self._secrets)
-        if said.type == "message_start" and said.message is not None:
-            used = said.message.usage
+        decoded = read(event, _Event)
+        if decoded.type == "error":
+            raise reported((decoded.error or _Error()).message, self._secrets)
+        if decoded.type == "message_start" and decoded.message is not None:
+            used = decoded.message.usage
             self._input = used.input_tokens + used.cache_read_input_tokens + used.cache_creation_input_tokens
             self._usage = Usage(self._input, 0)
-        elif said.type == "content_block_start" and said.content_block is not None:
-            block = said.content_block
+        elif decoded.type == "content_block_start" and decoded.content_block is not None:
+            block = decoded.content_block
             if block.type == "tool_use":
-                self._begin_call(said.index, PartialCall(block.id, block.name[:MOST_NAME_CHARS]))
+                self._begin_call(decoded.index, PartialCall(block.id, block.name[:MOST_NAME_CHARS]))
             elif block.type == "text" and block.text:
                 yield TextDelta(block.text)
-        elif said.type == "content_block_delta" and said.delta is not None:
-            yield from self._delta(said.index, said.delta)
-        elif said.type == "message_delta":
-            if said.delta is not None and said.delta.stop_reason is not None:
-                self._finish = FINISH.get(said.delta.stop_reason, "end_turn")
-            if said.usage is not None and self._input is not None:
-                self._usage = Usage(self._input, said.usage.output_tokens)
-        elif said.type == "message_stop":
+        elif decoded.type == "content_block_delta" and decoded.delta is not None:
+            yield from self._delta(decoded.index, decoded.delta)
+        elif decoded.type == "message_delta":
+            if decoded.delta is not None and decoded.delta.stop_reason is not None:
+                self._finish = FINISH.get(decoded.delta.stop_reason, "end_turn")
+            if decoded.usage is not None and self._input is not None:
+                self._usage = Usage(self._input, decoded.usage.output_tokens)
+        elif decoded.type == "message_stop":
             self.ended = True
 
     def _delta(self, index: int, delta: _Delta) -> Iterator[Chunk]:

@@ -21,6 +21,7 @@ from interlock.transports.http.reading import retry_after_ms
 from interlock.transports.http.streamed_post import Head, StreamedAnswer, StreamedPost
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS, decode_json, decode_json_or
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 MOST_BYTES: Final = 16 * 1024 * 1024
@@ -105,9 +106,9 @@ class Endpoint:
                 answer.close()
                 raise
             answer.close()
-            asked = fault.retry_after_ms
+            retry_after_ms = fault.retry_after_ms
             # `Retry-After: 0`, or a date of a clock that is behind, would make a storm of requests.
-            wait_s = max(pause, 0 if asked is None else asked / 1000)
+            wait_s = max(pause, 0 if retry_after_ms is None else retry_after_ms / 1000)
             if head.status not in BUSY or time.monotonic() + wait_s > ends:
                 raise fault
             pause *= 2
@@ -124,15 +125,15 @@ class Endpoint:
         why = self.secrets.hidden_in(_reason(body))
         if head.status == 200:
             return Fault("UPSTREAM_ERROR", "the model's endpoint did not answer with an event stream", hint=_CHECK)
-        said = f"the model's endpoint answered with status {head.status}" + (f": {why}" if why else "")
+        message = f"the model's endpoint answered with status {head.status}" + (f": {why}" if why else "")
         data: dict[str, object] = {"status": head.status}
         if head.status in (401, 403):
-            return Fault("UPSTREAM_ERROR", said, hint="check `key` in [models.NAME]", data=data)
+            return Fault("UPSTREAM_ERROR", message, hint="check `key` in [models.NAME]", data=data)
         if head.status == 429:
-            return Fault("RATE_LIMITED", said, retry_after_ms=retry_after_ms(head.headers), data=data)
+            return Fault("RATE_LIMITED", message, retry_after_ms=retry_after_ms(head.headers), data=data)
         if head.status in BUSY:
-            return Fault("UPSTREAM_UNAVAILABLE", said, retry_after_ms=retry_after_ms(head.headers), data=data)
-        return Fault("UPSTREAM_ERROR", said, hint=_CHECK, data=data)
+            return Fault("UPSTREAM_UNAVAILABLE", message, retry_after_ms=retry_after_ms(head.headers), data=data)
+        return Fault("UPSTREAM_ERROR", message, hint=_CHECK, data=data)
 
 
 class EndpointSecrets:
@@ -191,7 +192,7 @@ async def body_of(stable: Mapping[str, Any], prompt: Prompt, messages: Callable[
     """
 
     def make() -> bytes:
-        listed = b",".join(msgspec.json.encode(said) for message in prompt.messages for said in messages(message))
+        listed = b",".join(msgspec.json.encode(part) for message in prompt.messages for part in messages(message))
         return msgspec.json.encode(stable)[:-1] + b',"messages":[' + listed + b"]}"
 
     return make() if size_of(prompt) <= SMALL_CHARS else await asyncio.to_thread(make)
@@ -199,10 +200,7 @@ async def body_of(stable: Mapping[str, Any], prompt: Prompt, messages: Callable[
 
 def read(event: SseEvent, kind: type[T]) -> T:
     """The JSON of an event. Raises UPSTREAM_ERROR for an event that is none."""
-    try:
-        return msgspec.json.decode(event.data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the model's endpoint sent an event that cannot be read: {cause}") from None
+    return decode_json(event.data, kind, "UPSTREAM_ERROR", "the model's endpoint sent an event that cannot be read")
 
 
 def cut_off() -> Fault:
@@ -217,17 +215,14 @@ def reported(message: str, secrets: EndpointSecrets) -> Fault:
 
 def arguments_of(text: str) -> dict[str, Any] | None:
     """The arguments of a tool call; None where the model did not write a JSON object."""
-    try:
-        return msgspec.json.decode(text or "{}", type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    return decode_json_or(text or "{}", dict[str, Any], None)
 
 
 def _reason(body: bytes) -> str:
     """The message in an error body, as both APIs write it."""
     try:
         found = msgspec.json.decode(body, type=_ErrorBody)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except JSON_ERRORS:
         return ""
     return found.error.message if isinstance(found.error, _Error) else found.error or ""
 

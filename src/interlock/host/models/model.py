@@ -126,6 +126,10 @@ class Model(Protocol):
     def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault`."""
 
+
+class ConfiguredModel(Model, Protocol):
+    """A model of the configuration, with connections of its own."""
+
     async def drain(self) -> None:
         """Wait until no answer is under way."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from interlock.config.model_settings import Model as Settings
-from interlock.host.models.model import Model
+from interlock.host.models.model import ConfiguredModel
 from interlock.process.task_set import TaskSet
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
@@ -17,7 +17,7 @@ class Models:
     def __init__(self, settings: Callable[[], Mapping[str, Settings]], resolver: Resolver) -> None:
         self._settings = settings
         self._resolver = resolver
-        self._made: dict[str, tuple[Settings, Model]] = {}
+        self._made: dict[str, tuple[Settings, ConfiguredModel]] = {}
         self._closing = TaskSet()
 
     @property
@@ -34,7 +34,7 @@ class Models:
             raise Fault("NOT_FOUND", message, hint=f"add [models.{name[:40]}] to interlock.toml")
         return found
 
-    def get(self, name: str) -> Model:
+    def get(self, name: str) -> ConfiguredModel:
         """A model by its name in the configuration. Raises a `Fault` where there is none, or none that can be made."""
         settings = self.settings(name)
         known = self._made.get(name)
@@ -53,7 +53,7 @@ class Models:
             await model.close()
         await self._closing.close()
 
-    def _retire(self, model: Model) -> None:
+    def _retire(self, model: ConfiguredModel) -> None:
         """Close a model whose settings have changed, after the answers that it still gives."""
 
         async def retire() -> None:
@@ -63,7 +63,7 @@ class Models:
         self._closing.begin(retire())
 
 
-def _make(settings: Settings, resolver: Resolver) -> Model:
+def _make(settings: Settings, resolver: Resolver) -> ConfiguredModel:
     if settings.kind == "anthropic":
         from interlock.host.models.anthropic import AnthropicModel
 

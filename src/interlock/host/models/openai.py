@@ -88,12 +88,12 @@ class _Answer(AnswerReader):
         if event.data.strip() == b"[DONE]":
             self.ended = True
             return
-        said = read(event, _Event)
-        if said.error is not None:
-            raise reported(said.error.message, self._secrets)
-        if said.usage is not None:
-            self._usage = Usage(said.usage.prompt_tokens, said.usage.completion_tokens)
-        for choice in said.choices[:1]:
+        decoded = read(event, _Event)
+        if decoded.error is not None:
+            raise reported(decoded.error.message, self._secrets)
+        if decoded.usage is not None:
+            self._usage = Usage(decoded.usage.prompt_tokens, decoded.usage.completion_tokens)
+        for choice in decoded.choices[:1]:
             delta = choice.delta
             thought = delta.reasoning_content or delta.reasoning
             if isinstance(thought, str) and thought:
@@ -139,16 +139,16 @@ def _messages(message: Message) -> Iterator[dict[str, Any]]:
     parts = [*seen, *parts]
     if not parts and not calls:
         return
-    said: dict[str, Any] = {"role": message.role}
+    written: dict[str, Any] = {"role": message.role}
     texts = [part.text for part in parts if isinstance(part, Text)]
-    said["content"] = "\n\n".join(texts) if len(texts) == len(parts) else [_part(part) for part in parts]
+    written["content"] = "\n\n".join(texts) if len(texts) == len(parts) else [_part(part) for part in parts]
     if calls:
-        said["content"] = said["content"] or None
-        said["tool_calls"] = [
+        written["content"] = written["content"] or None
+        written["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
             for call in calls
         ]
-    yield said
+    yield written
 
 
 def _arguments(call: ToolUse) -> str:

@@ -17,7 +17,7 @@ from interlock.config.model_settings import Model as Settings
 from interlock.host.models.model import Chunk, Finished, Prompt, TextDelta, ToolResult, ToolUse, estimated
 from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.inference import ModelInfo
-from interlock.protocols.mcpl.injections import said_in
+from interlock.protocols.mcpl.injections import content_without_label
 from interlock.wire.errors import Fault
 
 MOST_BYTES: Final = 4 * 1024 * 1024
@@ -102,7 +102,7 @@ def _text(prompt: Prompt, *, newest: bool = False, results: bool = False) -> str
         found = [part.text for part in message.parts if isinstance(part, ToolResult)] if results or newest else []
         injected = {each.part for each in message.injected} if newest else ()
         texts = [(at, part.text) for at, part in enumerate(message.parts) if isinstance(part, Text)]
-        found += [said_in(text) if at in injected else text for at, text in texts] if not results else []
+        found += [content_without_label(text) if at in injected else text for at, text in texts] if not results else []
         if message.role == "user" and found:
             return "\n".join(found)
     return ""

@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from interlock.config.client_files import client_files
-from interlock.config.confirmations import Confirmations
-from interlock.config.imports import project_folder
+from interlock.config.confirmations import Confirmations, project_folder
 from interlock.config.load import Loaded, load_again
 from interlock.config.problems import Problem
 from interlock.config.settings import Config
@@ -59,8 +58,8 @@ class ConfigurationOperations:
         self._hub_app.journal.configured(by, applied=applied, changed=changed, problems=problems)
         bus = self._hub_app.bus
         if bus.wants(ConfigurationReloaded):
-            told = (applied, tuple(changed), tuple(problems))
-            bus.publish(ConfigurationReloaded("configuration", bus.next(), now_us(), *told))
+            outcome = (applied, tuple(changed), tuple(problems))
+            bus.publish(ConfigurationReloaded("configuration", bus.next(), now_us(), *outcome))
         return Reloaded(applied, changed, self.problems)
 
     async def look(self) -> Loaded:

@@ -115,8 +115,8 @@ class ConversationRows(msgspec.Struct):
     conversations: list[ConversationRow]
 
 
-class SaidRow(msgspec.Struct):
-    """One thing that was said in a turn."""
+class MessageRow(msgspec.Struct):
+    """One message of a turn."""
 
     role: str
     """`user`, `assistant`, `injected` by a server, `tool` for a call, `result` for its result."""
@@ -135,7 +135,7 @@ class TurnRow(msgspec.Struct):
     error: str
     input_tokens: int
     output_tokens: int
-    said: list[SaidRow]
+    messages: list[MessageRow]
 
 
 class ShownConversation(msgspec.Struct):

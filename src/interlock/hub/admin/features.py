@@ -174,10 +174,10 @@ def why_missing(server: str, missing: Sequence[str]) -> str:
     """Why a feature set is off that needs these capabilities: no operator granted them, or the hub lacks them."""
     grants = [path for path in missing if path in EXPLICIT]
     lacks = [path for path in missing if path not in grants]
-    said = [f"the hub does not have {', '.join(lacks)}"] if lacks else []
+    reasons = [f"the hub does not have {', '.join(lacks)}"] if lacks else []
     if grants:
-        said.append(f"it needs your grant: {_grant(server, grants)}")
-    return "; ".join(said)
+        reasons.append(f"it needs your grant: {_grant(server, grants)}")
+    return "; ".join(reasons)
 
 
 def _grant(server: str, paths: Sequence[str]) -> str:

@@ -144,13 +144,13 @@ class Operations:
 
     def follow(self, name: str, params: bytes) -> Following | None:
         """The changes after the answer, where the request asks for them."""
-        asked = msgspec.json.decode(params, type=_Follow)
-        if not asked.follow:
+        decoded = msgspec.json.decode(params, type=_Follow)
+        if not decoded.follow:
             return None
         if name == "approvals.list":
             return Following(self._hub_app.inbox.watch(), self._decision)
         if name == "logs":
-            sources = None if asked.server is None else frozenset({asked.server})
+            sources = None if decoded.server is None else frozenset({decoded.server})
             return Following(self._hub_app.bus.subscribe(EventFilter.of(LogWritten, sources=sources)), _line)
         return None
 

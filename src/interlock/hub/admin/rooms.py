@@ -145,7 +145,7 @@ class ProposeInRoom(NamedRoom):
     """The participant that the request is meant for, such as `server:NAME`."""
 
 
-class Said(msgspec.Struct):
+class SentEnvelope(msgspec.Struct):
     """The id of the envelope that was sent."""
 
     id: str
@@ -191,10 +191,12 @@ class RoomVisitors(Protocol):
     def watch(self, by: Principal, topic: str) -> RoomView:
         """The topic with its last messages."""
 
-    def say(self, by: Principal, topic: str, text: str, to: tuple[str, ...]) -> Said:
+    def say(self, by: Principal, topic: str, text: str, to: tuple[str, ...]) -> SentEnvelope:
         """Say something."""
 
-    def propose(self, by: Principal, topic: str, method: str, params: dict[str, Any], to: tuple[str, ...]) -> Said:
+    def propose(
+        self, by: Principal, topic: str, method: str, params: dict[str, Any], to: tuple[str, ...]
+    ) -> SentEnvelope:
         """Propose a request."""
 
     def leave(self, by: Principal, topic: str) -> LeftRoom:
@@ -249,11 +251,11 @@ class RoomOperations:
         """A topic with its last messages. The principal is in it until a minute after its last look."""
         return self._known().visitors().watch(by, params.topic)
 
-    async def say(self, by: Principal, params: SayInRoom, trace: str) -> Said:
+    async def say(self, by: Principal, params: SayInRoom, trace: str) -> SentEnvelope:
         """Say something as the principal itself."""
         return self._known().visitors().say(by, params.topic, params.text, params.to)
 
-    async def propose(self, by: Principal, params: ProposeInRoom, trace: str) -> Said:
+    async def propose(self, by: Principal, params: ProposeInRoom, trace: str) -> SentEnvelope:
         """Propose a request as the principal itself."""
         return self._known().visitors().propose(by, params.topic, params.method, params.params, params.to)
 

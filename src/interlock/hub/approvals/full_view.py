@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,7 +21,7 @@ from interlock.store.secret_names import names_a_secret
 MAX_CHARS: Final = 1024 * 1024
 """Upper bound for a view. A person cannot check more, and a call with more cannot be approved."""
 ON_LOOP_BYTES: Final = 8 * 1024
-"""Larger arguments are rendered in a thread."""
+"""Larger arguments and views are handled in a thread."""
 _CREDENTIAL: Final = re.compile(r"\d{4,12}|(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9+=_-]{8,512}")
 """A value that a person could not read anyway. It can be no path, address or command line, whose parts are separated
 by other characters."""
@@ -27,14 +29,21 @@ _USER_INFO: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{0,30}://([A-Za-z0-9._~%
 """The user and password of an address. Other characters would end them for some readers, and begin the host."""
 _SHOWN_END: Final = 4
 
+Result = TypeVar("Result")
+
 
 async def full_view(arguments: object) -> str:
     """The view of a call's arguments; "" if it would be too long."""
     encoded = msgspec.json.encode(arguments)
     if len(encoded) > 4 * MAX_CHARS:
         return ""
-    view = rendered(encoded) if len(encoded) <= ON_LOOP_BYTES else await asyncio.to_thread(rendered, encoded)
+    view = await by_size(len(encoded), partial(rendered, encoded))
     return view if len(view) <= MAX_CHARS else ""
+
+
+async def by_size(size: int, work: Callable[[], Result]) -> Result:
+    """Do work that reads so many bytes: on the loop, or in a thread if they are many."""
+    return work() if size <= ON_LOOP_BYTES else await asyncio.to_thread(work)
 
 
 def rendered(arguments: bytes) -> str:

@@ -45,6 +45,6 @@ class LearnedRules:
         if known is None and len(self._rules) >= MAX_RULES:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_RULES} rules exist", hint="revoke some first")
         try:
-            return learn([answer], by.id, now, known)
+            return learn(answer, by.id, now, known)
         except ValueError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None

@@ -143,14 +143,14 @@ class Pins:
         decisions: dict[str, str] = {}
         questions: list[Question] = []
         views: dict[str, str] = {}
-        asked = changed[:MAX_REQUESTS_AT_ONCE]
-        for tool in asked:
+        requested = changed[:MAX_REQUESTS_AT_ONCE]
+        for tool in requested:
             change = await self._difference(tool)
             question = self._question(tool, change)
             questions.append(question)
             if len(change) <= MAX_CHARS:
                 views[question.matter] = change
-            if tool is asked[-1] or sum(map(len, views.values())) > VIEWS_PER_COMMIT:
+            if tool is requested[-1] or sum(map(len, views.values())) > VIEWS_PER_COMMIT:
                 decisions |= {found.question.name: found.id for found in await self._inbox.ask_all(questions, views)}
                 questions, views = [], {}
         for tool in changed:

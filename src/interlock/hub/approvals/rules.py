@@ -7,7 +7,6 @@ answers widen it. It ends when the tool changes or a person revokes it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -71,21 +70,16 @@ def rule_id(question: Question) -> str:
     return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()[:12]
 
 
-def learn(answers: Sequence[Decision], made_by: str, now: int, known: Rule | None = None) -> Rule:
-    """A rule from approvals of one agent and tool, added to the known one. Raises ValueError for other answers."""
-    first = answers[0].question
-    for answer in answers:
-        if answer.question.kind not in LEARNED or answer.state not in (DecisionState.APPROVED, DecisionState.USED):
-            raise ValueError(f"decision {answer.id} is not an approved call")
-        if rule_id(answer.question) != rule_id(first):
-            raise ValueError("a rule comes from answers about one agent and one tool")
-    known = known if known is not None and known.id == rule_id(first) else None
-    calls = dict(known.calls) if known is not None else {}
-    calls |= {answer.question.arguments_hash: answer.question.summary for answer in answers}
+def learn(answer: Decision, made_by: str, now: int, known: Rule | None = None) -> Rule:
+    """A rule from an approval, added to the known one of the same agent and tool. Raises ValueError for a denial."""
+    asked = answer.question
+    if asked.kind not in LEARNED or answer.state not in (DecisionState.APPROVED, DecisionState.USED):
+        raise ValueError(f"decision {answer.id} is not an approved call")
+    calls, decisions = ({}, ()) if known is None or known.id != rule_id(asked) else (known.calls, known.decisions)
+    calls = {**calls, asked.arguments_hash: asked.summary}
     if len(calls) > MAX_CALLS:
         raise ValueError(f"a rule covers at most {MAX_CALLS} calls; use a grant or the agent's settings instead")
-    decisions = dict.fromkeys((*(known.decisions if known is not None else ()), *(answer.id for answer in answers)))
     return Rule(
-        rule_id(first), first.asker, first.asker_kind, first.server, first.name, first.shown, first.fingerprint,
-        calls, tuple(decisions), made_by, now, first.kind,
+        rule_id(asked), asked.asker, asked.asker_kind, asked.server, asked.name, asked.shown, asked.fingerprint,
+        calls, tuple(dict.fromkeys((*decisions, answer.id))), made_by, now, asked.kind,
     )  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from interlock.hub.approvals.decision import Question
-from interlock.hub.approvals.full_view import ON_LOOP_BYTES, hash_of
+from interlock.hub.approvals.full_view import by_size, hash_of
 from interlock.store import Collection
 from interlock.wire.encryption import Encryption
 
@@ -38,16 +38,16 @@ class ViewSeal:
 
     async def closed(self, id: str, view: str) -> SealedView:
         """Seal a view, a long one in a thread."""
-        return self.close(id, view) if len(view) <= ON_LOOP_BYTES else await asyncio.to_thread(self.close, id, view)
+        return await by_size(len(view), partial(self.close, id, view))
 
     async def opened(self, view: SealedView) -> str | None:
         """Open a view, a long one in a thread."""
-        return self.open(view) if len(view.sealed) <= ON_LOOP_BYTES else await asyncio.to_thread(self.open, view)
+        return await by_size(len(view.sealed), partial(self.open, view))
 
 
 async def with_view(question: Question, view: str) -> Question:
     """The question bound to its full view; unchanged without one."""
     if not view:
         return question
-    named = hash_of(view) if len(view) <= ON_LOOP_BYTES else await asyncio.to_thread(hash_of, view)
+    named = await by_size(len(view), partial(hash_of, view))
     return msgspec.structs.replace(question, view=named, view_chars=len(view))

@@ -11,13 +11,14 @@ from typing import Final
 
 import msgspec
 
-from interlock.events import Bus, EventFilter, SubscriberTask
+from interlock.events import Bus, EventFilter, OnDemandSubscriber
 from interlock.events.types import AuditAppended, Delivery
 from interlock.hub.audit.mgp_format import METHOD, notification
 from interlock.hub.audit.record import Record
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mgp.methods import agreed_on
 
 MAX_SUBSCRIBERS: Final = 256
 LIMIT: Final = 8192
@@ -33,32 +34,25 @@ class AuditSubscribers:
 
     def __init__(self, access: Access, bus: Bus) -> None:
         self._access = access
-        self._bus = bus
         self._subscribers: dict[Hashable, tuple[Principal, Notify]] = {}
-        self._reading: SubscriberTask | None = None
+        self._reader = OnDemandSubscriber(lambda: bus.subscribe(EventFilter.of(AuditAppended), LIMIT), self._send)
 
     def join(self, client: Hashable, principal: Principal, dialect: Dialect, notify: Notify) -> bool:
         """Subscribe a client that negotiated the extension and has the right. Returns whether it is subscribed."""
-        agreed = dialect.mgp is not None and "audit" in dialect.mgp.extensions
-        if not agreed or not self._may(principal) or len(self._subscribers) >= MAX_SUBSCRIBERS:
+        if not agreed_on(dialect, "audit") or not self._may(principal) or len(self._subscribers) >= MAX_SUBSCRIBERS:
             return False
         self._subscribers[client] = (principal, notify)
-        if self._reading is None:
-            self._reading = SubscriberTask(self._bus.subscribe(EventFilter.of(AuditAppended), LIMIT), self._send)
+        self._reader.run(True)
         return True
 
     def leave(self, client: Hashable) -> None:
         self._subscribers.pop(client, None)
-        if not self._subscribers and self._reading is not None:
-            self._reading.stop()
-            self._reading = None
+        self._reader.run(bool(self._subscribers))
 
     async def close(self) -> None:
         """Send nothing more."""
         self._subscribers.clear()
-        if self._reading is not None:
-            await self._reading.close()
-            self._reading = None
+        await self._reader.close()
 
     async def _send(self, batch: Sequence[Delivery]) -> None:
         """Send committed records. A client that has lost the right since gets none of them.

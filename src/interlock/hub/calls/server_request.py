@@ -43,7 +43,7 @@ class ServerRequestExchange(FutureExchange[ServerCaller]):
         """Send the request to the client. Raises a `Fault` where that is not possible."""
         channel = self._request.channel
         assert channel is not None, "a request in a result is not sent by itself"
-        return channel.ask(self._request.method, self._request.said)
+        return channel.ask(self._request.method, self._request.client_params)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         raise Fault("MISSING_CAPABILITY", "a server is not asked about its own request")

@@ -31,18 +31,18 @@ def declared_audience(capabilities: ClientCapabilities) -> str:
         "sampling.tools": capabilities.sampling_tools,
         "tasks": capabilities.hosts_tasks,
     }
-    return DECLARES + ",".join(name for name, said in declared.items() if said)
+    return DECLARES + ",".join(name for name, is_declared in declared.items() if is_declared)
 
 
 def capabilities_of(audience: str) -> bytes:
     """The capabilities that the clients of an audience declare."""
-    said: dict[str, dict[str, object]] = {}
+    capabilities: dict[str, dict[str, object]] = {}
     for name in audience.removeprefix(DECLARES).split(","):
         capability, _, feature = name.partition(".")
-        features = said.setdefault(capability, dict(_TASKS) if capability == "tasks" else {})
+        features = capabilities.setdefault(capability, dict(_TASKS) if capability == "tasks" else {})
         if feature:
             features[feature] = {}
-    return msgspec.json.encode(said)
+    return msgspec.json.encode(capabilities)
 
 
 def has(tool: Tool, audiences: Iterable[str]) -> bool:
@@ -68,5 +68,5 @@ def refused(tool: Tool, name: str) -> Fault | None:
 
 
 def _as_object(names: frozenset[str]) -> dict[str, object]:
-    said: dict[str, object] = msgspec.json.decode(capabilities_of(DECLARES + ",".join(sorted(names))))
-    return said
+    capabilities: dict[str, object] = msgspec.json.decode(capabilities_of(DECLARES + ",".join(sorted(names))))
+    return capabilities

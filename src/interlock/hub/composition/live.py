@@ -137,11 +137,11 @@ class LiveParts:
 
     def client_scopes_gate(self) -> ClientScopesGate:
         """The gate for scopes that clients set themselves."""
-        return ClientScopesGate(self.scope_gate(), self.hosts)
+        return ClientScopesGate(self._servers, self.hosts)
 
     def state_gate(self) -> StateGate:
         """The gate that gives calls of conversations their state."""
-        return StateGate(self.scope_gate(), self.hosts, self._servers)
+        return StateGate(self._servers, self.hosts)
 
     def gate(self, risk_of: Callable[[Tool], Risk]) -> LiveGate:
         """The gate of the configuration in force."""

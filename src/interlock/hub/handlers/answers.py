@@ -56,8 +56,8 @@ def with_apps(offered: Mapping[str, object], servers: Iterable[Mapping[str, obje
     if not declared:
         return dict(offered)
     lists = [each.get("mimeTypes") for each in declared if isinstance(each, Mapping)]
-    said = (each for found in lists if isinstance(found, list) for each in found[:MAX_MIME_TYPES])
-    types = sorted({each for each in said if isinstance(each, str) and _MIME_TYPE.fullmatch(each)})
+    listed = (each for found in lists if isinstance(found, list) for each in found[:MAX_MIME_TYPES])
+    types = sorted({each for each in listed if isinstance(each, str) and _MIME_TYPE.fullmatch(each)})
     return {**offered, "extensions": {APPS: {"mimeTypes": types[:MAX_MIME_TYPES]} if types else {}}}
 
 

@@ -22,6 +22,6 @@ class CallbackHandler:
         return {RESPOND: self._respond}
 
     def _respond(self, exchange: Exchange, caller: Caller) -> None:
-        said = read_response(exchange.request.params)
-        result = b"{%b}" % accepted(said.callback_id, taken=self._open.respond(caller.owner, said))
+        response = read_response(exchange.request.params)
+        result = b"{%b}" % accepted(response.callback_id, taken=self._open.respond(caller.owner, response))
         answer(exchange, result)

@@ -98,6 +98,6 @@ def _check_length(text: str, field: str) -> None:
         raise Fault("TOO_LARGE", f"{field} has at most {MAX_TEXT} characters")
 
 
-def _answer(exchange: Exchange, said: Value) -> None:
-    result = msgspec.json.encode(said)
+def _answer(exchange: Exchange, value: Value) -> None:
+    result = msgspec.json.encode(value)
     answer(exchange, result)

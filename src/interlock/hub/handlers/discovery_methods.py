@@ -134,7 +134,7 @@ class DiscoveryMethods:
 
     async def list(self, by: Principal, params: ListServers, trace: str = "") -> DiscoveredServers:
         """The servers that a principal may see, started or not."""
-        asked = params.filter
+        wanted = params.filter
         registered = [each for each in self._registrations.list() if self._own(each.created_by, each.created_kind, by)]
         own = {each.id for each in registered}
         rows = [
@@ -145,7 +145,7 @@ class DiscoveryMethods:
         waiting = (_waiting(each) for each in registered if not each.approved)
         answers = self._registrations.denied()
         own_answers = (each for each in answers if self._own(each.question.asker, each.question.asker_kind, by))
-        found = [row for row in (*rows, *waiting, *map(_denied, own_answers)) if _matches(row, asked)]
+        found = [row for row in (*rows, *waiting, *map(_denied, own_answers)) if _matches(row, wanted)]
         return DiscoveredServers(found[:LISTED])
 
     async def register(self, by: Principal, params: Register, trace: str = "") -> Registered:
@@ -204,26 +204,26 @@ def _waiting(each: Registration) -> DiscoveredServer:
 
 
 def _denied(decision: Decision) -> DiscoveredServer:
-    asked = decision.question
+    question = decision.question
     return DiscoveredServer(
-        asked.registers or asked.server,
-        asked.server,
+        question.registers or question.server,
+        question.server,
         "denied",
         [],
         [],
-        asked.trust,
-        created_by=asked.asker,
+        question.trust,
+        created_by=question.asker,
         decided_by=decision.answered_by,
         reason=decision.reason,
     )
 
 
-def _matches(row: DiscoveredServer, asked: Filter) -> bool:
+def _matches(row: DiscoveredServer, wanted: Filter) -> bool:
     return (
-        set(asked.extensions) <= set(row.extensions)
-        and set(asked.permissions) <= set(row.permissions)
-        and asked.status in (None, row.status)
-        and (not asked.ids or bool({row.id, row.server_id} & set(asked.ids)))
-        and asked.trust_level in (None, row.trust_level)
-        and asked.created_by in (None, row.created_by)
+        set(wanted.extensions) <= set(row.extensions)
+        and set(wanted.permissions) <= set(row.permissions)
+        and wanted.status in (None, row.status)
+        and (not wanted.ids or bool({row.id, row.server_id} & set(wanted.ids)))
+        and wanted.trust_level in (None, row.trust_level)
+        and wanted.created_by in (None, row.created_by)
     )

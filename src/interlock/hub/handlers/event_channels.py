@@ -140,14 +140,14 @@ def _state_changed(event: ServerStateChanged) -> list[ChannelEvent]:
 
 def _inferred(record: Record) -> ChannelEvent:
     """The tokens of a model that the hub asked, or its failure."""
-    said = record.details
+    details = record.details
     used = [
         value if isinstance(value, int) else 0
-        for value in (said.get("inputTokensCount"), said.get("outputTokensCount"))
+        for value in (details.get("inputTokensCount"), details.get("outputTokensCount"))
     ]
-    data: dict[str, object] = {"model": said.get("model"), "tokens_used": sum(used)}
+    data: dict[str, object] = {"model": details.get("model"), "tokens_used": sum(used)}
     data |= {"input_tokens": used[0], "output_tokens": used[1], "agent_id": record.actor, "server_id": record.server}
-    data |= {"conversation_id": said.get("conversationId"), "inference_id": said.get("inferenceId")}
+    data |= {"conversation_id": details.get("conversationId"), "inference_id": details.get("inferenceId")}
     data["reason"] = record.reason
     encoded = msgspec.json.encode({name: value for name, value in data.items() if value not in (None, "")})
     channel, severity = _MODEL_FAILED if record.reason else _USED

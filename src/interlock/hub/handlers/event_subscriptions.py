@@ -11,7 +11,7 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -31,6 +31,7 @@ from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.catalog.views import View
 from interlock.hub.handlers.event_channels import FROM_AUDIT, KNOWN, ChannelEvent, channel_events
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier, Notify
+from interlock.hub.live.inference_hooks import Tainting
 from interlock.hub.upstreams.server_event_subscriptions import ServerEventSubscriptions
 from interlock.protocols.mgp.events import (
     EVENT,
@@ -92,16 +93,16 @@ class ClientSubscription:
         """Whether the client has its answer. Events count from then on."""
         self.reads_audit = False
         """Whether it wants channels that are made of audit entries."""
-        asked = params.filter
-        self.min_rank = 0 if asked.min_severity is None else rank(asked.min_severity)
-        named = [asked.server_id] if isinstance(asked.server_id, str) else asked.server_id
+        wanted = params.filter
+        self.min_rank = 0 if wanted.min_severity is None else rank(wanted.min_severity)
+        named = [wanted.server_id] if isinstance(wanted.server_id, str) else wanted.server_id
         self.servers = None if named is None else frozenset(named)
-        self.tool = asked.tool_name
+        self.tool = wanted.tool_name
         self.queue: deque[bytes] = deque()
         self.dropped = 0
 
     @property
-    def asked(self) -> list[str]:
+    def server_channels(self) -> list[str]:
         """The channels that servers are asked for on its behalf."""
         return [channel for pattern in self.patterns for channel in asked_of_servers(pattern)]
 
@@ -151,13 +152,6 @@ class ClientSubscription:
             self.notify(EVENT, params)
 
 
-class Tainting(Protocol):
-    """Notes who is given text of servers."""
-
-    async def given(self, principal: Principal, servers: Iterable[str], method: str, profile: str | None) -> None:
-        """A principal is about to be given an event of a server. Returns once that is stored."""
-
-
 class EventSubscriptions:
     """The subscriptions of all clients. They cost nothing while there are none."""
 
@@ -176,7 +170,7 @@ class EventSubscriptions:
         self._bus = bus
         self._all: dict[str, ClientSubscription] = {}
         self._of_client: dict[Hashable, set[str]] = {}
-        self._asked: Counter[str] = Counter()
+        self._server_channels: Counter[str] = Counter()
         """The channels that servers are asked for, each with the number of its patterns."""
         self._readers: dict[type[Event], SubscriberTask] = {}
         self._flushing: asyncio.TimerHandle | None = None
@@ -199,12 +193,12 @@ class EventSubscriptions:
         subscription = ClientSubscription(client, principal, view, params, notify)
         self._all[subscription.id] = subscription
         self._of_client.setdefault(client, set()).add(subscription.id)
-        asked = [channel for pattern in patterns for channel in asked_of_servers(pattern)]
-        self._asked.update(asked)
+        of_servers = [channel for pattern in patterns for channel in asked_of_servers(pattern)]
+        self._server_channels.update(of_servers)
         try:
             offers = await self._at_servers.settle(self._wanted)
         finally:
-            self._forget(asked)
+            self._forget(of_servers)
         reached = (channels for server, channels in offers.items() if self._visible.sees(principal, view, server))
         offered = frozenset[str]().union(*reached)
         found = [p for p in patterns if may_match_family(p) or any(map(p.matches, KNOWN)) or p.text in offered]
@@ -212,7 +206,7 @@ class EventSubscriptions:
         if subscription.id in self._all:
             # The client is still there.
             subscription.start(found)
-            self._asked.update(subscription.asked)
+            self._server_channels.update(subscription.server_channels)
             if not found:
                 self._drop(subscription.id)
             self._after_change()
@@ -242,7 +236,7 @@ class EventSubscriptions:
             self._flushing.cancel()
         self._all.clear()
         self._of_client.clear()
-        self._asked.clear()
+        self._server_channels.clear()
         readers, self._readers = list(self._readers.values()), {}
         for reader in readers:
             await reader.close()
@@ -250,7 +244,7 @@ class EventSubscriptions:
 
     def _drop(self, id: str) -> None:
         subscription = self._all.pop(id)
-        self._forget(subscription.asked)
+        self._forget(subscription.server_channels)
         ids = self._of_client[subscription.client]
         ids.discard(id)
         if not ids:
@@ -263,11 +257,11 @@ class EventSubscriptions:
     @property
     def _wanted(self) -> frozenset[str]:
         """The channels that clients want of servers. The right to see a server is checked when an event is sent."""
-        return frozenset(self._asked)
+        return frozenset(self._server_channels)
 
     def _forget(self, channels: Iterable[str]) -> None:
-        self._asked.subtract(channels)
-        self._asked = +self._asked
+        self._server_channels.subtract(channels)
+        self._server_channels = +self._server_channels
 
     def _read(self) -> None:
         """Read those types of the bus that somebody wants."""

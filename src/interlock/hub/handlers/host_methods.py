@@ -18,11 +18,12 @@ from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.journal import Journal
 from interlock.hub.live.client_channels import ClientChannels
 from interlock.hub.live.client_host import ClientHost
-from interlock.hub.live.client_hosts import ClientHosts, SelectionKeeper
+from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.client_inference import ClientInferences
 from interlock.hub.live.client_rollbacks import ROLLBACK, ClientRollbacks
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.live.own_connections import OwnConnections
+from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcpl.decoding import decode
@@ -78,7 +79,7 @@ class HostMethods:
             "channels/typing": channels.typing,
             "channels/acknowledge": channels.acknowledge,
         }
-        self._told: dict[str, Answering] = {**self._served, "channels/publish": channels.announce}
+        self._notifications: dict[str, Answering] = {**self._served, "channels/publish": channels.announce}
         """The same methods as notifications."""
 
     @property
@@ -87,7 +88,7 @@ class HostMethods:
         served = [name for name in self._served if METHODS[name].kind != "notification"]
         return dict.fromkeys((UPDATE, MANIFEST, ANSWER, *served), self._serve)
 
-    def keep_with(self, keeper: SelectionKeeper) -> None:
+    def keep_with(self, keeper: ResumableSessions) -> None:
         """Have what clients selected outlive this run of the hub."""
         self._hosts.keep_with(keeper)
 
@@ -99,20 +100,20 @@ class HostMethods:
         """A client is gone, and what it selected with it."""
         self._hosts.leave(session)
 
-    def on_notification(self, caller: Caller, session: Session | None, said: Notification) -> None:
+    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
         """Take a notification of MCPL. One that cannot be read or may not be sent has no answer, and is dropped."""
-        host = self._hosts.of_notification(session, caller) if said.method in METHODS else None
+        host = self._hosts.of_notification(session, caller) if notification.method in METHODS else None
         if host is None:
             return
         try:
-            find(said.method, "host", host.dialect, notification=True)
-            if said.method == UPDATE:
-                self._update(host, said.params, request=False)
-            elif said.method == CHUNK:
-                self._hosts.requests.on_chunk(host.key, decode(InferenceChunk, said.params))
-            elif said.method in self._told:
+            find(notification.method, "host", host.dialect, notification=True)
+            if notification.method == UPDATE:
+                self._update(host, notification.params, request=False)
+            elif notification.method == CHUNK:
+                self._hosts.requests.on_chunk(host.key, decode(InferenceChunk, notification.params))
+            elif notification.method in self._notifications:
                 self._requests.count(caller)
-                self._begin(self._told[said.method], host, said.params)
+                self._begin(self._notifications[notification.method], host, notification.params)
         except Fault:
             return
 

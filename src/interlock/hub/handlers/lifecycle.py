@@ -59,29 +59,29 @@ class LifecycleHandler:
         except Fault as fault:
             self._journal.refused(caller.principal, SHUTDOWN, fault, trace)
             raise
-        asked = read_params(exchange.request.params, ShutdownParams)
+        params = read_params(exchange.request.params, ShutdownParams)
         if server is None:
-            self._shut_down_hub(exchange, caller, asked, trace)
+            self._shut_down_hub(exchange, caller, params, trace)
         else:
-            self._shut_down_server(exchange, caller, asked, server)
+            self._shut_down_server(exchange, caller, params, server)
 
-    def _shut_down_hub(self, exchange: Exchange, caller: Caller, asked: ShutdownParams, trace: str) -> None:
+    def _shut_down_hub(self, exchange: Exchange, caller: Caller, params: ShutdownParams, trace: str) -> None:
         usual = max((each.outcomes.usual_ms for each in self._upstreams if each.open_calls), default=0.0)
-        _accept(exchange, asked, self._dispatcher.open_calls, usual)
-        self._journal.operated(caller.principal, SHUTDOWN, "", asked.reason, trace)
-        self._readiness.stop(asked.timeout_ms / 1000)
+        _accept(exchange, params, self._dispatcher.open_calls, usual)
+        self._journal.operated(caller.principal, SHUTDOWN, "", params.reason, trace)
+        self._readiness.stop(params.timeout_ms / 1000)
 
-    def _shut_down_server(self, exchange: Exchange, caller: Caller, asked: ShutdownParams, server: str) -> None:
+    def _shut_down_server(self, exchange: Exchange, caller: Caller, params: ShutdownParams, server: str) -> None:
         upstream = self._upstreams.get(server)
         if upstream is None:
             raise Fault("SERVER_NOT_READY", f"{server} is not there any more")
-        _accept(exchange, asked, upstream.open_calls, upstream.outcomes.usual_ms)
-        drain_s = asked.timeout_ms / 1000
-        command = Command("drain", Reason(asked.reason), caller.principal, SHUTDOWN, drain_s=drain_s)
+        _accept(exchange, params, upstream.open_calls, upstream.outcomes.usual_ms)
+        drain_s = params.timeout_ms / 1000
+        command = Command("drain", Reason(params.reason), caller.principal, SHUTDOWN, drain_s=drain_s)
         self._background.begin(upstream.command(command), None)
 
 
-def _accept(exchange: Exchange, asked: ShutdownParams, pending: int, usual_ms: float) -> None:
-    estimate = estimated_drain_ms(pending, usual_ms, asked.timeout_ms)
+def _accept(exchange: Exchange, params: ShutdownParams, pending: int, usual_ms: float) -> None:
+    estimate = estimated_drain_ms(pending, usual_ms, params.timeout_ms)
     result = msgspec.json.encode(ShutdownAccepted(True, pending, estimate))
     answer(exchange, result)

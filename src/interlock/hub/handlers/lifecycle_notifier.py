@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from interlock.events import Bus, EventFilter, SubscriberTask
+from interlock.events import Bus, EventFilter, OnDemandSubscriber
 from interlock.events.types import Delivery, ServerStateChanged
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
@@ -42,25 +42,21 @@ class LifecycleNotifier:
     def __init__(self, catalog: Catalog, access: Access, bus: Bus) -> None:
         self._catalog = catalog
         self._access = access
-        self._bus = bus
         self._listeners: dict[Hashable, _Listener] = {}
-        self._task: SubscriberTask | None = None
+        self._reader = OnDemandSubscriber(lambda: bus.subscribe(EventFilter.of(ServerStateChanged), LIMIT), self._send)
 
     def join(self, client: Hashable, principal: Principal, view: View, dialect: Dialect, notify: Notify) -> bool:
         """Notify a client from now on, if it agreed on `lifecycle`. Returns whether it is notified."""
         if not agreed_on(dialect, "lifecycle"):
             return False
         self._listeners[client] = _Listener(principal, view, notify)
-        if self._task is None:
-            self._task = SubscriberTask(self._bus.subscribe(EventFilter.of(ServerStateChanged), LIMIT), self._send)
+        self._reader.run(True)
         return True
 
     def leave(self, client: Hashable) -> None:
         """Stop notifying a client."""
         self._listeners.pop(client, None)
-        if not self._listeners and self._task is not None:
-            self._task.stop()
-            self._task = None
+        self._reader.run(bool(self._listeners))
 
     def on_hub_stopping(self) -> None:
         """Tell the clients at addresses of many servers that the hub itself stops."""
@@ -73,9 +69,7 @@ class LifecycleNotifier:
     async def close(self) -> None:
         """Notify nobody any more."""
         self._listeners.clear()
-        if self._task is not None:
-            await self._task.close()
-            self._task = None
+        await self._reader.close()
 
     def sees(self, principal: Principal, view: View, server: str) -> bool:
         """Whether a principal may hear of a server at an address."""

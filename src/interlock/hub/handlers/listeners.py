@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
 
 import msgspec
 
@@ -17,6 +16,7 @@ from interlock.hub.handlers.extension_notifiers import ExtensionNotifiers
 from interlock.hub.handlers.notifications import ChangeNotifier, Filter, ListName
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.sessions.session import Exchange, Session
+from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.tool_search.searching_clients import scope_of
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
@@ -62,26 +62,6 @@ class SessionListener(msgspec.Struct, frozen=True):
         return hash(self.session_id)
 
 
-class FollowTasks(Protocol):
-    """Follows tasks for a stream."""
-
-    def follow(
-        self,
-        exchange: Exchange,
-        caller: Caller,
-        ids: list[str],
-        follower: object,
-        notify: Callable[[str, bytes], None],
-    ) -> list[StoredTask]:
-        """Notify the follower of the caller's own tasks among the ids. Returns those tasks."""
-
-    async def watch(self, tasks: list[StoredTask]) -> None:
-        """Subscribe to tasks at their servers."""
-
-    def unfollow(self, task: StoredTask, follower: object) -> None:
-        """Stop notifying the follower of a task."""
-
-
 class ListenStream:
     """One listen stream. It is acknowledged first, then notified of its subscriptions until either side ends it."""
 
@@ -94,7 +74,7 @@ class ListenStream:
         subscriptions: ResourceSubscriptions,
         extension_notifiers: ExtensionNotifiers,
         on_ended: Callable[[ListenStream], object],
-        tasks: FollowTasks,
+        tasks: TaskHandler,
     ) -> None:
         self.list_scope = scope_of(caller, exchange.dialect, exchange.session)
         self.principal = caller.principal

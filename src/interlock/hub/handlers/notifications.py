@@ -143,10 +143,10 @@ class ChangeNotifier:
 
     async def _agent_woken(self, event: AgentWoken) -> None:
         """Notify the sessions of an agent that events wait for it."""
-        said = notice(event)
+        woken = notice(event)
         for list_scope in [scope for scope in self._listeners if _is_agent(scope, event.agent)]:
             for listener in list(self._listeners.get(list_scope, ())):
-                listener.on_woken(said)
+                listener.on_woken(woken)
             await asyncio.sleep(0)
 
     async def _tool_request_decided(self, event: ToolRequestDecided) -> None:

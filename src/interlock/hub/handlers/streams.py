@@ -30,21 +30,21 @@ class StreamHandler:
         return {CANCEL: self._cancel}
 
     def _cancel(self, exchange: Exchange, caller: Caller) -> None:
-        asked = read_cancel(exchange.request.params)
-        call = self._open.find(exchange, asked.request_id)
+        params = read_cancel(exchange.request.params)
+        call = self._open.find(exchange, params.request_id)
         if call is not None:
-            self._background.begin(self._cancelled(exchange, call, asked), exchange)
+            self._background.begin(self._cancelled(exchange, call, params), exchange)
             return
         # A call that waits for an approval or for its server is not with the server yet.
-        waiting = None if asked.request_id == exchange.request.id else exchange.sibling(asked.request_id)
+        waiting = None if params.request_id == exchange.request.id else exchange.sibling(params.request_id)
         if waiting is None or waiting.request.method not in CANCELLABLE:
             _answer(exchange, None)
             return
-        waiting.revoke(Fault("CANCELLED", "the call was cancelled"), asked.reason or BY_CLIENT)
+        waiting.revoke(Fault("CANCELLED", "the call was cancelled"), params.reason or BY_CLIENT)
         _answer(exchange, b"[]")
 
-    async def _cancelled(self, exchange: Exchange, call: Forwarder, asked: Cancel) -> None:
-        _answer(exchange, await call.cancel_for_client(asked.reason or BY_CLIENT))
+    async def _cancelled(self, exchange: Exchange, call: Forwarder, params: Cancel) -> None:
+        _answer(exchange, await call.cancel_for_client(params.reason or BY_CLIENT))
 
 
 def _answer(exchange: Exchange, partial: bytes | None) -> None:

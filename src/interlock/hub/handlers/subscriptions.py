@@ -15,13 +15,14 @@ from interlock.hub.calls.name_resolution import NameResolution
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.extension_notifiers import ExtensionNotifiers
-from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
+from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, ListenStream, SessionListener
 from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.own_resources import OwnResources
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.sessions.client_claims import claim_of
 from interlock.hub.sessions.open_streams import OpenStreams
 from interlock.hub.sessions.session import Exchange, Session
+from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.server_requests import CLIENT_NOTIFICATIONS
 from interlock.hub.upstreams.upstream import Upstream
@@ -46,7 +47,7 @@ class SubscriptionHandler:
         upstreams: Upstreams,
         names: NameResolution,
         pipeline: Pipeline,
-        follow: FollowTasks,
+        tasks: TaskHandler,
         own: OwnResources,
         background: BackgroundTasks,
     ) -> None:
@@ -58,7 +59,7 @@ class SubscriptionHandler:
         self._upstreams = upstreams
         self._names = names
         self._pipeline = pipeline
-        self._follow = follow
+        self._tasks = tasks
         self._own = own
         self._background = background
         self._subscriptions = ResourceSubscriptions(change_notifier, upstreams)
@@ -132,7 +133,7 @@ class SubscriptionHandler:
             self._subscriptions,
             self._extensions,
             self.streams.discard,
-            self._follow,
+            self._tasks,
         )
         opening = stream.start()
         self.streams.add(stream)

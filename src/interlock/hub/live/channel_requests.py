@@ -65,17 +65,19 @@ def check_publish(live: LiveConnection, rights: Connection, channel: str) -> Non
     check_outgoing(rights, PUBLISH, channel=channel)
 
 
-async def publish(live: LiveConnection, said: channels.Publish) -> channels.PublishResult:
+async def publish(live: LiveConnection, publication: channels.Publish) -> channels.PublishResult:
     """Deliver content to a channel, after `check_publish`."""
-    return await live.ask(PUBLISH, said, channels.PublishResult, ANSWER_S)
+    return await live.ask(PUBLISH, publication, channels.PublishResult, ANSWER_S)
 
 
-def announce(live: LiveConnection, said: channels.Publish) -> None:
+def announce(live: LiveConnection, publication: channels.Publish) -> None:
     """Deliver content to a channel without an answer, after `check_publish`."""
-    live.connection.tell(PUBLISH, msgspec.json.encode(said))
+    live.connection.tell(PUBLISH, msgspec.json.encode(publication))
 
 
-def tell(live: LiveConnection, rights: Connection, method: str, channel: str, said: Value, *, own: bool = True) -> None:
+def tell(
+    live: LiveConnection, rights: Connection, method: str, channel: str, params: Value, *, own: bool = True
+) -> None:
     """Tell an observer of a channel, if it may observe it. A notification promises nothing.
 
     The scopes of a server name its own channels. Those of others are the operator's to name, which the caller checks.
@@ -84,6 +86,6 @@ def tell(live: LiveConnection, rights: Connection, method: str, channel: str, sa
         return
     try:
         check_outgoing(rights, method, channel=channel if own else None, notification=True)
-        live.connection.tell(method, msgspec.json.encode(said))
+        live.connection.tell(method, msgspec.json.encode(params))
     except Fault:
         return

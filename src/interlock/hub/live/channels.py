@@ -43,16 +43,16 @@ class RegisteredChannels:
 
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
         """Register, change or list the channels of a connection."""
-        said = arrival.params
-        if isinstance(said, channels.Register):
-            answer = self._put(live, said.channels, arrival)
+        params = arrival.params
+        if isinstance(params, channels.Register):
+            answer = self._put(live, params.channels, arrival)
             self._announce(live, answer)
             return answer
-        if isinstance(said, channels.Changed):
-            answer = self._put(live, (*said.added, *said.updated), arrival)
-            for id_ in said.removed:
+        if isinstance(params, channels.Changed):
+            answer = self._put(live, (*params.added, *params.updated), arrival)
+            for id_ in params.removed:
                 live.channels.pop(id_, None)
-            self._announce(live, answer, said.removed, {each.id for each in said.updated})
+            self._announce(live, answer, params.removed, {each.id for each in params.updated})
             return answer
         return channels.ListResult(tuple(live.channels.values()))
 

@@ -20,7 +20,6 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.feature_set_gate import FeatureSetGate
-from interlock.hub.live.scopes import ScopeGate
 from interlock.protocols.mcpl.checkpoints import CheckpointTree
 from interlock.protocols.mcpl.decoding import Name, Object, Value, decode
 from interlock.store import Collection
@@ -56,10 +55,9 @@ class StateGate(FeatureSetGate):
 
     name = "state"
 
-    def __init__(self, scopes: ScopeGate, hosts: ClientHosts, servers: Callable[[], Mapping[str, Server]]) -> None:
-        super().__init__(scopes)
+    def __init__(self, servers: Callable[[], Mapping[str, Server]], hosts: ClientHosts) -> None:
+        super().__init__(servers)
         self._hosts = hosts
-        self._servers = servers
 
     def judge(self, target: Target, feature: str, call: Call) -> Verdict:
         """Add the state to a call."""
@@ -76,17 +74,17 @@ class StateGate(FeatureSetGate):
         if host is None or not host.selected(target.server, feature):
             return PASS
         try:
-            said = decode(_Stateful, call.exchange.request.params)
+            stateful = decode(_Stateful, call.exchange.request.params)
         except Fault as fault:
             return Refuse(fault, "state: what a host keeps of a tool's state must be readable")
-        if said.checkpoint is not None:
+        if stateful.checkpoint is not None:
             if not self._has_own_connection(host, target.server):
                 message = "a checkpoint needs a connection that nobody shares"
                 hint = 'the operator can set share = "principal"'
                 return Refuse(Fault("ACCESS_DENIED", message, hint=hint), "state: " + message)
-            call.state = {"checkpoint": said.checkpoint}
-        elif said.state is not None:
-            call.state = {"state": said.state}
+            call.state = {"checkpoint": stateful.checkpoint}
+        elif stateful.state is not None:
+            call.state = {"state": stateful.state}
         return PASS
 
     def _has_own_connection(self, host: ClientHost, server: str) -> bool:

@@ -46,10 +46,10 @@ class ClientChannels:
 
     async def open(self, host: ClientHost, params: bytes) -> channels.OpenResult:
         """Have a server open a channel: the one that the metadata names, or the only one that can."""
-        said = decode(channels.Open, params)
-        live, rights = self._opener(host, said)
-        own = None if said.channel_id is None else self._own(host, live.server, said.channel_id)
-        channel = await channel_requests.open_channel(live, rights, msgspec.structs.replace(said, channel_id=own))
+        request = decode(channels.Open, params)
+        live, rights = self._opener(host, request)
+        own = None if request.channel_id is None else self._own(host, live.server, request.channel_id)
+        channel = await channel_requests.open_channel(live, rights, msgspec.structs.replace(request, channel_id=own))
         return channels.OpenResult(self._shown(host, live, channel))
 
     async def close(self, host: ClientHost, params: bytes) -> channels.CloseResult:
@@ -85,19 +85,19 @@ class ClientChannels:
 
     async def typing(self, host: ClientHost, params: bytes) -> None:
         """Show in a channel that an answer is being written (0.5)."""
-        said = decode(channels.Typing, params)
-        live, rights, channel = self._of(host, said.channel_id)
-        own = msgspec.structs.replace(said, channel_id=channel)
+        request = decode(channels.Typing, params)
+        live, rights, channel = self._of(host, request.channel_id)
+        own = msgspec.structs.replace(request, channel_id=channel)
         channel_requests.tell(live, rights, "channels/typing", channel, own)
 
     async def acknowledge(self, host: ClientHost, params: bytes) -> channels.AcknowledgeResult:
         """Tell a channel that a message was seen (0.5)."""
-        said = decode(channels.Acknowledge, params)
-        live, rights, channel = self._of(host, said.channel_id)
+        request = decode(channels.Acknowledge, params)
+        live, rights, channel = self._of(host, request.channel_id)
         if channel not in live.channels:
-            raise unknown_channel(said.channel_id)
+            raise unknown_channel(request.channel_id)
         check_outgoing(rights, "channels/acknowledge", channel=channel)
-        own = msgspec.structs.replace(said, channel_id=channel)
+        own = msgspec.structs.replace(request, channel_id=channel)
         return await live.ask("channels/acknowledge", own, channels.AcknowledgeResult, channel_requests.ANSWER_S)
 
     async def register(self, host: ClientHost, update: bytes) -> None:
@@ -107,8 +107,8 @@ class ClientChannels:
         if not found or not host.can(CHANNELS_REGISTER):
             return
         try:
-            said = msgspec.json.encode(channels.Register(found))
-            await self._hosts.requests.ask(host.key, "channels/register", None, said)
+            registration = msgspec.json.encode(channels.Register(found))
+            await self._hosts.requests.ask(host.key, "channels/register", None, registration)
         except Fault:
             return  # It does not listen now. `channels/list` has them.
 
@@ -122,10 +122,10 @@ class ClientChannels:
 
     def _publication(self, host: ClientHost, params: bytes) -> tuple[LiveConnection, Connection, channels.Publish]:
         """The server of a publication, its rights with the client, and the publication with the server's ids."""
-        said = decode(channels.Publish, params)
-        live, rights, channel = self._of(host, said.channel_id)
-        conversation = host.conversation(said.conversation_id)
-        return live, rights, msgspec.structs.replace(said, conversation_id=conversation, channel_id=channel)
+        request = decode(channels.Publish, params)
+        live, rights, channel = self._of(host, request.channel_id)
+        conversation = host.conversation(request.conversation_id)
+        return live, rights, msgspec.structs.replace(request, conversation_id=conversation, channel_id=channel)
 
     @contextlib.contextmanager
     def _recorded_failure(self, live: LiveConnection, own: channels.Publish) -> Iterator[None]:
@@ -136,14 +136,14 @@ class ClientChannels:
             self._journal.live_published(live.server, own.channel_id, own.conversation_id, "failed", reason)
             raise
 
-    def _tell(self, host: ClientHost, method: str, said: Outgoing) -> None:
-        conversation = host.conversation(said.conversation_id)
-        inference = private_id("inf", host.owner, said.inference_id)
+    def _tell(self, host: ClientHost, method: str, outgoing: Outgoing) -> None:
+        conversation = host.conversation(outgoing.conversation_id)
+        inference = private_id("inf", host.owner, outgoing.inference_id)
         for live in self._hosts.offers.connections(host):
-            channel = THINKING if said.channel_id == THINKING else self._own(host, live.server, said.channel_id)
+            channel = THINKING if outgoing.channel_id == THINKING else self._own(host, live.server, outgoing.channel_id)
             if channel is not None:
                 own: Value = msgspec.structs.replace(
-                    said, inference_id=inference, conversation_id=conversation, channel_id=channel
+                    outgoing, inference_id=inference, conversation_id=conversation, channel_id=channel
                 )
                 channel_requests.tell(live, self._hosts.offers.rights(host, live), method, channel, own)
 
@@ -155,10 +155,10 @@ class ClientChannels:
                 return live, self._hosts.offers.rights(host, live), channel
         raise unknown_channel(id)
 
-    def _opener(self, host: ClientHost, said: channels.Open) -> tuple[LiveConnection, Connection]:
-        named = said.metadata.get(SERVER)
-        if named is None and said.channel_id is not None and not host.bare:
-            named = said.channel_id.partition("/")[0]
+    def _opener(self, host: ClientHost, request: channels.Open) -> tuple[LiveConnection, Connection]:
+        named = request.metadata.get(SERVER)
+        if named is None and request.channel_id is not None and not host.bare:
+            named = request.channel_id.partition("/")[0]
         able = [(live, self._hosts.offers.rights(host, live)) for live in self._hosts.offers.connections(host)]
         able = [(live, rights) for live, rights in able if rights.active.grant.allows(CHANNELS_LIFECYCLE)]
         found = [(live, rights) for live, rights in able if named in (None, live.server)]
@@ -211,5 +211,5 @@ class ChannelAnnouncements:
             )
             gone = tuple(shown_id(host, live.server, id_) for id_ in change.removed)
             if added or updated or gone:
-                told = channels.Changed(added, gone, updated)
-                hosts.requests.tell(host.key, "channels/changed", msgspec.json.encode(told))
+                notice = channels.Changed(added, gone, updated)
+                hosts.requests.tell(host.key, "channels/changed", msgspec.json.encode(notice))

@@ -63,8 +63,8 @@ class ClientHost:
         return {name: found for name, found in rules.items() if found is not None}
 
     def _rules(self, server: str, feature: str) -> ScopeRules | None:
-        said = self.selection.scopes.items()
-        found = [rules for pattern, rules in said if names((pattern,), self.name(server, feature), unusable=True)]
+        scopes = self.selection.scopes.items()
+        found = [rules for pattern, rules in scopes if names((pattern,), self.name(server, feature), unusable=True)]
         if not found:
             return None
         white = tuple(label for rules in found for label in rules.whitelist)

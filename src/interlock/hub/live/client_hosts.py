@@ -26,6 +26,7 @@ from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.feature_updates import UPDATE
 from interlock.hub.live.features import Features
+from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.hub.sessions.session import Exchange, Session, SessionCaller
 from interlock.protocols.mcp import dialect as mcp_dialect
 from interlock.protocols.mcpl import between
@@ -35,7 +36,7 @@ from interlock.protocols.mcpl.live import LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import Home, Offer, answer, read_offer
-from interlock.protocols.mcpl.received import Selection, receipt, receive
+from interlock.protocols.mcpl.received import receipt, receive
 from interlock.protocols.mcpl.uses import read_in
 from interlock.transports.live_requests import HostKey, HostRequests
 from interlock.wire.errors import Fault
@@ -45,16 +46,6 @@ MAX_HOSTS: Final = 1_024
 MAX_OFFERS: Final = 4
 """Offers of one client of the stateless era that are remembered."""
 SETTLE_S: Final = 2.0
-
-
-class SelectionKeeper(Protocol):
-    """Keeps what clients of the stateless era selected, for the next run of the hub."""
-
-    def keep_selection(self, client: str, selection: Selection) -> None: ...
-
-    def forget_selection(self, client: str) -> None: ...
-
-    def take_selection(self, client: str) -> Selection: ...
 
 
 class HostListener(Protocol):
@@ -79,9 +70,9 @@ class ClientHosts:
         self._tasks = BackgroundTasks()
         self._refreshing = False
         self._listener: HostListener | None = None
-        self._keeper: SelectionKeeper | None = None
+        self._keeper: ResumableSessions | None = None
 
-    def keep_with(self, keeper: SelectionKeeper) -> None:
+    def keep_with(self, keeper: ResumableSessions) -> None:
         """Have selections outlive this run of the hub. Those of sessions are kept with the session."""
         self._keeper = keeper
 
@@ -141,11 +132,11 @@ class ClientHosts:
 
     def update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
         """Take a client's `featureSets/update`. It narrows what the operator allowed, and cannot widen it."""
-        said = read_params(METHODS[UPDATE], params)
-        assert isinstance(said, Update)
+        change = read_params(METHODS[UPDATE], params)
+        assert isinstance(change, Update)
         host.declared = self.offers.declared(host)
         declared = {name: read_in(name, each, host.dialect) for name, each in host.declared.items()}
-        host.selection = receive(host.selection, declared, said, host.dialect, request=request)
+        host.selection = receive(host.selection, declared, change, host.dialect, request=request)
         if not isinstance(host.key, str):
             host.key.selects(host.selection)
         elif self._keeper is not None:
@@ -275,10 +266,10 @@ class ClientHosts:
 
     def _tell(self, host: ClientHost, before: Declared) -> None:
         if host.dialect is Dialect.V0_5:
-            said = ManifestChanged(revision_of(self.offers.manifest(host)), ("capabilities", "featureSets"))
-            self.requests.tell(host.key, "mcpl/manifestChanged", msgspec.json.encode(said))
+            notice = ManifestChanged(revision_of(self.offers.manifest(host)), ("capabilities", "featureSets"))
+            self.requests.tell(host.key, "mcpl/manifestChanged", msgspec.json.encode(notice))
             return
-        added = {name: said for name, said in host.declared.items() if before.get(name) != said}
+        added = {name: value for name, value in host.declared.items() if before.get(name) != value}
         removed = [name for name in before if name not in host.declared]
         change = msgspec.json.encode({"added": added, "removed": removed})
         self.requests.tell(host.key, "featureSets/changed", change)
@@ -306,8 +297,8 @@ def _client(caller: Caller) -> str:
 
 def _key(caller: Caller, offer: Offer, home: Home) -> str:
     """The key of a host: its client, and the offer that it made."""
-    said = msgspec.json.encode((home.value, offer.manifest), order="sorted")
-    return f"{_client(caller)}{SEPARATOR}{hashlib.sha256(said).hexdigest()[:32]}"
+    identity = msgspec.json.encode((home.value, offer.manifest), order="sorted")
+    return f"{_client(caller)}{SEPARATOR}{hashlib.sha256(identity).hexdigest()[:32]}"
 
 
 def _client_of(key: str) -> str:

@@ -37,15 +37,15 @@ REWRITTEN_BY = "dev.interlock/rewrittenBy"
 class ClientInference:
     """An inference of a client (`hub.live.inference_hooks.HookedInference`). Its ids are those that servers know."""
 
-    def __init__(self, hosts: ClientHosts, host: ClientHost, said: BeforeInference) -> None:
+    def __init__(self, hosts: ClientHosts, host: ClientHost, request: BeforeInference) -> None:
         self._hosts = hosts
         self._host = host
-        self._channels = said.channels
+        self._channels = request.channels
         self.principal = host.principal
         self.around = msgspec.structs.replace(
-            said,
-            inference_id=private_id("inf", host.owner, said.inference_id),
-            conversation_id=host.conversation(said.conversation_id),
+            request,
+            inference_id=private_id("inf", host.owner, request.inference_id),
+            conversation_id=host.conversation(request.conversation_id),
             channels=None,
         )
 
@@ -68,10 +68,10 @@ class ClientInferences:
 
     async def before(self, host: ClientHost, params: bytes) -> BeforeInferenceResult:
         """Ask every server that the client selected, and make one answer of theirs."""
-        said = decode(BeforeInference, params)
+        request = decode(BeforeInference, params)
         await self._hosts.settled(host)
         self._hosts.on_active(host)
-        inference = ClientInference(self._hosts, host, said)
+        inference = ClientInference(self._hosts, host, request)
         if host.dialect is Dialect.V0_4:
             self._hooks.tell(inference, "started", None)
         bounded = within_bounds(await self._hooks.before(inference))
@@ -82,18 +82,18 @@ class ClientInferences:
 
     async def after(self, host: ClientHost, params: bytes) -> AfterInferenceResult:
         """Show every server that the client selected the answer. Those that may replace it do so one after another."""
-        said = decode(AfterInference, params)
+        request = decode(AfterInference, params)
         await self._hosts.settled(host)
         around = BeforeInference(
-            said.inference_id, said.conversation_id, said.turn_index, said.user_message, said.model
+            request.inference_id, request.conversation_id, request.turn_index, request.user_message, request.model
         )
         inference = ClientInference(self._hosts, host, around)
         try:
-            answer = await self._hooks.after(inference, Answer(said.assistant_message, said.usage))
+            answer = await self._hooks.after(inference, Answer(request.assistant_message, request.usage))
         except Fault:
-            self._hooks.tell(inference, "failed", said.usage)
+            self._hooks.tell(inference, "failed", request.usage)
             raise
-        self._hooks.tell(inference, "completed", said.usage)
+        self._hooks.tell(inference, "completed", request.usage)
         names = [host.name(server, feature or "") for server, feature in answer.rewritten_by]
         if not names:
             return AfterInferenceResult(self._any(host, AFTER_OBSERVE))
@@ -101,9 +101,11 @@ class ClientInferences:
 
     async def lifecycle(self, host: ClientHost, params: bytes) -> None:
         """Pass on that an inference of a client began or ended (0.5)."""
-        said = decode(Lifecycle, params)
-        around = BeforeInference(said.inference_id, said.conversation_id or "", said.turn_index or 0, None, said.model)
-        self._hooks.tell(ClientInference(self._hosts, host, around), said.phase, said.usage)
+        notice = decode(Lifecycle, params)
+        around = BeforeInference(
+            notice.inference_id, notice.conversation_id or "", notice.turn_index or 0, None, notice.model
+        )
+        self._hooks.tell(ClientInference(self._hosts, host, around), notice.phase, notice.usage)
 
     def _any(self, host: ClientHost, path: str) -> str | None:
         """A feature set of the client that uses a capability: an answer names one, also without a contribution."""

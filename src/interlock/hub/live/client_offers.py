@@ -47,10 +47,10 @@ class ClientOffers:
         except Fault:
             return {}
         here = {live.server for live in self._connections.of_agent(host.principal.id)}
-        for name, said in host.declared.items():
+        for name, declaration in host.declared.items():
             server, _, feature = (host.server, "", name) if host.server is not None else name.partition(".")
             if server not in here and self._features.enabled(server, host.principal.id, feature):
-                found.setdefault(name, said)
+                found.setdefault(name, declaration)
         return found
 
     def sets(self, host: ClientHost) -> list[tuple[str, FeatureSet]]:

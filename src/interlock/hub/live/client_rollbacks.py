@@ -29,12 +29,12 @@ class ClientRollbacks:
 
     async def roll_back(self, host: ClientHost, params: bytes) -> RollbackResult:
         """Take a client's state at a server back. Refused beforehand where others share the connection."""
-        said = decode(Rollback, params)
+        request = decode(Rollback, params)
         for live in self._hosts.offers.connections(host):
             for feature in live.state.offer.feature_sets:
-                if host.name(live.server, feature) == said.feature_set:
-                    return await self._roll_back(host, live, feature, said.checkpoint)
-        raise unknown_feature_set(said.feature_set)
+                if host.name(live.server, feature) == request.feature_set:
+                    return await self._roll_back(host, live, feature, request.checkpoint)
+        raise unknown_feature_set(request.feature_set)
 
     async def _roll_back(self, host: ClientHost, live: LiveConnection, feature: str, checkpoint: str) -> RollbackResult:
         rights = self._hosts.offers.rights(host, live)

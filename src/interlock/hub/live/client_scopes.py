@@ -6,14 +6,16 @@ hub asks nobody on behalf of the client: one that wants more sends another updat
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import msgspec
 
+from interlock.config.settings import Server
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.feature_set_gate import FeatureSetGate
-from interlock.hub.live.scopes import ScopeGate
 from interlock.protocols.mcpl.scopes import Scope, decide, shown
 from interlock.wire.errors import Fault
 
@@ -23,8 +25,8 @@ class ClientScopesGate(FeatureSetGate):
 
     name = "client_scopes"
 
-    def __init__(self, scopes: ScopeGate, hosts: ClientHosts) -> None:
-        super().__init__(scopes)
+    def __init__(self, servers: Callable[[], Mapping[str, Server]], hosts: ClientHosts) -> None:
+        super().__init__(servers)
         self._hosts = hosts
 
     def judge(self, target: Target, feature: str, call: Call) -> Verdict:

@@ -73,10 +73,10 @@ class LiveConnection:
         """Whether a hook of this server led to a message: it names the hook's inference or its conversation."""
         if not self.hooks:
             return False
-        said = named_in(params)
-        if said is None:
+        named = named_in(params)
+        if named is None:
             return True  # Which hook it names cannot be read.
-        cause, conversation = said.cause, said.conversation
+        cause, conversation = named.cause, named.conversation
         return any(cause == hook.inference or conversation == hook.conversation for hook in self.hooks)
 
     async def ask(self, method: str, params: msgspec.Struct, result: type[Result], timeout: float) -> Result:
@@ -84,9 +84,9 @@ class LiveConnection:
 
         An error of the server that MCPL has is raised under its name.
         """
-        said = msgspec.json.encode(params)
+        encoded = msgspec.json.encode(params)
         try:
-            answer = await self.connection.request(method, said, timeout=timeout, idempotent=False)
+            answer = await self.connection.request(method, encoded, timeout=timeout, idempotent=False)
         except Fault as fault:
             known = None if fault.foreign_code is None else as_fault(ErrorObject(fault.foreign_code, fault.message))
             raise known or fault from None
@@ -123,11 +123,11 @@ class Named(msgspec.Struct, frozen=True):
 def named_in(params: bytes) -> Named | None:
     """The names in a message that may be refused. None where it is no object."""
     try:
-        said = msgspec.json.decode(params, type=dict[str, Any])
+        decoded = msgspec.json.decode(params, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    meta = said.get("_meta")
-    found = (said.get("featureSet"), said.get("eventId"), said.get("conversationId"))
+    meta = decoded.get("_meta")
+    found = (decoded.get("featureSet"), decoded.get("eventId"), decoded.get("conversationId"))
     return Named(*map(_text, (*found, meta.get(CAUSE) if isinstance(meta, dict) else None)))
 
 

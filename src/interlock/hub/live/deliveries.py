@@ -17,6 +17,7 @@ import msgspec
 from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
+from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.agent_queue import AgentQueue
 from interlock.hub.live.events import LIVE_PENDING, Pending, agent_of, now, seen_id
 from interlock.store import Conflict, Mirror, Store, Transaction
@@ -37,13 +38,6 @@ ON_WAY_S: Final = 7_200.0
 may wait for its conversation for half as long."""
 
 
-class Addressing(Protocol):
-    """Knows who may get which events, at this moment."""
-
-    def addressed(self, server: str, agent: str, feature: str) -> bool:
-        """Whether an event of this kind may reach an agent."""
-
-
 class TouchListener(Protocol):
     """Hears that an agent was given an event from outside."""
 
@@ -54,8 +48,8 @@ class TouchListener(Protocol):
 class Deliveries:
     """The events of all agents."""
 
-    def __init__(self, addressing: Addressing, journal: Journal, bus: Bus) -> None:
-        self._addressing = addressing
+    def __init__(self, addresses: Addresses, journal: Journal, bus: Bus) -> None:
+        self._addresses = addresses
         self._journal = journal
         self._bus = bus
         self._agents: dict[str, AgentQueue] = {}
@@ -312,7 +306,7 @@ class Deliveries:
                 transaction.record(self._journal.live_delivered(agent, [(each.server, each.event) for each in chosen]))
 
     def _may_have(self, event: Pending) -> bool:
-        return self._addressing.addressed(event.server, event.agent, event.feature_set)
+        return self._addresses.addressed(event.server, event.agent, event.feature_set)
 
     def _changed(self, key: str, event: Pending | None) -> None:
         """The store has another state of an event."""

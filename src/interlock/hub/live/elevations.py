@@ -43,16 +43,16 @@ class Elevations:
 
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> ElevateResult:
         """Answer a request for a scope, and record the answer."""
-        asked = arrival.params
-        assert isinstance(asked, Elevate)
-        result = await self.elevate(live, asked)
+        elevation = arrival.params
+        assert isinstance(elevation, Elevate)
+        result = await self.elevate(live, elevation)
         admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
-        self._journal.live_scope(live.server, asked.feature_set, asked.scope.label, approved=result.approved)
+        self._journal.live_scope(live.server, elevation.feature_set, elevation.scope.label, approved=result.approved)
         return result
 
-    async def elevate(self, live: LiveConnection, asked: Elevate) -> ElevateResult:
+    async def elevate(self, live: LiveConnection, elevation: Elevate) -> ElevateResult:
         """Approve or refuse a scope: by the rules, by what was approved on this connection, or by a person."""
-        feature, scope = asked.feature_set, asked.scope
+        feature, scope = elevation.feature_set, elevation.scope
         label, decision = judge_scope(live.state, feature, scope.payload, scope.label)
         if decision.outcome == "deny":
             return ElevateResult(False, reason=decision.why)

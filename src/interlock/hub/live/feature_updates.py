@@ -93,22 +93,24 @@ class FeatureUpdates:
                 live.connection.tell(UPDATE, params)
                 live.state = states.written(live.state, number)
                 return
-            asked = asyncio.ensure_future(live.connection.request(UPDATE, params, timeout=ANSWER_TIMEOUT_S, early=True))
+            answer = asyncio.ensure_future(
+                live.connection.request(UPDATE, params, timeout=ANSWER_TIMEOUT_S, early=True)
+            )
             # The request is on its way once the task has run; nothing else is sent before that.
             await asyncio.sleep(0)
             live.state = states.written(live.state, number)
             live.receipt = asyncio.get_running_loop().create_future()
-            live.updates.begin(self._take_receipt(live, number, asked, live.receipt), None)
+            live.updates.begin(self._take_receipt(live, number, answer, live.receipt), None)
         except Fault as fault:
             self._log(live.server, f"was not told of its feature sets: {fault.message}")
 
     async def _take_receipt(
-        self, live: LiveConnection, number: int, asked: asyncio.Future[bytes], taken: asyncio.Future[None]
+        self, live: LiveConnection, number: int, answer: asyncio.Future[bytes], taken: asyncio.Future[None]
     ) -> None:
         receipt = None
         try:
             row = METHODS[UPDATE]
-            found = msgspec.json.decode(await asked, type=row.result) if row.result is not None else None
+            found = msgspec.json.decode(await answer, type=row.result) if row.result is not None else None
             receipt = found if isinstance(found, feature_sets.Receipt) else None
         except (Fault, msgspec.MsgspecError, UnicodeDecodeError) as cause:
             self._log(live.server, f"did not accept its feature sets: {cause}")

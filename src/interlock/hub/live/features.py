@@ -136,10 +136,10 @@ class Features:
         `only` names the sets that can be on, `supported` what a host could do that is not counted yet.
         """
         mine = self._by_agent(server)
-        asked = list(mine.values()) if agent is None else [mine.get(agent, NO_ENTRIES)]
-        on = {name for name, found in declared.items() if any(each.enable(name, found) for each in asked)}
+        entries = list(mine.values()) if agent is None else [mine.get(agent, NO_ENTRIES)]
+        on = {name for name, found in declared.items() if any(each.enable(name, found) for each in entries)}
         on = on if only is None else on & set(only)
-        off = {name for name in declared if any(each.disable(name) for each in asked)}
+        off = {name for name in declared if any(each.disable(name) for each in entries)}
         config = self._config()
         settings = config.servers.get(server)
         scopes = {} if settings is None else settings.scopes

@@ -74,7 +74,7 @@ class HookParties:
         live.hooks.add(hook)
         try:
             return await live.connection.request(
-                method, params, timeout=within_s, asked=partial(self._on_request, live), idempotent=False
+                method, params, timeout=within_s, on_request=partial(self._on_request, live), idempotent=False
             )
         finally:
             live.hooks.discard(hook)

@@ -109,9 +109,9 @@ def _event(name: str, id: str, body: bytes) -> Incoming:
     """
     check_shape(body, DEFAULT)
     try:
-        said, text = msgspec.json.decode(body, type=dict[str, Any]), body.decode()
+        decoded, text = msgspec.json.decode(body, type=dict[str, Any]), body.decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise Fault("INVALID_PARAMS", "the body is no JSON object") from None
-    kind = said.get("type")
+    kind = decoded.get("type")
     feature = kind if isinstance(kind, str) and _TYPE.match(kind) else "message"
     return Incoming.posted(PREFIX + name, id, feature, text)

@@ -59,8 +59,10 @@ Phase = Literal["started", "completed", "aborted", "failed"]
 class Tainting(Protocol):
     """Notes who is given text of servers."""
 
-    async def given(self, principal: Principal, servers: Iterable[str], method: str) -> None:
-        """A principal is about to be given text that servers add to its inference."""
+    async def given(
+        self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None
+    ) -> None:
+        """A principal is about to be given text of servers that answers no call. Returns once that is stored."""
 
 
 class InferenceHooks:
@@ -91,12 +93,12 @@ class InferenceHooks:
     async def before(self, inference: HookedInference, within_s: float | None = None) -> Sequence[Sourced]:
         """Injections for this inference, each judged. Servers have `within_s` to answer, or else `BEFORE_S`."""
         within_s = BEFORE_S if within_s is None else within_s
-        asked = [
+        requests = [
             (party, params)
             for party in self._parties.find(inference, wants_before_inference)
             if (params := before_inference(party.state, inference.params(party.live.server))) is not None
         ]
-        contributions = (self._contribution(party, inference, params, within_s) for party, params in asked)
+        contributions = (self._contribution(party, inference, params, within_s) for party, params in requests)
         answers = await asyncio.gather(*contributions)
         kept = tuple(sourced for answer in answers for sourced in answer)
         if kept:
@@ -122,22 +124,22 @@ class InferenceHooks:
                 answer = await self._rewritten(party, inference, answer)
         others = [party for party in parties if party.blocks and not party.rewrites]
         await asyncio.gather(*(self._rewritten(party, inference, answer) for party in others))
-        said = msgspec.json.encode(after_params(inference, answer))
+        params = msgspec.json.encode(after_params(inference, answer))
         for party in parties:
             if not party.blocks:
-                party.notify(AFTER, said)
+                party.notify(AFTER, params)
         await self._tainting.given(inference.principal, (server for server, _ in answer.rewritten_by), AFTER)
         return answer
 
     async def tell_shown(self, inference: HookedInference, answer: Answer) -> None:
         """Tell the servers of an answer that its user has read already: none can replace or withhold it."""
-        said = msgspec.json.encode(after_params(inference, answer))
+        params = msgspec.json.encode(after_params(inference, answer))
         parties = self._after_parties(inference)
         for party in parties:
             if not party.blocks:
-                party.notify(AFTER, said)
+                party.notify(AFTER, params)
                 self._records.add(party.live.server, inference, AFTER, "told")
-        await asyncio.gather(*(self._ask_shown(party, inference, said) for party in parties if party.blocks))
+        await asyncio.gather(*(self._ask_shown(party, inference, params) for party in parties if party.blocks))
 
     def tell(self, inference: HookedInference, phase: Phase, usage: Usage | None) -> None:
         """Tell of an inference, without its content (0.5)."""
@@ -145,10 +147,10 @@ class InferenceHooks:
         if not hearing:
             return
         around = inference.around
-        said = Lifecycle(
+        notice = Lifecycle(
             around.inference_id, phase, around.conversation_id, around.turn_index, around.model, usage
         )  # fmt: skip
-        whole, without_model = map(msgspec.json.encode, (said, msgspec.structs.replace(said, model=None)))
+        whole, without_model = map(msgspec.json.encode, (notice, msgspec.structs.replace(notice, model=None)))
         for party in hearing:
             party.notify(LIFECYCLE, whole if party.state.active.grant.allows(MODEL_INFO) else without_model)
 
@@ -160,15 +162,15 @@ class InferenceHooks:
         """The injections of one server that its rights allow, judged. Everything else is recorded."""
         try:
             answer = await self._parties.ask(party, inference, BEFORE, msgspec.json.encode(params), within_s)
-            said = decode(BeforeInferenceResult, answer, "result")
+            result = decode(BeforeInferenceResult, answer, "result")
         except Fault as fault:
             self._records.failed(party.live.server, inference, BEFORE, fault)
             return ()
-        used = use_injections(inference.rights(party.live), said)
+        used = use_injections(inference.rights(party.live), result)
         for injection, refusal in used.refused:
             about = f"{injection.namespace} at {injection.position}"
-            self._records.failed(party.live.server, inference, BEFORE, refusal, said.feature_set, about)
-        found = [Sourced(party.live.server, injection, said.feature_set or "") for injection in used.accepted]
+            self._records.failed(party.live.server, inference, BEFORE, refusal, result.feature_set, about)
+        found = [Sourced(party.live.server, injection, result.feature_set or "") for injection in used.accepted]
         return await self._judged(inference, found, len(answer)) if found else ()
 
     async def _judged(self, inference: HookedInference, found: list[Sourced], size: int) -> tuple[Sourced, ...]:
@@ -196,16 +198,18 @@ class InferenceHooks:
 
     async def _rewritten(self, party: Party, inference: HookedInference, answer: Answer) -> Answer:
         """The answer after one blocking hook."""
-        said: AfterInferenceResult | None = None
+        result: AfterInferenceResult | None = None
         try:
             params = msgspec.json.encode(after_params(inference, answer))
-            said = await self._ask_after(party, inference, params)
-            text = use_rewrite(inference.rights(party.live), said)
+            result = await self._ask_after(party, inference, params)
+            text = use_rewrite(inference.rights(party.live), result)
             if text is not None and len(text) > MOST_REWRITTEN:
                 raise Fault("TOO_LARGE", f"an answer has at most {MOST_REWRITTEN} characters")
         except Fault as fault:
-            self._records.failed(party.live.server, inference, AFTER, fault, None if said is None else said.feature_set)
-            if said is None and self._closed(party):
+            self._records.failed(
+                party.live.server, inference, AFTER, fault, None if result is None else result.feature_set
+            )
+            if result is None and self._closed(party):
                 hint = (
                     f"`interlock logs {party.live.server}` may say why; [servers.{party.live.server}.live] asks for it"
                 )
@@ -215,27 +219,27 @@ class InferenceHooks:
         outcome = "passed" if text is None else "rewritten"
         sizes = {} if text is None else {"before": len(answer.text), "after": len(text)}
         self._records.add(
-            party.live.server, inference, AFTER, outcome, feature_set=said.feature_set, sizes=sizes
+            party.live.server, inference, AFTER, outcome, feature_set=result.feature_set, sizes=sizes
         )  # fmt: skip
         if text is None:
             return answer
-        by = (*answer.rewritten_by, (party.live.server, said.feature_set))
-        return Answer(show_hidden(text), answer.usage, by, {**answer.metadata, **said.metadata})
+        by = (*answer.rewritten_by, (party.live.server, result.feature_set))
+        return Answer(show_hidden(text), answer.usage, by, {**answer.metadata, **result.metadata})
 
     async def _ask_after(self, party: Party, inference: HookedInference, params: bytes) -> AfterInferenceResult:
         return decode(AfterInferenceResult, await self._parties.ask(party, inference, AFTER, params, AFTER_S), "result")
 
     async def _ask_shown(self, party: Party, inference: HookedInference, params: bytes) -> None:
         try:
-            said = await self._ask_after(party, inference, params)
+            result = await self._ask_after(party, inference, params)
         except Fault as fault:
             self._records.failed(party.live.server, inference, AFTER, fault)
             return
-        late = said.modified_response is not None
+        late = result.modified_response is not None
         reason = "the client had shown the answer" if late else ""
         outcome = "ignored" if late else "passed"
         self._records.add(
-            party.live.server, inference, AFTER, outcome, feature_set=said.feature_set, reason=reason
+            party.live.server, inference, AFTER, outcome, feature_set=result.feature_set, reason=reason
         )  # fmt: skip
 
     def _closed(self, party: Party) -> bool:

@@ -41,10 +41,10 @@ def judged(injections: Iterable[Sourced], maskers: Mapping[str, Masker] | None =
         given = blocks(injection.content)
         content = list(msgspec.to_builtins(given))
         metadata = _bounded(injection.metadata) if injection.metadata else {}
-        said: list[object] = [*(_words(block) for block in content), metadata]
+        judged_texts: list[object] = [*(_words(block) for block in content), metadata]
         if not is_plain_name(injection.namespace):
-            said.append(injection.namespace)
-        found = judge_result(said)[:MOST_FINDINGS]
+            judged_texts.append(injection.namespace)
+        found = judge_result(judged_texts)[:MOST_FINDINGS]
         refused = bool(found) and injection.position == "system"
         outcome = "refused" if refused else "flagged"
         findings += [(sourced.server, outcome, f"{injection.namespace[:60]}: {each.message}"[:500]) for each in found]
@@ -70,8 +70,8 @@ def _bounded(metadata: dict[str, Any]) -> dict[str, Any]:
 
 def _words(block: dict[str, Any]) -> dict[str, Any]:
     """A block without its media and its type."""
-    said = {name: value for name, value in block.items() if name not in WORDLESS}
-    return {name: _words(value) if isinstance(value, dict) else value for name, value in said.items()}
+    worded = {name: value for name, value in block.items() if name not in WORDLESS}
+    return {name: _words(value) if isinstance(value, dict) else value for name, value in worded.items()}
 
 
 def _masked(block: dict[str, Any], masker: Masker) -> dict[str, Any]:

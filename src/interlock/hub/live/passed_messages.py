@@ -58,16 +58,16 @@ class PassedMessages:
         """Record how a client answered each message. Raises a `Fault`."""
         with as_faults():
             async with self._store().transaction() as transaction:
-                for message, said in zip(messages, received, strict=True):
+                for message, answer in zip(messages, received, strict=True):
                     seen = _seen(key_of(server, message), server, agent, feature_set, message)
                     transaction.put(
                         LIVE_SEEN,
                         msgspec.structs.replace(
                             seen,
-                            accepted=said.accepted,
-                            reason=said.reason or "",
-                            conversation=said.conversation_id or "",
-                            outcomes={agent: "wake" if said.accepted else "dropped"},
+                            accepted=answer.accepted,
+                            reason=answer.reason or "",
+                            conversation=answer.conversation_id or "",
+                            outcomes={agent: "wake" if answer.accepted else "dropped"},
                         ),
                     )
 

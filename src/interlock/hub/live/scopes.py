@@ -14,18 +14,17 @@ from interlock.config.settings import Scopes, Server
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
-from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.elevations import enriched
+from interlock.hub.live.feature_set_gate import feature_of
 from interlock.hub.live.features import Features
 from interlock.protocols.mcpl.authorization import judge_scope
 from interlock.protocols.mcpl.errors import feature_set_disabled
-from interlock.protocols.mcpl.feature_sets import TOOL_FEATURE_SET, ScopeRules
+from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.mcpl.scopes import Scope, ScopeDecision, decide, derive_label, shown
 from interlock.wire.errors import Fault
-from interlock.wire.names import may_spell
 
 
 class ScopeGate:
@@ -49,8 +48,8 @@ class ScopeGate:
 
         The operator's scopes hold also where the server no longer offers, or declares, the feature set.
         """
-        feature = self.feature_of(target)
         settings = self._settings().get(target.server)
+        feature = feature_of(target, settings)
         scopes = {} if settings is None or target.tool is None else settings.scopes
         if feature is None and not scopes:
             return None
@@ -77,14 +76,6 @@ class ScopeGate:
         hint = f"a person enables it with `interlock features enable {live.server} {feature} --agent {principal.id}`"
         message = f"{call.target.name} belongs to the feature set {feature}, which is not enabled for {principal.id}"
         return Refuse(Fault("ACCESS_DENIED", message, hint=hint, data=data), f"feature set {feature}: off")
-
-    def feature_of(self, target: Target) -> str | None:
-        """The feature set of a tool: as the operator says, or else as the server declares."""
-        if target.tool is None:
-            return None
-        settings = self._settings().get(target.server)
-        named = None if settings is None else settings.tools.feature_sets.get(target.name)
-        return named or _declared(target.tool)
 
 
 def _judged(live: LiveConnection, feature: str, rules: Scopes | None, call: Call) -> Verdict:
@@ -142,20 +133,3 @@ def _verdict(feature: str, label: str, decision: ScopeDecision, call: Call) -> V
         return Refuse(fault, f"scope {feature}: {decision.why}")
     question = f"{call.target.name} would act on {shown(label)}, which the scopes of {feature} do not name."
     return Ask(question, f"scope {feature}: not on its whitelist")
-
-
-def _declared(tool: Tool) -> str | None:
-    if not may_spell(tool.definition, TOOL_FEATURE_SET.encode()):
-        return None
-    try:
-        return msgspec.json.decode(tool.definition, type=_Definition).meta.feature_set
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-class _Meta(msgspec.Struct):
-    feature_set: str | None = msgspec.field(default=None, name=TOOL_FEATURE_SET)
-
-
-class _Definition(msgspec.Struct):
-    meta: _Meta = msgspec.field(default_factory=_Meta, name="_meta")

@@ -112,16 +112,16 @@ class ServerMessages:
     def _deliver(self, live: LiveConnection, params: bytes) -> None:
         """Take a message of a server of the stateless era, from the stream that the hub opened."""
         try:
-            said = decode(Delivery, params)
+            delivery = decode(Delivery, params)
         except Fault as fault:
             self._refusals.add(live.server, DELIVERY, "", "", fault)
             return
-        inner = msgspec.json.encode(said.params)
-        if said.id is None:
-            self.on_notification(live, said.method, inner)
-        elif not self.on_request(live, Request(said.id, said.method, inner)):
-            unknown = Fault("METHOD_NOT_FOUND", f"{said.method[:100]} is no method of MCPL")
-            self._refuse(live, Request(said.id, said.method, inner), unknown)
+        inner = msgspec.json.encode(delivery.params)
+        if delivery.id is None:
+            self.on_notification(live, delivery.method, inner)
+        elif not self.on_request(live, Request(delivery.id, delivery.method, inner)):
+            unknown = Fault("METHOD_NOT_FOUND", f"{delivery.method[:100]} is no method of MCPL")
+            self._refuse(live, Request(delivery.id, delivery.method, inner), unknown)
 
     async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival | None) -> None:
         """Answer a request. An error that nobody foresaw is logged, and is an answer too."""
@@ -146,12 +146,12 @@ class ServerMessages:
         finally:
             live.open.discard(request.id)
 
-    async def _take(self, live: LiveConnection, handler: Handler, said: Request, arrival: Arrival) -> None:
+    async def _take(self, live: LiveConnection, handler: Handler, request: Request, arrival: Arrival) -> None:
         """Take a notification. It has no answer, so a refusal is only recorded."""
         try:
-            await handler.serve(live, said, arrival)
+            await handler.serve(live, request, arrival)
         except Fault as fault:
-            self._refusals.add(live.server, said.method, "", "", fault)
+            self._refusals.add(live.server, request.method, "", "", fault)
 
     def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
         named = named_in(request.params) or Named()

@@ -214,8 +214,8 @@ class Wakes:
         """Tell of a committed wake."""
         self._causes.on_woken(wake.agent, wake.chain)
         if self._bus.wants(AgentWoken):
-            said = AgentWoken("live", self._bus.next(), now_us(), wake.agent, wake.id, wake.server, wake.events)
-            self._bus.publish(said)
+            woken = AgentWoken("live", self._bus.next(), now_us(), wake.agent, wake.id, wake.server, wake.events)
+            self._bus.publish(woken)
 
     def spent(self, agent: str) -> tuple[int, int]:
         """Wakes and tokens of an agent within the last hour."""

@@ -27,10 +27,10 @@ def claim_of(dialect: Dialect) -> ClientClaim:
 @lru_cache(256)
 def _read(info: bytes) -> ClientClaim:
     try:
-        said = msgspec.json.decode(info, type=dict[str, msgspec.Raw])
+        members = msgspec.json.decode(info, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:
         return ClientClaim()
-    return ClientClaim(_text(said.get("name")), _text(said.get("version")))
+    return ClientClaim(_text(members.get("name")), _text(members.get("version")))
 
 
 def _text(raw: msgspec.Raw | None) -> str:

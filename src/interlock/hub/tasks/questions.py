@@ -59,13 +59,13 @@ class TaskQuestions:
         if not task.modern or not may_spell(answer, QUESTIONS.encode()):
             return {}
         found: dict[bytes, tuple[str, bytes]] = {}
-        for asked in question_of(answer).requests.values():
-            if asked.method not in CARRIED:
-                message = f"the server asks for {asked.method[:100]}, which no client answers"
+        for request in question_of(answer).requests.values():
+            if request.method not in CARRIED:
+                message = f"the server asks for {request.method[:100]}, which no client answers"
                 raise Fault("UPSTREAM_ERROR", message)
-            params = judged_params(bytes(asked.params))
-            said = msgspec.json.encode([task.id, asked.method, msgspec.Raw(params)])
-            digest = hashlib.sha256(said).digest()
+            params = judged_params(bytes(request.params))
+            identity = msgspec.json.encode([task.id, request.method, msgspec.Raw(params)])
+            digest = hashlib.sha256(identity).digest()
             if digest not in self._passed:
-                found[digest] = asked.method, params
+                found[digest] = request.method, params
         return found

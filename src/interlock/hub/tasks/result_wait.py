@@ -112,6 +112,6 @@ class ResultWait:
         return self._exchange.ask(method, params)
 
     def _ask_client(
-        self, owner: ConnectionOwner, caller: Caller, method: str, params: bytes, said: bytes
+        self, owner: ConnectionOwner, caller: Caller, method: str, params: bytes, client_params: bytes
     ) -> asyncio.Future[bytes]:
-        return owner.ask_client(caller, self._exchange, method, params, said, self._task.trace)
+        return owner.ask_client(caller, self._exchange, method, params, client_params, self._task.trace)

@@ -20,7 +20,7 @@ from interlock.config.settings import Config
 from interlock.containment.backends import reports
 from interlock.hub.calls.call import Caller
 from interlock.hub.store_faults import as_faults
-from interlock.hub.upstreams.registration.checks import RULES
+from interlock.hub.upstreams.registration.checks import script_rules
 from interlock.hub.upstreams.registration.registration import Register
 from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.store import Collection, Conflict, Store, StoreError
@@ -119,7 +119,7 @@ class Creations:
             "level": "strict",
             "language": "python",
             "max_code_size_bytes": MAX_SOURCE_CHARS,
-            "allowed_imports": [*RULES.allowed_imports],
+            "allowed_imports": [*script_rules().allowed_imports],
         }
         return {"how": HOW, "example": EXAMPLE, "expires_in_s": int(OPEN_S), "code_safety": rules}, ""
 
@@ -131,12 +131,12 @@ class Creations:
         if not re.search(rf"^(?:async )?def {re.escape(create.name)}\(", create.source, re.MULTILINE):
             raise Fault("INVALID_PARAMS", f"the source defines no function `{create.name}`", hint="name the tool")
         server = f"made-{secrets.token_hex(4)}"
-        asked = Register(server, "python", ("server.py",), justification=why[:2000], source=create.source)
+        registration = Register(server, "python", ("server.py",), justification=why[:2000], source=create.source)
         approved = mode == "auto_approve"
         with as_faults():
             taken = await self._take(create.request_id, _owner(caller))
             try:
-                made = await self._registrations.create(caller.principal, asked, approved=approved, trace=trace)
+                made = await self._registrations.create(caller.principal, registration, approved=approved, trace=trace)
             except (Fault, StoreError):
                 await self._reopen(taken)
                 raise

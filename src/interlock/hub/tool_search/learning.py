@@ -124,9 +124,9 @@ class Learning:
         return learned
 
 
-def _served(entry: Entry, asked: _Search) -> Identity | None:
+def _served(entry: Entry, search: _Search) -> Identity | None:
     """The tool of a call that succeeded soon after a search that found it."""
     record = entry.record
     tool = (record.server, record.name)
-    soon = asked.at_us <= record.at <= asked.at_us + WITHIN_US
-    return tool if soon and tool in asked.found and entry.result == "SUCCESS" else None
+    soon = search.at_us <= record.at <= search.at_us + WITHIN_US
+    return tool if soon and tool in search.found and entry.result == "SUCCESS" else None

@@ -65,8 +65,8 @@ class StartingServers:
     def with_extensions(self, scope: ListScope) -> list[Mapping[str, object]]:
         """The capabilities of the servers of a list scope that declare extensions, as far as they are known."""
         known = ((each.id, each.capabilities) for each in self._upstreams)
-        said = [(server, said) for server, said in known if said and "extensions" in said]
-        return [each for server, each in said if self._access.reaches(scope.principal, server)]
+        declaring = [(server, caps) for server, caps in known if caps and "extensions" in caps]
+        return [each for server, each in declaring if self._access.reaches(scope.principal, server)]
 
     async def wait(self, starting: Iterable[Upstream]) -> None:
         """Wait until the servers are listed or down, each at most for `first_list_s` since it began to start.

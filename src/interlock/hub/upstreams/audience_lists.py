@@ -53,7 +53,7 @@ class AudienceLists:
         self._lists = lists
         self._starts = starts
         self._logs = logs
-        self._asked: dict[str, tuple[frozenset[str] | None, float, Connection]] = {}
+        self._last_listed: dict[str, tuple[frozenset[str] | None, float, Connection]] = {}
         """By audience, the list for everybody when it was asked for, when that was, and the shared connection then.
 
         The list is None where the server did not answer.
@@ -68,10 +68,10 @@ class AudienceLists:
             return False
         if audience in self._asking:
             return True
-        asked = self._asked.get(audience)
-        if asked is None or asked[2] is not shared.connection:
+        last = self._last_listed.get(audience)
+        if last is None or last[2] is not shared.connection:
             return True
-        return asked[0] != self._lists.for_everybody and _now() - asked[1] > AGAIN_AFTER_S
+        return last[0] != self._lists.for_everybody and _now() - last[1] > AGAIN_AFTER_S
 
     async def ask(self, audience: str) -> None:
         """Ask the server, and wait until its answer is in force. Simultaneous callers ask once."""
@@ -103,9 +103,9 @@ class AudienceLists:
             reason = cause.message if isinstance(cause, Fault) else "no answer in time"
             declared = audience.removeprefix(DECLARES)
             self._log(f"its tools for clients that declare {declared} could not be read, the last known stay: {reason}")
-            self._asked[audience] = (None, _now(), shared.connection)
+            self._last_listed[audience] = (None, _now(), shared.connection)
             return
-        self._asked[audience] = (everybody, _now(), shared.connection)
+        self._last_listed[audience] = (everybody, _now(), shared.connection)
         await self._lists.set_for_some(audience, listed)
 
     async def _listed(self, shared: Connection, audience: str) -> list[bytes]:
@@ -147,8 +147,8 @@ class AudienceLists:
     def _stamp(self, shared: Connection) -> str:
         """A digest of everything that the answer for an audience depends on."""
         server, peer = self._current.server, shared.peer
-        said = (server.command, server.url, peer.revision.name, peer.server_info, sorted(self._lists.for_everybody))
-        return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+        identity = (server.command, server.url, peer.revision.name, peer.server_info, sorted(self._lists.for_everybody))
+        return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()
 
     async def _listed_by_session(self, capabilities: bytes, within_s: float) -> list[bytes]:
         listener = _ListingListener()

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.events import Bus, EventFilter, SubscriberTask
+from interlock.events import Bus, EventFilter, OnDemandSubscriber, SubscriberTask
 from interlock.events.types import AuditCommitted, Delivery, Gap, ServerStateChanged
 from interlock.hub.audit.chain import UnreadableRecord, record_of
 from interlock.hub.audit.mgp_format import METHOD, notification
@@ -25,6 +25,7 @@ from interlock.hub.audit.recorder import Recorder
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.wake_signal import WakeSignal
 from interlock.store import Collection, Store, StoreError
 from interlock.store import records as rows
 from interlock.store.database import Database
@@ -62,12 +63,11 @@ class AuditReceivers:
         self._recorder = recorder
         self._store = store
         self._log = log
-        self._bus = bus
         self._upstreams = upstreams
         self._receivers: dict[str, _Receiver] = {}
         self._active: set[_Receiver] = set()
         self._states = SubscriberTask(bus.subscribe(EventFilter.of(ServerStateChanged)), self._on_states)
-        self._commits: SubscriberTask | None = None
+        self._commits = OnDemandSubscriber(lambda: bus.subscribe(EventFilter.of(AuditCommitted), limit=1), self._wake)
         """Runs while a receiver is active."""
 
     async def _on_states(self, batch: Sequence[Delivery]) -> None:
@@ -92,8 +92,7 @@ class AuditReceivers:
     async def close(self) -> None:
         """Stop sending. The next start sends the remaining records."""
         await self._states.close()
-        if self._commits is not None:
-            await self._commits.close()
+        await self._commits.close()
         receivers, self._receivers = self._receivers, {}
         tasks = [receiver.task for receiver in receivers.values() if receiver.task is not None]
         for task in tasks:
@@ -106,11 +105,7 @@ class AuditReceivers:
             self._active.add(receiver)
         else:
             self._active.discard(receiver)
-        if self._active and self._commits is None:
-            self._commits = SubscriberTask(self._bus.subscribe(EventFilter.of(AuditCommitted), limit=1), self._wake)
-        elif not self._active and self._commits is not None:
-            self._commits.stop()
-            self._commits = None
+        self._commits.run(bool(self._active))
 
     async def _wake(self, batch: Sequence[Delivery]) -> None:
         for receiver in self._active:
@@ -122,13 +117,13 @@ class _Receiver:
 
     def __init__(self, server: Upstream, recorder: Recorder, store: Store, log: Log, receivers: AuditReceivers) -> None:
         self.server = server
-        self.woken = asyncio.Event()
+        self.woken = WakeSignal()
         self.task: asyncio.Task[None] | None = None
         self._recorder = recorder
         self._store = store
         self._log = log
         self._receivers = receivers
-        self._reconnected = asyncio.Event()
+        self._reconnected = WakeSignal()
         self._last_warning = ""
         self._id = f"{recorder.chain}/{server.id}"
         self._cursor: Cursor | None = None
@@ -201,7 +196,7 @@ class _Receiver:
             page = await self._store.read(partial(_next_page, cursor))
             if not page:
                 return
-            notifications = [said for row in page if (said := self._notification(row)) is not None]
+            notifications = [notification for row in page if (notification := self._notification(row)) is not None]
             if notifications:
                 await shared.connection.tell_surely(METHOD, notifications, DELIVERY_S)
             cursor = msgspec.structs.replace(cursor, seq=page[-1].seq)

@@ -26,7 +26,7 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
     method: str
     params: bytes
     """As the gates judge them: without a progress token, which is another in each request."""
-    said: bytes
+    client_params: bytes
     """The same in the terms of the client."""
     caller: SessionCaller
     """Whose client it is."""

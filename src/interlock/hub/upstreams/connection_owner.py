@@ -96,20 +96,28 @@ class ConnectionOwner(RequestListener):
         return method != "notifications/message" or is_severe(params, session.log_level)
 
     def ask_client(
-        self, caller: SessionCaller, channel: ClientChannel, method: str, params: bytes, said: bytes, trace: str
+        self,
+        caller: SessionCaller,
+        channel: ClientChannel,
+        method: str,
+        params: bytes,
+        client_params: bytes,
+        trace: str,
     ) -> asyncio.Future[bytes]:
         """Judge a request within a call of the owner, and send it to the client. Raises or fails with a `Fault`."""
         if method not in CARRIED:
-            return channel.ask(method, said)
-        return self._judge.ask_client(ClientRequest(self._server, method, params, said, caller, channel, trace))
+            return channel.ask(method, client_params)
+        return self._judge.ask_client(
+            ClientRequest(self._server, method, params, client_params, caller, channel, trace)
+        )
 
-    def _ask_beside(self, session: Session, method: str, params: bytes, said: bytes) -> asyncio.Future[bytes]:
-        said = question_for_old(session.dialect.revision, method, said)
+    def _ask_beside(self, session: Session, method: str, params: bytes, client_params: bytes) -> asyncio.Future[bytes]:
+        client_params = question_for_old(session.dialect.revision, method, client_params)
         if method not in CARRIED:
-            return session.ask(method, said)
+            return session.ask(method, client_params)
         check_capability(session.dialect, method, params)
         channel = _SessionOrCall(session, self)
-        request = ClientRequest(self._server, method, params, said, session.caller, channel, beside=True)
+        request = ClientRequest(self._server, method, params, client_params, session.caller, channel, beside=True)
         return self._judge.ask_client(request)
 
     def only_call(self) -> OpenCall | None:

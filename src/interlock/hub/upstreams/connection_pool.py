@@ -99,9 +99,9 @@ class ConnectionPool:
         private = [private.connection for private in self.private.open_connections()]
         agreed = [each for each in (*opened, *private) if each.mgp is not None and "lifecycle" in each.mgp.extensions]
         params: dict[str, object] = {"reason": reason.value, "timeout_ms": int(timeout_s * 1000)}
-        asked = (each.request(SHUTDOWN, params, timeout=SHUTDOWN_ANSWER_S) for each in agreed)
+        requests = (each.request(SHUTDOWN, params, timeout=SHUTDOWN_ANSWER_S) for each in agreed)
         needed_s = 0.0
-        for answer in await asyncio.gather(*asked, return_exceptions=True):
+        for answer in await asyncio.gather(*requests, return_exceptions=True):
             accepted = shutdown_answer(answer) if isinstance(answer, bytes) else None
             if accepted is None or not accepted.accepted:
                 self._dispatcher.on_log("hub", f"it did not accept its shutdown ({reason.value}); it is ended anyway")

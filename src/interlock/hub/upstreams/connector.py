@@ -57,8 +57,8 @@ class Connector:
         """Open a connection for one caller, with the capabilities of its client."""
         declared = connection_key.capabilities
         # A connection that all clients of a principal share is like the one that all callers share.
-        asked = IDENTITY.capabilities if declared == b"{}" else asked_with(asking(declared))
-        identity = msgspec.structs.replace(IDENTITY, capabilities=asked)
+        capabilities = IDENTITY.capabilities if declared == b"{}" else asked_with(asking(declared))
+        identity = msgspec.structs.replace(IDENTITY, capabilities=capabilities)
 
         async def greeted(connection: Connection) -> None:
             await self._hub.on_greeted(self._current.id, connection_key.name, connection_key.owner, connection)

@@ -66,13 +66,13 @@ class HealthMonitor:
             return
         connection, began = shared.connection, time.monotonic()
         try:
-            said = await _ask(connection)
+            status = await _ask(connection)
         except Fault as fault:
             if fault.foreign_code is None:
                 upstream.health.on_silence()
                 return
-            said = Health.HEALTHY.value  # It answered, though it does not know the question.
-        upstream.health.on_answer(said, (time.monotonic() - began) * 1000)
+            status = Health.HEALTHY.value  # It answered, though it does not know the question.
+        upstream.health.on_answer(status, (time.monotonic() - began) * 1000)
 
     async def examine(self, upstream: Upstream) -> dict[str, Any] | None:
         """Ask one server now, also in full. Returns its answer in full, if it gave one.
@@ -94,8 +94,8 @@ class HealthMonitor:
             result = await shared.connection.request(STATUS, {}, timeout=PING_S)
             if len(result) > MAX_DETAIL_BYTES:
                 return None
-            said = msgspec.json.decode(result, type=dict[str, Any])
-            return {name: value for name, value in said.items() if name not in _OF_MCP}
+            members = msgspec.json.decode(result, type=dict[str, Any])
+            return {name: value for name, value in members.items() if name not in _OF_MCP}
         except (Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 

@@ -23,6 +23,7 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restarts import requested_wait_s
 from interlock.hub.upstreams.task_offers import takes_tasks
 from interlock.process.threads import WorkerThreads
+from interlock.process.wake_signal import WakeSignal
 from interlock.wire.errors import Fault
 
 TINY_BYTES: Final = 2_000
@@ -54,7 +55,7 @@ class Lists:
         self._current = current
         self._logs = logs
         self._hub = hub
-        self.changed = asyncio.Event()
+        self.changed = WakeSignal()
         """Set when the lists are to be read again."""
         self.left_out: list[str] = []
         """Items that the hub does not offer, each with the reason."""
@@ -67,7 +68,7 @@ class Lists:
         """The names of the tools in the last list of the shared connection, as the server gave them."""
         self._for_some: dict[str, list[bytes]] = {}
         """By audience, the definitions of the tools that it has beyond those for everybody."""
-        self._in_force = asyncio.Event()
+        self._in_force = WakeSignal()
         """Set when the next reading has ended."""
 
     async def set_for_some(self, audience: str, listed: list[bytes]) -> None:
@@ -101,7 +102,7 @@ class Lists:
 
         The first reading may take as long as a start.
         """
-        in_force, self._in_force = self._in_force, asyncio.Event()
+        in_force, self._in_force = self._in_force, WakeSignal()
         try:
             await self._read(connection)
         finally:

@@ -17,6 +17,7 @@ from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.permission_entries import PermissionStatus
 from interlock.hub.approvals.permissions import Permissions
 from interlock.hub.upstreams.mgp_agreement import Agreement
+from interlock.process.task_set import TaskSet
 from interlock.protocols.mgp.permissions import REQUEST, RESPONSE, Await, Outcome, request_id_of
 from interlock.wire.errors import Fault
 
@@ -66,22 +67,20 @@ class PermissionExchange:
     async def _exchange(self, server: str, connection: Connection, statuses: Sequence[PermissionStatus]) -> None:
         request_id = request_id_of(server)
         waiting = [each for each in statuses if each.grant == "deferred"]
-        if waiting:
-            names = tuple(each.permission for each in waiting)
-            notice = Await(request_id, names, self._permissions.policy(server))
-            waiting_notice = asyncio.ensure_future(self._send(server, connection, REQUEST, notice, early=True))
-        else:
-            waiting_notice = asyncio.ensure_future(asyncio.sleep(0))
+        notices = TaskSet()
         try:
-            # The server may answer at once, after the decision, or never.
-            await asyncio.wait([waiting_notice], timeout=WAIT_NOTICE_TIMEOUT_S)
+            if waiting:
+                names = tuple(each.permission for each in waiting)
+                notice = Await(request_id, names, self._permissions.policy(server))
+                sent = notices.begin(self._send(server, connection, REQUEST, notice, early=True))
+                # The server may answer at once, after the decision, or never.
+                await asyncio.wait([sent], timeout=WAIT_NOTICE_TIMEOUT_S)
             await self._settled({each.decision for each in waiting if each.decision})
             now = [self._permissions.status(server, each.permission) for each in statuses]
             self._sent[connection] = now
             await self._send(server, connection, RESPONSE, outcome(request_id, now), early=True)
         finally:
-            waiting_notice.cancel()
-            await asyncio.gather(waiting_notice, return_exceptions=True)
+            await notices.close()
 
     async def _settled(self, decisions: set[str]) -> None:
         """Give people a few seconds to decide, once: later connections to the same server do not wait again."""

@@ -49,7 +49,7 @@ class ServerSubscription:
 
     def __init__(self) -> None:
         self.wanted: frozenset[str] = frozenset()
-        self.asked: frozenset[str] = frozenset()
+        self.requested: frozenset[str] = frozenset()
         """The patterns of the present subscription."""
         self.id = ""
         self.channels: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ class ServerEventSubscriptions:
     def settled(self, server: str) -> bool:
         """Whether the server has answered the present subscription."""
         subscription = self._subscriptions.get(server)
-        return subscription is not None and bool(subscription.id) and subscription.asked == subscription.wanted
+        return subscription is not None and bool(subscription.id) and subscription.requested == subscription.wanted
 
     async def settle(self, wanted: frozenset[str]) -> Mapping[str, frozenset[str]]:
         """Subscribe at all servers to what clients want. Returns the channels and patterns of each server."""
@@ -138,12 +138,12 @@ class ServerEventSubscriptions:
             subscription = self._subscriptions[server] = ServerSubscription()
         subscription.wanted = patterns
         async with subscription.lock:
-            if subscription.wanted == subscription.asked or self._subscriptions.get(server) is not subscription:
+            if subscription.wanted == subscription.requested or self._subscriptions.get(server) is not subscription:
                 return
             wanted, before, stream = subscription.wanted, subscription.id, subscription.stream
-            if before and wanted and subscription.channels <= wanted <= subscription.asked:
+            if before and wanted and subscription.channels <= wanted <= subscription.requested:
                 # The server would subscribe us to the same channels again, and send each event twice meanwhile.
-                subscription.asked = wanted
+                subscription.requested = wanted
                 return
             try:
                 await self._subscribe(server, subscription, wanted)
@@ -152,7 +152,7 @@ class ServerEventSubscriptions:
                 elif before and before != subscription.id:
                     await self._request(server, UNSUBSCRIBE, {"subscription_id": before})
             except Fault as fault:
-                if subscription.asked != wanted:
+                if subscription.requested != wanted:
                     subscription.stream = stream  # the subscription so far goes on
                 self._log(server, f"could not subscribe to its events: {fault.message}")
                 if fault.kind.retryable:
@@ -162,14 +162,14 @@ class ServerEventSubscriptions:
 
     async def _subscribe(self, server: str, subscription: ServerSubscription, wanted: frozenset[str]) -> None:
         if not wanted:
-            subscription.asked = subscription.channels = frozenset()
+            subscription.requested = subscription.channels = frozenset()
             subscription.id, subscription.patterns, subscription.stream = "", [], None
             return
-        answer = await self._streamed(server, subscription, wanted) or await self._asked(server, wanted)
+        answer = await self._streamed(server, subscription, wanted) or await self._requested(server, wanted)
         # A server cannot subscribe us to what nobody asked for.
         subscription.channels = wanted.intersection(answer.subscribed)
         subscription.patterns = [offered_pattern(channel) for channel in subscription.channels]
-        subscription.asked, subscription.id = wanted, answer.subscription_id
+        subscription.requested, subscription.id = wanted, answer.subscription_id
 
     async def _streamed(
         self, server: str, subscription: ServerSubscription, wanted: frozenset[str]
@@ -179,16 +179,16 @@ class ServerEventSubscriptions:
         if not connection.modern:
             return None
 
-        def notified(method: str, params: bytes) -> None:
+        def on_notification(method: str, params: bytes) -> None:
             if method == EVENT:
                 self.on_event(server, params)
 
         def ended() -> None:
             if subscription.stream is stream and self._subscriptions.get(server) is subscription:
-                subscription.stream, subscription.id, subscription.asked = None, "", frozenset()
+                subscription.stream, subscription.id, subscription.requested = None, "", frozenset()
                 self._tasks.begin(self._reopen(server, subscription))
 
-        stream = subscription.stream = EventStream(connection, notified, ended)
+        stream = subscription.stream = EventStream(connection, on_notification, ended)
         opened = await stream.open({"channels": sorted(wanted)}, ANSWER_S)
         if opened is None:
             subscription.stream = None
@@ -200,7 +200,7 @@ class ServerEventSubscriptions:
         if self._subscriptions.get(server) is subscription and self._speaks(server):
             await self._renew(server, subscription.wanted)
 
-    async def _asked(self, server: str, wanted: frozenset[str]) -> Subscribed:
+    async def _requested(self, server: str, wanted: frozenset[str]) -> Subscribed:
         result = await self._request(server, SUBSCRIBE, {"channels": sorted(wanted)})
         try:
             return msgspec.json.decode(result, type=Subscribed)

@@ -21,7 +21,7 @@ class ServerHealth:
 
     def __init__(self, outcomes: CallOutcomes) -> None:
         self._outcomes = outcomes
-        self._said: object = Health.HEALTHY.value
+        self._declared: object = Health.HEALTHY.value
         """Its own word."""
         self._unanswered = 0
         self.checked_at: datetime | None = None
@@ -29,14 +29,14 @@ class ServerHealth:
         self.answer_ms: float | None = None
         """How long the last answer took; None where none came."""
 
-    def on_answer(self, said: str, took_ms: float) -> None:
+    def on_answer(self, status: str, took_ms: float) -> None:
         """The server answered a check."""
-        self._said, self._unanswered = said, 0
+        self._declared, self._unanswered = status, 0
         self.checked_at, self.answer_ms = datetime.now(UTC), round(took_ms, 2)
 
-    def on_status(self, said: object) -> None:
+    def on_status(self, status: object) -> None:
         """The server answered a check in full. Its checks ran for this answer, so it replaces the word of a ping."""
-        self._said = said
+        self._declared = status
 
     def on_silence(self) -> None:
         """The server did not answer a check in time."""
@@ -45,23 +45,23 @@ class ServerHealth:
 
     def on_connected(self) -> None:
         """Forget what an earlier run of the server said. How its calls ended still counts."""
-        self._said, self._unanswered = Health.HEALTHY.value, 0
+        self._declared, self._unanswered = Health.HEALTHY.value, 0
 
     @property
     def now(self) -> Health:
         """The health of the server while it runs."""
-        if self._said == Health.HEALTHY.value and not self._unanswered:  # of most servers, every second
+        if self._declared == Health.HEALTHY.value and not self._unanswered:  # of most servers, every second
             return self._outcomes.health
-        return worst(health_of(self._said), self._silence, self._outcomes.health)
+        return worst(health_of(self._declared), self._silence, self._outcomes.health)
 
     @property
     def reasons(self) -> list[str]:
         """Why the server is not healthy."""
         found = []
-        said = health_of(self._said)
-        if said is not Health.HEALTHY:
-            known = self._said == said.value
-            found.append(f"it says it is {self._said if known else repr(str(self._said)[:40])}")
+        declared = health_of(self._declared)
+        if declared is not Health.HEALTHY:
+            known = self._declared == declared.value
+            found.append(f"it says it is {self._declared if known else repr(str(self._declared)[:40])}")
         if self._unanswered:
             times = "the last check" if self._unanswered == 1 else f"the last {self._unanswered} checks"
             found.append(f"it did not answer {times}")

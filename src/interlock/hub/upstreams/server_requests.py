@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
+from interlock.client.connection import Connection
 from interlock.hub.catalog.links import exposed_question, restored_answer
 from interlock.hub.catalog.target import CLIENT_TARGETS
 from interlock.hub.upstreams import client_tasks as of_clients
@@ -23,7 +24,7 @@ from interlock.protocols.mcp.reserved_names import params_of_server
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import PROGRESS
-from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Id, Request, one_line
 from interlock.wire.names import may_spell
 
@@ -39,19 +40,6 @@ Ask = Callable[[str, bytes, bytes], asyncio.Future[bytes]]
 `Fault` where that is not possible."""
 
 
-class Answers(Protocol):
-    """The connection back to the server."""
-
-    def answer(self, id: Id, result: bytes) -> None:
-        """Send an answer."""
-
-    def refuse(self, id: Id, error: ErrorObject) -> None:
-        """Send an error."""
-
-    def tell(self, method: str, params: bytes) -> None:
-        """Send a notification."""
-
-
 class ServerRequests:
     """The open requests of the server of one connection."""
 
@@ -61,7 +49,7 @@ class ServerRequests:
         """The hub's progress tokens, and the server's."""
         self._tasks = of_clients.ClientTasks(ids)
 
-    def relay(self, server: Answers, request: Request, ask: Ask, shown: str | None = None) -> None:
+    def relay(self, server: Connection, request: Request, ask: Ask, shown: str | None = None) -> None:
         """Send a request to the client and its answer to the server. The server always gets one, unless it cancels.
 
         `shown` is the server's name for a client that sees many servers, whose resource addresses then contain it.
@@ -73,12 +61,12 @@ class ServerRequests:
         token, hub_token = _token_in(request.params), f"asked-{secrets.token_urlsafe(12)}"
         try:
             judged = one_line(judged_params(request.params))
-            said = self._tasks.to_client(request.method, one_line(request.params))
+            client_params = self._tasks.to_client(request.method, one_line(request.params))
             if shown is not None:
-                said = exposed_question(shown, request.method, said)
+                client_params = exposed_question(shown, request.method, client_params)
             if token is not None:
-                said = with_meta(said, {PROGRESS_TOKEN: hub_token})
-            waiting = ask(request.method, judged, said)
+                client_params = with_meta(client_params, {PROGRESS_TOKEN: hub_token})
+            waiting = ask(request.method, judged, client_params)
         except Fault as fault:
             _refuse(server, request, fault)
             return
@@ -104,7 +92,7 @@ class ServerRequests:
         if waiting is not None:
             waiting.cancel(reason)
 
-    def on_notification(self, server: Answers, method: str, params: bytes) -> None:
+    def on_notification(self, server: Connection, method: str, params: bytes) -> None:
         """Pass a client's progress or task status to the server, if it belongs to a request of this server."""
         try:
             if method == _STATUS:
@@ -123,7 +111,7 @@ class ServerRequests:
         for waiting in list(self._open.values()):
             waiting.cancel()
 
-    def _settle(self, server: Answers, request: Request, future: asyncio.Future[bytes], shown: str | None) -> None:
+    def _settle(self, server: Connection, request: Request, future: asyncio.Future[bytes], shown: str | None) -> None:
         if future.cancelled():
             _refuse(server, request, Fault("CANCELLED", "the request was cancelled"))
             return
@@ -155,7 +143,7 @@ def _token_in(params: bytes) -> Id | None:
         return None
 
 
-def _refuse(server: Answers, request: Request, fault: Fault) -> None:
+def _refuse(server: Connection, request: Request, fault: Fault) -> None:
     server.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
 
 

@@ -6,12 +6,12 @@ down or stopped.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 
 from interlock.hub.upstreams.commands import Command, StateChange, Supervised, reason_of
 from interlock.hub.upstreams.restart_plan import RestartPlan
 from interlock.hub.upstreams.states import ServerEvent, ServerState, step
+from interlock.process.wake_signal import WakeSignal
 from interlock.wire.errors import Fault
 
 
@@ -26,7 +26,7 @@ class ServerStatus:
         self.last_change: StateChange | None = None
         self._upstream = upstream
         self._plan = plan
-        self._changed = asyncio.Event()
+        self._changed = WakeSignal()
         self._cause: Command | None = None
         """The command that the server follows until it is connected, down or stopped."""
         self._next_cause: Command | None = None
@@ -67,7 +67,7 @@ class ServerStatus:
 
     def wake(self) -> None:
         """Wake the calls that wait for the server."""
-        changed, self._changed = self._changed, asyncio.Event()
+        changed, self._changed = self._changed, WakeSignal()
         changed.set()
 
     async def change(self) -> None:

@@ -29,6 +29,7 @@ from interlock.hub.upstreams.states import ServerEvent, ServerState
 from interlock.hub.upstreams.unavailable import defect, unavailable
 from interlock.hub.upstreams.watched_connection import watch_connection
 from interlock.process.task_set import TaskSet
+from interlock.process.wake_signal import WakeSignal
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
@@ -64,7 +65,7 @@ class Supervisor:
         """The start that waits in a queue or is under way."""
         self._caller_waits = False
         """Whether a call or a person waits for the next start."""
-        self._wanted = asyncio.Event()
+        self._wanted = WakeSignal()
         self._clock = asyncio.get_running_loop().time
         self._loop_task: asyncio.Task[None] | None = None
         self._commands = asyncio.Lock()

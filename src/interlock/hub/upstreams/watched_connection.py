@@ -20,7 +20,7 @@ async def watch_connection(
     upstream: Supervised, current: CurrentSettings, lists: Lists, connection: Connection, ended: asyncio.Future[Fault]
 ) -> Fault | None:
     """Watch until the connection ends. Returns its failure, or None once an on-demand server is idle for too long."""
-    now = asyncio.get_running_loop().time
+    loop = asyncio.get_running_loop()
     changed = lists.changed
     while not ended.done():
         relist = asyncio.ensure_future(changed.wait())
@@ -34,13 +34,13 @@ async def watch_connection(
             break
         if not changed.is_set():
             busy = upstream.open_calls or upstream.tasks
-            if not busy and now() - upstream.last_use >= current.timeouts.idle_s:
+            if not busy and loop.time() - upstream.last_use >= current.timeouts.idle_s:
                 return None
             continue
-        began = now()
+        began = loop.time()
         await lists.read(connection)
         # The pause counts from the start of the listing, so that a slow listing does not delay the next.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, began + RELIST_EVERY_S - now())):
+            async with asyncio.timeout(max(0.0, began + RELIST_EVERY_S - loop.time())):
                 await asyncio.shield(ended)
     return ended.result()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from interlock.judge.code.rules import CodeRules, Level
-from interlock.judge.findings import Finding, told
+from interlock.judge.findings import Finding, reported
 
 __all__ = ["CodeRules", "Level", "judge_code", "rejection"]
 
@@ -20,7 +20,7 @@ _DEFAULTS = CodeRules()
 
 def judge_code(code: str, rules: CodeRules = _DEFAULTS) -> tuple[Finding, ...]:
     """Everything that the level forbids in a piece of code."""
-    return told(_judge(code, rules), rules.ignored, MAX_FINDINGS)
+    return reported(_judge(code, rules), rules.ignored, MAX_FINDINGS)
 
 
 def rejection(findings: Iterable[Finding], rules: CodeRules) -> dict[str, object]:

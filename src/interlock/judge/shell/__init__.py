@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Sequence
 
-from interlock.judge.findings import Finding, told
+from interlock.judge.findings import Finding, reported
 from interlock.judge.shell import quoting
 from interlock.judge.shell.commands import judge_argv
 from interlock.judge.shell.everyday import Everyday
@@ -29,7 +29,7 @@ MAX_NESTED_LENGTH = 2_048
 def judge_shell(command: str | Sequence[str], rules: ShellRules = _DEFAULTS) -> tuple[Finding, ...]:
     """Everything wrong with a command, given as shell text or as an argument list. Nothing wrong is `()`."""
     found = _judge_text(command, rules, 0) if isinstance(command, str) else _judge_list(command, rules)
-    return told(found, rules.ignored, MAX_FINDINGS)
+    return reported(found, rules.ignored, MAX_FINDINGS)
 
 
 def _judge_list(argv: Sequence[str], rules: ShellRules) -> Iterator[Finding]:

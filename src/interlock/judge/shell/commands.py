@@ -188,8 +188,8 @@ def _by_arguments(name: str, program: Program, arguments: Sequence[str]) -> Iter
             if lists_names and _SECRET_FOLDER.search(argument):
                 continue
             # `:!folder` leaves a folder out for git, and calls a shell in editors.
-            said = argument.removeprefix(":!") if name == "git" else argument
-            verdict = _by_argument(said, mentions)
+            operand = argument.removeprefix(":!") if name == "git" else argument
+            verdict = _by_argument(operand, mentions)
             if verdict is not None:
                 yield verdict
             target = argument.partition("=")[2] or argument

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from interlock.judge.shell.flags import operands, option_values, uses_flag
@@ -85,9 +86,8 @@ def _pair_of(text: str) -> tuple[frozenset[str], re.Pattern[str]]:
 
 
 def _predicate(name: str) -> Callable[[Use], object]:
-    from interlock.judge.shell import predicates
-
-    found: Callable[[Use], object] = getattr(predicates, name)
+    module, _, function = name.rpartition(".")
+    found: Callable[[Use], object] = getattr(import_module(f"{__package__}.{module or 'predicates'}"), function)
     return found
 
 

@@ -1,4 +1,7 @@
-"""Predicates that rows of `programs.txt` name with `does`: uses that take more than a pattern to recognise."""
+"""Predicates that rows of `programs.txt` name with `does`: uses that take more than a pattern to recognise.
+
+Those of a module of its own have its name before theirs: `git.cleans`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from interlock.judge.shell import embedded, git, sources
+from interlock.judge.shell import embedded
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.everyday import is_inside
 from interlock.judge.shell.flags import operands, option_values, uses_flag
@@ -14,22 +17,6 @@ from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, lists
 from interlock.judge.shell.sed import sed_effects, sed_scripts
 from interlock.judge.shell.wrappers import run_on_matches
-
-git_setting = git.sets_program
-git_option = git.names_program
-git_clean = git.cleans
-git_programs = git.runs_programs
-git_config = git.configures_program
-git_runs = git.runs_command
-git_system = git.writes_system
-git_hooks = git.names_hooks
-git_changes = git.changes
-git_forces = git.forces_protected
-installs_from_address = sources.installs_from_address
-sets_source = sources.sets_source
-runs_address = sources.runs_address
-runs_given = sources.runs_given
-runs_classes = sources.runs_classes
 
 
 def _run_by_find(use: Use) -> Iterator[str]:

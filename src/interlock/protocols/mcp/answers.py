@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.large import LARGE, Read
 from interlock.wire.messages import RESULT_LENGTH, Result
 from interlock.wire.names import BACKSLASH, CARRIAGE_RETURN, LINE_FEED, TwiceNamed, may_spell, names_of
@@ -50,10 +51,9 @@ class ResultMembers(msgspec.Struct):
             return "complete"
         if raw is _UNSET:
             return None
-        try:
-            return msgspec.json.decode(bytes(raw)[:_LONGEST_KIND], type=str)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-            raise Fault("UPSTREAM_ERROR", f"the server's result cannot be read: resultType: {cause}") from None
+        return decode_json(
+            bytes(raw)[:_LONGEST_KIND], str, "UPSTREAM_ERROR", "the server's result cannot be read: resultType"
+        )
 
     @property
     def failed(self) -> bool | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.bounded_cache import remembers_short
-from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 LIVE_REQUESTS: Final = frozenset(
     (
@@ -67,11 +67,11 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
         """Whether the client declared that it answers this request of a server. Raises INVALID_PARAMS."""
         match method:
             case "sampling/createMessage":
-                return self.sampling_tools if _asked(params).with_tools else self.sampling
+                return self.sampling_tools if _request_form(params).with_tools else self.sampling
             case "roots/list":
                 return self.roots
             case "elicitation/create":
-                mode = _asked(params).mode
+                mode = _request_form(params).mode
                 if mode in ("form", "url"):
                     return self.elicitation_url if mode == "url" else self.elicitation_form
                 return mode in self.other_elicitation
@@ -86,35 +86,32 @@ NO_CAPABILITIES: Final = ClientCapabilities()
 @remembers_short(1024)
 def read_client_capabilities(raw: bytes) -> ClientCapabilities:
     """The capabilities in a client's own words, understood. Cached, since the same words come with every request."""
-    try:
-        said = msgspec.json.decode(raw, type=_Said)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", f"client capabilities: {cause}") from None
-    elicitation = said.elicitation
+    declared = decode_json(raw, _Declared, "INVALID_PARAMS", "client capabilities")
+    elicitation = declared.elicitation
     return ClientCapabilities(
         raw=raw,
-        sampling=said.sampling is not None,
-        sampling_tools=said.sampling is not None and "tools" in said.sampling,
+        sampling=declared.sampling is not None,
+        sampling_tools=declared.sampling is not None and "tools" in declared.sampling,
         # An empty object means form mode (2025-11-25, Elicitation: Capabilities).
         elicitation_form=elicitation is not None and ("form" in elicitation or "url" not in elicitation),
         elicitation_url=elicitation is not None and "url" in elicitation,
         other_elicitation=frozenset(elicitation or ()) - {"form", "url"},
-        roots=said.roots is not None,
-        tasks=said.extensions is not None and EXTENSION in said.extensions,
-        live=LIVE_EXTENSION in (said.extensions or {}) or _is_live(said.experimental),
-        hosts_tasks=said.tasks is not msgspec.UNSET and bytes(said.tasks)[:1] == b"{",
+        roots=declared.roots is not None,
+        tasks=declared.extensions is not None and EXTENSION in declared.extensions,
+        live=LIVE_EXTENSION in (declared.extensions or {}) or _is_live(declared.experimental),
+        hosts_tasks=declared.tasks is not msgspec.UNSET and bytes(declared.tasks)[:1] == b"{",
     )
 
 
 def missing_capability(method: str, params: bytes = b"{}") -> dict[str, object]:
     """The `requiredCapabilities` object for a request the client did not say it answers."""
     if method == "sampling/createMessage":
-        return {"sampling": {"tools": {}} if _asked(params).with_tools else {}}
+        return {"sampling": {"tools": {}} if _request_form(params).with_tools else {}}
     if method in LIVE_REQUESTS:
         return {"experimental": {"mcpl": {}}}
     if method != "elicitation/create":
         return {"roots" if method == "roots/list" else "tasks": {}}
-    return {"elicitation": {_asked(params).mode: {}}}
+    return {"elicitation": {_request_form(params).mode: {}}}
 
 
 def _is_live(experimental: msgspec.Raw | msgspec.UnsetType) -> bool:
@@ -127,14 +124,11 @@ def _is_live(experimental: msgspec.Raw | msgspec.UnsetType) -> bool:
         return False
 
 
-def _asked(params: bytes) -> _Asked:
-    try:
-        return msgspec.json.decode(params, type=_Asked)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("INVALID_PARAMS", f"params: {cause}") from None
+def _request_form(params: bytes) -> _RequestForm:
+    return decode_json(params, _RequestForm, "INVALID_PARAMS", "params")
 
 
-class _Asked(msgspec.Struct):
+class _RequestForm(msgspec.Struct):
     mode: str = "form"
     tools: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     tool_choice: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="toolChoice")
@@ -148,7 +142,7 @@ class _Asked(msgspec.Struct):
 _Object = dict[str, msgspec.Raw]
 
 
-class _Said(msgspec.Struct):
+class _Declared(msgspec.Struct):
     sampling: _Object | None = None
     elicitation: _Object | None = None
     roots: _Object | None = None

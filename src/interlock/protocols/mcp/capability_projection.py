@@ -30,12 +30,12 @@ OF_EACH_HOP: Final = (TASKS, MGP)
 @remembers_short(1024)
 def capabilities_across(raw: bytes) -> bytes:
     """A client's capabilities for a server of the other era."""
-    said = members(raw)
-    kept = {name: said[name] for name in _CROSSING if name in said}
+    declared = members(raw)
+    kept = {name: declared[name] for name in _CROSSING if name in declared}
     if "roots" in kept:
         # Nobody can be told of changed roots on the other side.
         kept["roots"] = msgspec.Raw(b"{}")
-    extensions = members(bytes(said["extensions"])) if "extensions" in said else {}
+    extensions = members(bytes(declared["extensions"])) if "extensions" in declared else {}
     if APPS in extensions:
         return msgspec.json.encode({**kept, "extensions": {APPS: extensions[APPS]}})
     return msgspec.json.encode(kept)
@@ -44,10 +44,10 @@ def capabilities_across(raw: bytes) -> bytes:
 @remembers_short(1024)
 def capabilities_along(raw: bytes) -> bytes:
     """A client's capabilities for a server that has a session with it, as the client has with the hub."""
-    said = members(raw)
-    kept: dict[str, object] = {name: said[name] for name in (*_CROSSING, "tasks") if name in said}
-    if "extensions" in said:
-        further = members(bytes(said["extensions"]))
+    declared = members(raw)
+    kept: dict[str, object] = {name: declared[name] for name in (*_CROSSING, "tasks") if name in declared}
+    if "extensions" in declared:
+        further = members(bytes(declared["extensions"]))
         kept["extensions"] = {name: value for name, value in further.items() if name not in OF_EACH_HOP}
     return msgspec.json.encode(kept)
 
@@ -57,18 +57,18 @@ def request_meta(
     revision: Revision, capabilities: bytes, client_info: bytes | None, log_level: str | None
 ) -> Mapping[str, object]:
     """The `_meta` that a session's client would send with each request in the stateless era."""
-    said: dict[str, object] = {
+    meta: dict[str, object] = {
         PROTOCOL_VERSION: revision.name,
         CLIENT_CAPABILITIES: msgspec.Raw(capabilities_across(capabilities)),
     }
     if client_info is not None and members(client_info):
-        said[CLIENT_INFO] = msgspec.Raw(client_info)
+        meta[CLIENT_INFO] = msgspec.Raw(client_info)
     if log_level is not None:
-        said[LOG_LEVEL] = log_level
-    return said
+        meta[LOG_LEVEL] = log_level
+    return meta
 
 
-def with_request_meta(own: bytes | None, said: Mapping[str, object]) -> bytes:
+def with_request_meta(own: bytes | None, meta: Mapping[str, object]) -> bytes:
     """A request's own `_meta` with these members. Its own values of the reserved keys do not count."""
     kept = {} if own is None else {key: value for key, value in members(own).items() if key not in MODERN_KEYS}
-    return msgspec.json.encode({**kept, **said})
+    return msgspec.json.encode({**kept, **meta})

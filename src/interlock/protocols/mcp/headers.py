@@ -102,30 +102,30 @@ def check_standard(headers: Mapping[bytes, bytes], method: str, name: str | None
 def check_params(headers: Mapping[bytes, bytes], declared: Iterable[ParamHeader], arguments: object) -> None:
     """Refuse a call whose `Mcp-Param-*` headers do not repeat its arguments."""
     for header in declared:
-        said = headers.get(PARAM_PREFIX + header.header.lower().encode())
+        sent = headers.get(PARAM_PREFIX + header.header.lower().encode())
         value = _at(arguments, header.path)
         if value is None:
-            if said is not None:
-                raise _mismatch(f"Mcp-Param-{header.header}", said, "nothing")
+            if sent is not None:
+                raise _mismatch(f"Mcp-Param-{header.header}", sent, "nothing")
             continue
-        if said is None or not _same(decode_value(said.decode("latin-1")), value):
-            raise _mismatch(f"Mcp-Param-{header.header}", said, str(value))
+        if sent is None or not _same(decode_value(sent.decode("latin-1")), value):
+            raise _mismatch(f"Mcp-Param-{header.header}", sent, str(value))
 
 
-def _mismatch(header: str, said: bytes | None, body: str) -> Fault:
-    if said is None:
+def _mismatch(header: str, sent: bytes | None, body: str) -> Fault:
+    if sent is None:
         return Fault("HEADER_MISMATCH", f"Header mismatch: {header} header is missing; the body says {body[:200]!r}")
-    shown = said.decode("latin-1")[:200]
+    shown = sent.decode("latin-1")[:200]
     return Fault("HEADER_MISMATCH", f"Header mismatch: {header} header says {shown!r}, the body {body[:200]!r}")
 
 
-def _same(said: str, value: object) -> bool:
+def _same(sent: str, value: object) -> bool:
     if isinstance(value, bool):
-        return said == ("true" if value else "false")
+        return sent == ("true" if value else "false")
     if isinstance(value, int | float):
         # Numbers are compared exactly: a proxy must read in the header the number that is used.
-        return _NUMBER.match(said) is not None and Decimal(said) == Decimal(str(value))
-    return said == value
+        return _NUMBER.match(sent) is not None and Decimal(sent) == Decimal(str(value))
+    return sent == value
 
 
 def _at(arguments: object, path: tuple[str, ...]) -> object:

@@ -11,7 +11,7 @@ from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
 from interlock.protocols.mcp.results import plain
 from interlock.protocols.mcp.revisions import R2025_11_25, Revision
-from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.names import may_spell
 
 QUESTION_KEY: Final = "dev.interlock.server/questionKey"
@@ -69,10 +69,7 @@ def answer_for_old(method: str, answer: bytes) -> bytes:
 def check_answer(method: str, answer: bytes) -> None:
     """Whether an answer has the form of one to this question. Its content is for the server that asked. Raises
     INVALID_PARAMS."""
-    try:
-        msgspec.json.decode(answer, type=_ANSWERS[method])
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("INVALID_PARAMS", f"this is no answer to {method}: {cause}") from None
+    decode_json(answer, _ANSWERS[method], "INVALID_PARAMS", f"this is no answer to {method}")
 
 
 def _plain_choices(schema: bytes) -> bytes:

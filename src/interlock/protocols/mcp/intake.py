@@ -26,6 +26,7 @@ from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISI
 from interlock.protocols.mgp import negotiation
 from interlock.protocols.mgp.negotiation import Home, Offer, read_offer
 from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.json_values import JSON_ERRORS, decode_json
 from interlock.wire.large import Read
 from interlock.wire.messages import Id, Request
 from interlock.wire.names import may_spell
@@ -84,7 +85,7 @@ def preview(params: bytes) -> RequestPreview:
             if len(params) == length + len(name) + len(given) and (meta is not None or raw is _UNSET):
                 return RequestPreview(name, None, meta, given)
         return RequestPreview(name, read.uri, meta, None, read.task)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+    except JSON_ERRORS as cause:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
 
 
@@ -207,10 +208,7 @@ def refusal_dialect(params: bytes) -> ErrorDialect:
 
 def read_initialize(params: bytes) -> Dialect:
     """Read the params of `initialize`: the dialect of the session."""
-    try:
-        opening = msgspec.json.decode(params, type=_Initialize)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", f"initialize: {cause}") from None
+    opening = decode_json(params, _Initialize, "INVALID_PARAMS", "initialize")
     revision = agree(opening.protocolVersion)
     info = bytes(opening.clientInfo)
     capabilities = bytes(opening.capabilities)

@@ -12,6 +12,7 @@ import msgspec
 
 from interlock.protocols.mcp.answers import HUB_PREFIX, INPUT_REQUIRED, ResultMembers
 from interlock.wire.errors import ErrorObject
+from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import Read
 from interlock.wire.names import may_spell
 
@@ -40,7 +41,7 @@ def error_of_server(error: ErrorObject) -> ErrorObject:
             if len(raw) > MOST_SEARCHED:
                 return ErrorObject(error.code, error.message)
             kept = _without_prefix(kept, found)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except JSON_ERRORS:
         return ErrorObject(error.code, error.message)
     if isinstance(kept, dict):
         own = {name: value for name, value in kept.items() if name.lower() not in ERROR_MEMBERS}
@@ -81,7 +82,7 @@ def params_of_server(params: bytes) -> bytes:
         return params
     try:
         value = msgspec.json.decode(params)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except JSON_ERRORS:
         return params
     if not isinstance(value, dict) or not _meta_names(value):
         return params
@@ -107,8 +108,8 @@ def clean_result(value: Any) -> None:
             value.pop(name, None)
     _clean_meta(value)
     questions = value.get("inputRequests")
-    asked = _objects(list(questions.values())) if isinstance(questions, dict) else []
-    blocks = [question.get("params") for question in asked]
+    requests = _objects(list(questions.values())) if isinstance(questions, dict) else []
+    blocks = [question.get("params") for question in requests]
     for member in ("content", "contents"):
         blocks += _objects(value.get(member))
     for message in _objects(value.get("messages")):

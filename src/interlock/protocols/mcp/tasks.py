@@ -15,6 +15,7 @@ from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import PREFIX, members, with_meta
 from interlock.protocols.mcp.revisions import R2025_11_25, Revision
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.names import may_spell
 
 EXTENSION: Final = PREFIX + "tasks"
@@ -60,7 +61,7 @@ class TaskState(msgspec.Struct, frozen=True):
 
     def to_wire(self, modern: bool) -> dict[str, object]:
         """The members that say so."""
-        said: dict[str, object] = {
+        members: dict[str, object] = {
             "taskId": self.id,
             "status": self.status,
             "createdAt": self.created_at,
@@ -68,10 +69,10 @@ class TaskState(msgspec.Struct, frozen=True):
             "ttlMs" if modern else "ttl": self.ttl_ms,
         }
         if self.poll_ms is not None:
-            said["pollIntervalMs" if modern else "pollInterval"] = self.poll_ms
+            members["pollIntervalMs" if modern else "pollInterval"] = self.poll_ms
         if self.message is not None:
-            said["statusMessage"] = self.message
-        return said
+            members["statusMessage"] = self.message
+        return members
 
 
 def read_state(raw: bytes, modern: bool) -> TaskState:
@@ -80,16 +81,16 @@ def read_state(raw: bytes, modern: bool) -> TaskState:
         if modern:
             new = msgspec.json.decode(raw, type=_NewState)
             ttl_ms, poll_ms = new.ttlMs, new.pollIntervalMs
-            said: _State = new
+            state: _State = new
         else:
             old = msgspec.json.decode(raw, type=_OldState)
             ttl_ms, poll_ms = old.ttl, old.pollInterval
-            said = old
+            state = old
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("UPSTREAM_ERROR", f"the server's word on a task cannot be read: {cause}") from None
     ttl = None if ttl_ms is None else max(0, int(ttl_ms))
     poll = None if poll_ms is None else max(0, int(poll_ms))
-    return TaskState(said.taskId, said.status, said.createdAt, said.lastUpdatedAt, ttl, poll, said.statusMessage)
+    return TaskState(state.taskId, state.status, state.createdAt, state.lastUpdatedAt, ttl, poll, state.statusMessage)
 
 
 def task_in(result: bytes, modern: bool) -> TaskState | None:
@@ -104,10 +105,7 @@ def task_in(result: bytes, modern: bool) -> TaskState | None:
 
 def wanted_ttl(task: msgspec.Raw) -> int | None:
     """How long a request wants its task kept, in milliseconds, as its `task` says. Raises INVALID_PARAMS."""
-    try:
-        wanted = msgspec.json.decode(task, type=_Wanted).ttl
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", f"task: {cause}") from None
+    wanted = decode_json(task, _Wanted, "INVALID_PARAMS", "task").ttl
     return None if wanted is None else max(1, int(min(wanted, 1e15)))
 
 
@@ -134,10 +132,7 @@ def related_task(payload: bytes) -> str | None:
 
 def task_id_in(params: bytes) -> str:
     """Which task a request is about. Raises INVALID_PARAMS."""
-    try:
-        return msgspec.json.decode(params, type=_Named).taskId
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("INVALID_PARAMS", f"taskId: {cause}") from None
+    return decode_json(params, _Named, "INVALID_PARAMS", "taskId").taskId
 
 
 def unknown_task() -> Fault:

@@ -30,7 +30,11 @@ def qualified(server: str, name: str, *, bare: bool) -> str:
 def declared(sets: Iterable[tuple[str, FeatureSet]], dialect: Dialect, *, bare: bool) -> dict[str, dict[str, Any]]:
     """The declarations of servers' feature sets for a client, without those that its dialect cannot say."""
     found = {qualified(server, each.name, bare=bare): _declaration(each, dialect) for server, each in sets}
-    return {name: said for name, said in found.items() if said["uses"] and not read_in(name, said, dialect).problem}
+    return {
+        name: declaration
+        for name, declaration in found.items()
+        if declaration["uses"] and not read_in(name, declaration, dialect).problem
+    }
 
 
 def client_manifest(
@@ -76,14 +80,14 @@ def _declaration(found: FeatureSet, dialect: Dialect) -> dict[str, Any]:
     uses = list(found.uses)
     if dialect is Dialect.V0_4:
         uses = list(dict.fromkeys(name for use in uses if (name := _in_0_4(use)) is not None))
-    said: dict[str, Any] = {"description": found.description, "uses": uses}
+    declaration: dict[str, Any] = {"description": found.description, "uses": uses}
     if found.scoped:
-        said["scoped"] = True
+        declaration["scoped"] = True
     if found.scope_label is not None:
-        said["_meta"] = {SCOPE_LABEL: found.scope_label}
+        declaration["_meta"] = {SCOPE_LABEL: found.scope_label}
     if found.rollback:
-        said["rollback"] = True
-    return said
+        declaration["rollback"] = True
+    return declaration
 
 
 def _in_0_4(use: str) -> str | None:

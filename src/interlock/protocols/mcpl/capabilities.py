@@ -116,10 +116,10 @@ def meaning(use: str, dialect: Dialect) -> Meaning | None:
 def advertised(manifest: Mapping[str, object], dialect: Dialect) -> frozenset[str]:
     """The paths that a manifest offers: `true` is every leaf beneath, `false` and absence are none."""
     offered: set[str] = set()
-    for node, said in _walk(manifest, ()):
-        if said is Said.YES:
+    for node, stated in _walk(manifest, ()):
+        if stated is Stated.YES:
             offered |= _beneath(node, dialect)
-        elif said is Said.OBJECT:
+        elif stated is Stated.OBJECT:
             offered |= _itself(node, dialect)
     return frozenset(offered) - refused(manifest, dialect)
 
@@ -127,9 +127,9 @@ def advertised(manifest: Mapping[str, object], dialect: Dialect) -> frozenset[st
 def refused(manifest: Mapping[str, object], dialect: Dialect) -> frozenset[str]:
     """The paths that a manifest says it does not have."""
     found: set[str] = set()
-    for node, said in _walk(manifest, ()):
+    for node, stated in _walk(manifest, ()):
         # In 0.4 this flag says only whether text comes in chunks: whoever observes still gets the whole.
-        if said is Said.NO and (dialect is Dialect.V0_5 or node != CHANNELS_STREAMING):
+        if stated is Stated.NO and (dialect is Dialect.V0_5 or node != CHANNELS_STREAMING):
             found |= _beneath(node, dialect)
             if node == "contextHooks.afterInference.blocking":
                 # A hook that nobody waits for has no way to replace an answer.
@@ -137,7 +137,7 @@ def refused(manifest: Mapping[str, object], dialect: Dialect) -> frozenset[str]:
     return frozenset(found)
 
 
-class Said(enum.Enum):
+class Stated(enum.Enum):
     """The value of one member of a manifest."""
 
     YES = True
@@ -146,16 +146,16 @@ class Said(enum.Enum):
     """Yes for itself; more is said inside."""
 
 
-def _walk(node: Mapping[str, object], path: tuple[str, ...]) -> Iterator[tuple[str, Said]]:
+def _walk(node: Mapping[str, object], path: tuple[str, ...]) -> Iterator[tuple[str, Stated]]:
     """Every member that says something, by its path. A value of another type says nothing."""
     for name, value in node.items():
         here = (*path, name)
         if len(here) == 1 and name in ("version", "revision", "featureSets"):
             continue
         if isinstance(value, bool):
-            yield ".".join(here), Said(value)
+            yield ".".join(here), Stated(value)
         elif isinstance(value, Mapping):
-            yield ".".join(here), Said.OBJECT
+            yield ".".join(here), Stated.OBJECT
             yield from _walk(value, here)
 
 

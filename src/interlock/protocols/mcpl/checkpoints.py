@@ -21,6 +21,7 @@ from interlock.protocols.mcpl.patches import (
     encode_document,
 )
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 
 MOST_CHECKPOINTS: Final = 256
 MOST_BYTES: Final = 4 * 1024 * 1024
@@ -120,7 +121,7 @@ def read_state(result: bytes) -> StateReport | None:
     """The `state` of a tool's result, None without one. Raises INVALID_PARAMS or TOO_LARGE."""
     try:
         raw = msgspec.json.decode(result, type=_Stateful).state
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+    except JSON_ERRORS as cause:
         raise wrong_shape(str(cause), "result") from None
     return None if isinstance(raw, msgspec.UnsetType) else decode(StateReport, bytes(raw), "state")
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, TypeVar, cast
 import msgspec
 
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.limits import Limits
 from interlock.wire.messages import check_shape, strict
 
@@ -39,7 +40,7 @@ def decode(kind: type[Decoded], payload: bytes, where: str = "params") -> Decode
     check_payload(payload)
     try:
         decoded: Decoded = _decoder(cast(Hashable, kind)).decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+    except JSON_ERRORS as cause:
         raise wrong_shape(str(cause), where) from None
     return decoded
 

@@ -54,15 +54,15 @@ def read_feature_sets(declared: object, dialect: Dialect) -> dict[str, FeatureSe
         raise Fault("INVALID_PARAMS", "featureSets: expected an object", data={"field": "featureSets"})
     if len(declared) > MOST:
         raise Fault("TOO_LARGE", f"featureSets: more than {MOST} feature sets")
-    return {name: read_feature_set(name, said, dialect) for name, said in declared.items()}
+    return {name: read_feature_set(name, declaration, dialect) for name, declaration in declared.items()}
 
 
-def read_feature_set(name: str, said: object, dialect: Dialect) -> FeatureSet:
+def read_feature_set(name: str, declared: object, dialect: Dialect) -> FeatureSet:
     """One declaration. A problem in it is kept, not raised."""
     if not _NAME.match(name) or len(name) > 200:
         return FeatureSet(name[:200], problem="invalid_name")
     try:
-        declaration = convert(_Declaration, said)
+        declaration = convert(_Declaration, declared)
     except Fault:
         return FeatureSet(name, problem="invalid_declaration")
     meanings = [meaning(use, dialect) for use in declaration.uses]
@@ -136,7 +136,7 @@ class Changed(Value, frozen=True):
 def apply_change(declared: Mapping[str, FeatureSet], change: Changed, dialect: Dialect) -> dict[str, FeatureSet]:
     """The declarations after a change. A set that is both removed and added is the added one. Raises TOO_LARGE."""
     kept = {name: known for name, known in declared.items() if name not in change.removed}
-    kept |= {name: read_feature_set(name, said, dialect) for name, said in change.added.items()}
+    kept |= {name: read_feature_set(name, declaration, dialect) for name, declaration in change.added.items()}
     if len(kept) > MOST:
         raise Fault("TOO_LARGE", f"featureSets/changed: more than {MOST} feature sets")
     return kept

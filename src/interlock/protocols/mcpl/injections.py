@@ -148,7 +148,7 @@ def render(items: Iterable[Placed]) -> bytes:
     )
 
 
-def said_in(line: str) -> str:
+def content_without_label(line: str) -> str:
     """The content of one rendered item, without its label: its texts, and anything else as JSON.
 
     A note in the place of a medium has no label.

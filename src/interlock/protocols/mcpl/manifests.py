@@ -74,7 +74,7 @@ def _sets(manifest: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _capability_members(manifest: Mapping[str, object]) -> dict[str, object]:
-    return {name: said for name, said in manifest.items() if name not in ("version", "revision", "featureSets")}
+    return {name: value for name, value in manifest.items() if name not in ("version", "revision", "featureSets")}
 
 
 def _with_sorted_sets(manifest: Mapping[str, object]) -> dict[str, object]:
@@ -94,10 +94,10 @@ def _sorted_sets_of(declaration: object) -> object:
         tags = ontology.get("tags")
         if isinstance(tags, Mapping):
             own["tags"] = {
-                tag: {**said, "implies": _as_set(said["implies"])}
-                if isinstance(said, Mapping) and "implies" in said
-                else said
-                for tag, said in tags.items()
+                tag: {**definition, "implies": _as_set(definition["implies"])}
+                if isinstance(definition, Mapping) and "implies" in definition
+                else definition
+                for tag, definition in tags.items()
             }
         made["tagOntology"] = own
     return made
@@ -132,17 +132,17 @@ def _identifiers(manifest: Mapping[str, object]) -> Iterator[object]:
 def _ontology_identifiers(ontology: Mapping[str, object]) -> Iterator[object]:
     yield from _texts(ontology.get("coreTags"))
     tags = ontology.get("tags")
-    for tag, said in tags.items() if isinstance(tags, Mapping) else ():
+    for tag, definition in tags.items() if isinstance(tags, Mapping) else ():
         yield tag
-        if isinstance(said, Mapping):
-            yield from _texts(said.get("implies"))
-            if isinstance(said.get("facet"), str):
-                yield said["facet"]
+        if isinstance(definition, Mapping):
+            yield from _texts(definition.get("implies"))
+            if isinstance(definition.get("facet"), str):
+                yield definition["facet"]
     keyed = ontology.get("keyed")
-    for key, said in keyed.items() if isinstance(keyed, Mapping) else ():
+    for key, definition in keyed.items() if isinstance(keyed, Mapping) else ():
         yield key
-        if isinstance(said, Mapping):
-            yield from _texts(said.get("values"))
+        if isinstance(definition, Mapping):
+            yield from _texts(definition.get("values"))
     rules = ontology.get("suggestedTreatment")
     for rule in rules if isinstance(rules, list) else ():
         for matcher in _MATCHERS if isinstance(rule, Mapping) else ():

@@ -16,6 +16,7 @@ from interlock.protocols.mcpl.capabilities import Dialect, advertised, refused
 from interlock.protocols.mcpl.decoding import Object, check_payload, decode, wrong_shape
 from interlock.protocols.mcpl.feature_sets import FeatureSet, read_feature_sets
 from interlock.protocols.versions import read_version
+from interlock.wire.json_values import JSON_ERRORS
 
 EXTENSION_KEY: Final = "dev.interlock/mcpl"
 VERSION: Final = Dialect.V0_5.value
@@ -58,10 +59,13 @@ def read_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
     """
     check_payload(capabilities)
     try:
-        said = msgspec.json.decode(capabilities, type=_Capabilities)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        declared = msgspec.json.decode(capabilities, type=_Capabilities)
+    except JSON_ERRORS as cause:
         raise wrong_shape(str(cause), "capabilities") from None
-    for home, manifest in ((Home.EXPERIMENTAL, said.experimental.mcpl), (Home.EXTENSIONS, said.extensions.mcpl)):
+    for home, manifest in (
+        (Home.EXPERIMENTAL, declared.experimental.mcpl),
+        (Home.EXTENSIONS, declared.extensions.mcpl),
+    ):
         if manifest is not None and (offer := read_manifest(manifest)) is not None:
             return offer, home
     return None
@@ -126,17 +130,17 @@ def with_live(capabilities: Mapping[str, object], live: Mapping[str, object]) ->
 
 def question(version: str = VERSION) -> dict[str, dict[str, object]]:
     """The hub's declaration to a server, in both places, since servers look in different ones."""
-    said = host_manifest(version)
-    return {"experimental": {"mcpl": said}, "extensions": {EXTENSION_KEY: said}}
+    manifest = host_manifest(version)
+    return {"experimental": {"mcpl": manifest}, "extensions": {EXTENSION_KEY: manifest}}
 
 
 def asked_with(capabilities: bytes, version: str = VERSION) -> bytes:
     """Client capabilities with our question in them, in the place of whatever they said of MCPL before."""
-    said = decode(Object, capabilities, "capabilities")
+    declared = decode(Object, capabilities, "capabilities")
     for home, ours in question(version).items():
-        known = said.get(home)
-        said[home] = {**known, **ours} if isinstance(known, dict) else ours
-    return msgspec.json.encode(said)
+        known = declared.get(home)
+        declared[home] = {**known, **ours} if isinstance(known, dict) else ours
+    return msgspec.json.encode(declared)
 
 
 def host_manifest(version: str = VERSION) -> dict[str, object]:

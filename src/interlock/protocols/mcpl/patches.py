@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.protocols.mcpl.decoding import Value
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 
 
 class PatchLimits(msgspec.Struct, frozen=True):
@@ -89,7 +90,7 @@ def decode_document(document: bytes, limits: PatchLimits = DEFAULT) -> object:
         raise Fault("TOO_LARGE", f"the state has {len(document)} bytes; the most is {limits.bytes}")
     try:
         return msgspec.json.decode(document)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+    except JSON_ERRORS as cause:
         raise Fault("INVALID_PARAMS", f"the state is not JSON: {cause}") from None
 
 

@@ -37,7 +37,9 @@ def spoken(declared: Mapping[str, Mapping[str, Any]], offered: Dialect) -> Diale
 def manifest(declared: Mapping[str, Mapping[str, Any]], dialect: Dialect, *, blocking: bool) -> dict[str, Any]:
     """The server's manifest for a host of this dialect: its feature sets, and the capabilities that they use."""
     sound = {
-        name: in_dialect(said, dialect) for name, said in declared.items() if not read_in(name, said, dialect).problem
+        name: in_dialect(declared_set, dialect)
+        for name, declared_set in declared.items()
+        if not read_in(name, declared_set, dialect).problem
     }
     uses = {use for declaration in sound.values() for use in declaration["uses"]}
     made: dict[str, Any] = {"version": dialect.value, "featureSets": sound}

@@ -88,8 +88,8 @@ def presence(id: str, event: PresenceEvent, participant: ParticipantInfo, ts: st
 
 def error(id: str, to: str, refusal: Refusal, capabilities: tuple[str, ...], ts: str | None = None) -> bytes:
     """Tells a sender why its envelope was refused, and what it may send."""
-    said = ErrorPayload(refusal.reason, refusal.message, refusal.attempted_kind, capabilities, refusal.fix)
-    return _envelope(id, ts, ERROR, said, to=to, correlation_id=refusal.envelope_id)
+    payload = ErrorPayload(refusal.reason, refusal.message, refusal.attempted_kind, capabilities, refusal.fix)
+    return _envelope(id, ts, ERROR, payload, to=to, correlation_id=refusal.envelope_id)
 
 
 def violation_notice(id: str, violator: str, refusal: Refusal, ts: str | None = None) -> bytes:
@@ -97,8 +97,8 @@ def violation_notice(id: str, violator: str, refusal: Refusal, ts: str | None = 
     message = f"{violator!r} lacks capability for {refusal.attempted_kind!r}"
     if refusal.reason is not Reason.CAPABILITY_VIOLATION:
         message = f"An envelope of {violator!r} was refused"
-    said = ErrorPayload(refusal.reason, message, refusal.attempted_kind, participant=violator)
-    return _envelope(id, ts, ERROR, said, correlation_id=refusal.envelope_id)
+    payload = ErrorPayload(refusal.reason, message, refusal.attempted_kind, participant=violator)
+    return _envelope(id, ts, ERROR, payload, correlation_id=refusal.envelope_id)
 
 
 def capability_violation(kind: str, *, reserved: bool = False) -> Refusal:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.messages import Id
 
 EXTENSION: Final = "bidirectional"
@@ -66,20 +67,17 @@ class CallbackAnswer(msgspec.Struct, frozen=True):
 
 def read_callback(params: bytes) -> Callback:
     """A callback request, bounded. Raises UPSTREAM_ERROR."""
-    try:
-        said = msgspec.json.decode(params, type=Callback)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"a callback request that cannot be read: {cause}") from None
-    if not said.callback_id or len(said.callback_id) > LONGEST_ID:
+    callback = decode_json(params, Callback, "UPSTREAM_ERROR", "a callback request that cannot be read")
+    if not callback.callback_id or len(callback.callback_id) > LONGEST_ID:
         raise Fault("UPSTREAM_ERROR", f"a callback_id has 1 to {LONGEST_ID} characters")
-    if len(said.options) > MOST_OPTIONS or any(len(option) > LONGEST_OPTION for option in said.options):
+    if len(callback.options) > MOST_OPTIONS or any(len(option) > LONGEST_OPTION for option in callback.options):
         raise Fault("UPSTREAM_ERROR", f"a callback has at most {MOST_OPTIONS} options of {LONGEST_OPTION} characters")
-    if said.type is CallbackType.SELECTION and not said.options:
+    if callback.type is CallbackType.SELECTION and not callback.options:
         raise Fault("UPSTREAM_ERROR", "a selection needs options")
     return msgspec.structs.replace(
-        said,
-        message=said.message[:LONGEST_MESSAGE],
-        timeout_ms=min(max(said.timeout_ms, 1), LONGEST_MS),
+        callback,
+        message=callback.message[:LONGEST_MESSAGE],
+        timeout_ms=min(max(callback.timeout_ms, 1), LONGEST_MS),
     )
 
 
@@ -98,13 +96,10 @@ def callback_params(callback: Callback) -> bytes:
 
 def read_response(params: bytes) -> Response:
     """The params of `mgp/callback/respond`. Raises INVALID_PARAMS."""
-    try:
-        said = msgspec.json.decode(params, type=Response)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("INVALID_PARAMS", f"{RESPOND}: {cause}") from None
-    if len(bytes(said.response)) > LONGEST_RESPONSE:
+    response = decode_json(params, Response, "INVALID_PARAMS", RESPOND)
+    if len(bytes(response.response)) > LONGEST_RESPONSE:
         raise Fault("INVALID_PARAMS", f"{RESPOND}: a response has at most {LONGEST_RESPONSE} bytes")
-    return said
+    return response
 
 
 def accepted(callback_id: str, *, taken: bool) -> bytes:

@@ -47,10 +47,10 @@ class Recovery(msgspec.Struct, frozen=True):
 def read_recovery(error: ErrorObject) -> Recovery | None:
     """The recovery hints of an error. None if they cannot be read: the hub tries nothing."""
     try:
-        said = msgspec.json.decode(error.data, type=_Data).mgp if bytes(error.data) else None
+        recovery = msgspec.json.decode(error.data, type=_Data).mgp if bytes(error.data) else None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return said
+    return recovery
 
 
 def translated(error: ErrorObject, error_dialect: ErrorDialect, *, fallback_tool: str | None = None) -> ErrorObject:
@@ -89,8 +89,8 @@ def as_fault(error: ErrorObject) -> Fault | None:
 
 
 def _after_ms(recovery: Recovery) -> int | None:
-    said = recovery.retry_after_ms
-    return int(min(max(said, 0), LONGEST_WAIT_MS)) if recovery.retryable and said is not None else None
+    wait_ms = recovery.retry_after_ms
+    return int(min(max(wait_ms, 0), LONGEST_WAIT_MS)) if recovery.retryable and wait_ms is not None else None
 
 
 class _Data(msgspec.Struct):

@@ -12,6 +12,7 @@ import msgspec
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.patterns import CHANNELS, Pattern, PatternError
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 
 SUBSCRIBE: Final = "mgp/events/subscribe"
 UNSUBSCRIBE: Final = "mgp/events/unsubscribe"
@@ -106,10 +107,10 @@ def severity_of(event: ServerEvent) -> str:
     if event.severity in LOG_LEVELS:
         return event.severity
     try:
-        said = msgspec.json.decode(event.data, type=_Severe)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        stated = msgspec.json.decode(event.data, type=_Severe)
+    except JSON_ERRORS:
         return ""
-    return next((word for word in (said.severity, said.level) if word in LOG_LEVELS), "")
+    return next((word for word in (stated.severity, stated.level) if word in LOG_LEVELS), "")
 
 
 def channel_pattern(text: str) -> Pattern:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 PING: Final = "mgp/health/ping"
 STATUS: Final = "mgp/health/status"
@@ -67,17 +67,14 @@ def timestamp(at: datetime | None = None) -> str:
 
 def read_ping(result: bytes) -> str:
     """The status in a server's answer, as it says it. Raises UPSTREAM_ERROR for an answer without one."""
-    try:
-        return msgspec.json.decode(result, type=_Answered).status
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the answer to {PING} cannot be read: {cause}") from None
+    return decode_json(result, _Answered, "UPSTREAM_ERROR", f"the answer to {PING} cannot be read").status
 
 
-def health_of(said: object) -> Health:
+def health_of(status: object) -> Health:
     """The health that a server's word means. One that this hub does not know means degraded: the server answers, and
     says that it is not healthy."""
     try:
-        return Health(said)
+        return Health(status)
     except ValueError:
         return Health.DEGRADED
 

@@ -6,6 +6,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from interlock.wire.json_values import decode_json_or
+
 SHUTDOWN: Final = "mgp/lifecycle/shutdown"
 CHANGED: Final = "notifications/mgp.lifecycle"
 DEFAULT_TIMEOUT_MS: Final = 30_000
@@ -44,10 +46,7 @@ class StateChanged(msgspec.Struct):
 
 def shutdown_answer(result: bytes) -> ShutdownAccepted | None:
     """A server's answer; None if it cannot be read."""
-    try:
-        return msgspec.json.decode(result, type=ShutdownAccepted)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    return decode_json_or(result, ShutdownAccepted, None)
 
 
 def estimated_drain_ms(pending: int, usual_ms: float, timeout_ms: int) -> int:

@@ -13,6 +13,7 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -57,5 +58,5 @@ def read_params(params: bytes, kind: type[P]) -> P:
     """The params of a method. Raises INVALID_PARAMS."""
     try:
         return msgspec.json.decode(params, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+    except JSON_ERRORS as cause:
         raise Fault("INVALID_PARAMS", str(cause)) from None

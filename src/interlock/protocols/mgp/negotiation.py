@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.versions import read_version
-from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 VERSION: Final = "0.2.0"
 EXTENSION_KEY: Final = "dev.cloto/mgp"
@@ -61,14 +61,11 @@ class Agreed(msgspec.Struct, frozen=True):
 
 def read_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
     """A peer's offer and where it stood; None for a peer that speaks plain MCP. Raises INVALID_PARAMS."""
-    try:
-        said = msgspec.json.decode(capabilities, type=_Capabilities)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", f"capabilities.mgp: {cause}") from None
+    declared = decode_json(capabilities, _Capabilities, "INVALID_PARAMS", "capabilities.mgp")
     for home, offer in (
-        (Home.PLAIN, said.mgp),
-        (Home.EXPERIMENTAL, said.experimental.mgp),
-        (Home.EXTENSIONS, said.extensions.mgp),
+        (Home.PLAIN, declared.mgp),
+        (Home.EXPERIMENTAL, declared.experimental.mgp),
+        (Home.EXTENSIONS, declared.extensions.mgp),
     ):
         if offer is not None:
             return offer, home
@@ -92,36 +89,33 @@ def agree(ours: Iterable[str], theirs: Offer, home: Home) -> Agreed | None:
 
 def answer(agreed: Agreed, *, server_id: str | None = None, permissions: Sequence[str] = ()) -> dict[str, object]:
     """The part of our own capabilities that answers a peer, in the place where it asked."""
-    said: dict[str, object] = {"version": VERSION, "extensions": [e for e in EXTENSIONS if e in agreed.extensions]}
+    agreement: dict[str, object] = {"version": VERSION, "extensions": [e for e in EXTENSIONS if e in agreed.extensions]}
     if permissions and "security" in agreed.extensions:
-        said["permissions_required"] = list(permissions)
+        agreement["permissions_required"] = list(permissions)
     if server_id is not None:
-        said["server_id"] = server_id
+        agreement["server_id"] = server_id
     match agreed.home:
         case Home.PLAIN:
-            return {"mgp": said}
+            return {"mgp": agreement}
         case Home.EXPERIMENTAL:
-            return {"experimental": {"mgp": said}}
+            return {"experimental": {"mgp": agreement}}
         case Home.EXTENSIONS:
-            return {"extensions": {EXTENSION_KEY: said}}
+            return {"extensions": {EXTENSION_KEY: agreement}}
 
 
 def question(extensions: Iterable[str] = EXTENSIONS) -> dict[str, dict[str, object]]:
     """The hub's offer to a server, in every place at once, since servers look in different ones."""
-    said: dict[str, object] = {"version": VERSION, "extensions": list(extensions)}
-    return {"mgp": said, "experimental": {"mgp": said}, "extensions": {EXTENSION_KEY: said}}
+    offer: dict[str, object] = {"version": VERSION, "extensions": list(extensions)}
+    return {"mgp": offer, "experimental": {"mgp": offer}, "extensions": {EXTENSION_KEY: offer}}
 
 
 def asked_with(capabilities: bytes, extensions: Iterable[str]) -> bytes:
     """Client capabilities with our offer in them. An MGP declaration of the client itself is removed."""
-    try:
-        said = msgspec.json.decode(capabilities, type=dict[str, object])
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", f"client capabilities: {cause}") from None
+    declared = decode_json(capabilities, dict[str, object], "INVALID_PARAMS", "client capabilities")
     for home, ours in question(extensions).items():
-        known = said.get(home)
-        said[home] = {**known, **ours} if home != "mgp" and isinstance(known, dict) else ours
-    return msgspec.json.encode(said)
+        known = declared.get(home)
+        declared[home] = {**known, **ours} if home != "mgp" and isinstance(known, dict) else ours
+    return msgspec.json.encode(declared)
 
 
 class _Experimental(msgspec.Struct, frozen=True):

@@ -21,8 +21,8 @@ def pause_s(recovery: Recovery, tried: int, chance: float) -> float | None:
     """Seconds before retry number `tried` + 1, with `chance` from 0 to 1; None when there is to be none."""
     if not recovery.retryable or tried >= most_retries(recovery):
         return None
-    said = recovery.retry_after_ms
-    least = max(0.0, said) if said is not None else None
+    wait_ms = recovery.retry_after_ms
+    least = max(0.0, wait_ms) if wait_ms is not None else None
     match recovery.retry_strategy:
         case "immediate":
             pause = least or 0.0
@@ -39,5 +39,5 @@ def pause_s(recovery: Recovery, tried: int, chance: float) -> float | None:
 
 def most_retries(recovery: Recovery) -> int:
     """How often, at most."""
-    said = USUAL_RETRIES if recovery.max_retries is None else recovery.max_retries
-    return max(0, min(said, MOST_RETRIES))
+    retries = USUAL_RETRIES if recovery.max_retries is None else recovery.max_retries
+    return max(0, min(retries, MOST_RETRIES))

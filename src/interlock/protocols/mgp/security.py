@@ -114,9 +114,9 @@ def effective_risk(
     A tool without declarations counts as moderate. A trusted server's declaration is its own affair; a standard one may
     call a tool safe, but not one that needs a permission which is not; a sandboxed one cannot lower anything.
     """
-    said = None if declared is None else read_risk(declared.risk_level)
-    if declared is not None and said is None:
-        said = Risk.DANGEROUS
+    own = None if declared is None else read_risk(declared.risk_level)
+    if declared is not None and own is None:
+        own = Risk.DANGEROUS
     pointers = [Risk.DANGEROUS] if hints.destructive_hint else []
     if permissions is None:
         permissions = () if declared is None else declared.permissions_required
@@ -124,10 +124,10 @@ def effective_risk(
     if declared is not None and declared.reversible is False and declared.side_effects:
         pointers.append(Risk.DANGEROUS)
     if trust is Trust.TRUSTED:
-        return said if said is not None else max([_by_hint(hints), *pointers])
+        return own if own is not None else max([_by_hint(hints), *pointers])
     if trust is Trust.STANDARD:
-        return max([said if said is not None else _by_hint(hints), *pointers])
-    return max([said or Risk.MODERATE, Risk.MODERATE, *pointers])
+        return max([own if own is not None else _by_hint(hints), *pointers])
+    return max([own or Risk.MODERATE, Risk.MODERATE, *pointers])
 
 
 def _by_hint(hints: Hints) -> Risk:

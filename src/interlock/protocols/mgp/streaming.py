@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.messages import Id, encode_id
 
 EXTENSION: Final = "streaming"
@@ -108,11 +109,8 @@ def progress_params(
 
 def read_cancel(params: bytes) -> Cancel:
     """The params of `mgp/stream/cancel`. Raises INVALID_PARAMS."""
-    try:
-        said = msgspec.json.decode(params, type=Cancel)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("INVALID_PARAMS", f"{CANCEL}: {cause}") from None
-    return msgspec.structs.replace(said, reason=said.reason[:LONGEST_REASON])
+    cancel = decode_json(params, Cancel, "INVALID_PARAMS", CANCEL)
+    return msgspec.structs.replace(cancel, reason=cancel.reason[:LONGEST_REASON])
 
 
 def cancelled(partial: bytes | None) -> bytes:

@@ -80,8 +80,8 @@ def code_of(request: AuthorizationRequest, callback: str) -> str:
     if issuer is not None and issuer != request.issuer:
         raise Fault("LOGIN_REQUIRED", "the response comes from another issuer than the one that was asked")
     if "error" in fields:
-        said = fields.get("error_description") or fields["error"]
-        raise Fault("LOGIN_REQUIRED", f"the login was refused: {said[:300]}", data={"error": fields["error"][:100]})
+        reason = fields.get("error_description") or fields["error"]
+        raise Fault("LOGIN_REQUIRED", f"the login was refused: {reason[:300]}", data={"error": fields["error"][:100]})
     if not fields.get("code"):
         raise Fault("LOGIN_REQUIRED", "the response has no code")
     return fields["code"]

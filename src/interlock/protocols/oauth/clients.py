@@ -12,6 +12,7 @@ import msgspec
 
 from interlock.protocols.oauth.metadata import ServerMetadata, is_loopback
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 GrantKind = Literal["authorization_code", "device_code", "client_credentials", "jwt_bearer", "id_jag"]
@@ -121,14 +122,11 @@ def read_registration(
     body: bytes, metadata: ServerMetadata, redirect_uri: str | None, scopes: tuple[str, ...] = ()
 ) -> RegisteredClient:
     """The client that a server registered. Raises UPSTREAM_ERROR."""
-    try:
-        given = msgspec.json.decode(body, type=_Registered)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the answer to the registration cannot be read: {cause}") from None
+    given = decode_json(body, _Registered, "UPSTREAM_ERROR", "the answer to the registration cannot be read")
     method = auth_method(given.client_secret, None, metadata)
-    said = _METHODS.get(given.token_endpoint_auth_method or "")
-    if said == "none" or (said is not None and given.client_secret is not None):
-        method = said
+    registered = _METHODS.get(given.token_endpoint_auth_method or "")
+    if registered == "none" or (registered is not None and given.client_secret is not None):
+        method = registered
     expires = given.client_secret_expires_at or 0.0
     return RegisteredClient(given.client_id, given.client_secret, method, redirect_uri, expires, scopes or None)
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 T = TypeVar("T")
 RESOURCE: Final = "/.well-known/oauth-protected-resource"
@@ -148,7 +149,4 @@ def _origin(url: str) -> tuple[str, str, int | None] | None:
 
 
 def _decode(document: bytes, kind: type[T], name: str) -> T:
-    try:
-        return msgspec.json.decode(document, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the {name} cannot be read: {cause}") from None
+    return decode_json(document, kind, "UPSTREAM_ERROR", f"the {name} cannot be read")

@@ -11,6 +11,7 @@ import msgspec
 from interlock.protocols.oauth.authorization import AuthorizationRequest
 from interlock.protocols.oauth.clients import DEVICE_GRANT, RegisteredClient
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 
 EARLY_S: Final = 60.0
 """A token is renewed so long before it expires, or at three quarters of a shorter life."""
@@ -155,7 +156,7 @@ def read_tokens(
         raise refusal(status, body)
     try:
         answer = msgspec.json.decode(body, type=_Answer, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except JSON_ERRORS:
         # The decoder's message may quote the body, which holds a token.
         raise Fault("UPSTREAM_ERROR", "the answer of the token endpoint cannot be read") from None
     if answer.token_type.lower() not in ("bearer", "n_a") or not is_token(answer.access_token):
@@ -172,12 +173,12 @@ def read_tokens(
 def refusal(status: int, body: bytes) -> Fault:
     """Why a token endpoint refused, in the server's words but never with what we sent."""
     try:
-        said = msgspec.json.decode(body, type=_Refusal)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        decoded = msgspec.json.decode(body, type=_Refusal)
+    except JSON_ERRORS:
         return Fault("UPSTREAM_UNAVAILABLE", f"the authorization server answered with HTTP {status}")
     name = "LOGIN_REQUIRED" if status < 500 else "UPSTREAM_UNAVAILABLE"
-    text = said.error_description or said.error
-    return Fault(name, f"the authorization server refused: {text[:300]}", data={"error": said.error[:100]})
+    text = decoded.error_description or decoded.error
+    return Fault(name, f"the authorization server refused: {text[:300]}", data={"error": decoded.error[:100]})
 
 
 def is_token(text: str) -> bool:

@@ -27,14 +27,14 @@ class About(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Arguments of the author's own."""
 
 
-NOTHING_SAID: Final = About()
+NOTHING_DECLARED: Final = About()
 
 
 def about(definition: Definition) -> About:
     """The metadata in a definition's `_meta`. An unreadable member counts as absent."""
     meta = definition.get("_meta")
-    said = meta.get(ABOUT) if isinstance(meta, Mapping) else None
+    declared = meta.get(ABOUT) if isinstance(meta, Mapping) else None
     try:
-        return NOTHING_SAID if said is None else msgspec.convert(said, About)
+        return NOTHING_DECLARED if declared is None else msgspec.convert(declared, About)
     except msgspec.ValidationError:
-        return NOTHING_SAID
+        return NOTHING_DECLARED

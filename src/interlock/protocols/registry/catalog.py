@@ -43,26 +43,26 @@ def catalog(
 
 def tool_schema(definition: Definition, examples: Examples = examples_of) -> dict[str, Any]:
     """One tool's schema with its examples and metadata ("export_schema_for_tool")."""
-    said = about(definition)
+    declared = about(definition)
     schema: dict[str, Any] = {"name": definition["name"], "schema": definition.get("inputSchema", {})}
     if "outputSchema" in definition:
         schema["output_schema"] = definition["outputSchema"]
     schema["examples"] = examples(definition)
     schema["metadata"] = {
-        "category": said.category,
-        "version": said.version,
-        "deprecated": bool(said.deprecated),
-        "author": said.author,
-        "tags": list(said.tags),
-        "documentation_url": said.documentation_url,
+        "category": declared.category,
+        "version": declared.version,
+        "deprecated": bool(declared.deprecated),
+        "author": declared.author,
+        "tags": list(declared.tags),
+        "documentation_url": declared.documentation_url,
     }
     return schema
 
 
 def _row(definition: Definition, examples: Examples) -> dict[str, Any]:
-    said = about(definition)
+    declared = about(definition)
     kept = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "security")
     row = {member: definition[member] for member in kept if member in definition}
-    row |= {"tags": list(said.tags), "examples": examples(definition)}
-    row |= {key: value for key, value in msgspec.to_builtins(said).items() if key not in ("tags", "examples")}
+    row |= {"tags": list(declared.tags), "examples": examples(definition)}
+    row |= {key: value for key, value in msgspec.to_builtins(declared).items() if key not in ("tags", "examples")}
     return row

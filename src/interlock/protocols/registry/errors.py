@@ -72,7 +72,7 @@ class ErrorBody(ErrorData, frozen=True, kw_only=True):
     message: str
 
 
-def told(problem: Problem) -> dict[str, object]:
+def problem_data(problem: Problem) -> dict[str, object]:
     """A problem with an argument as a program reads it."""
     more = {"expected": problem.expected, "got": problem.got, "suggestions": problem.suggestions}
     return {"field": problem.field, "reason": problem.reason, **{key: value for key, value in more.items() if value}}
@@ -124,8 +124,8 @@ def error_body(
 ) -> ErrorBody:
     """The whole body. The code is the registry's, whatever number a server behind us gave."""
     data = error_data(fault, trace_id, tool_name=tool_name, documentation_url=documentation_url)
-    said = {name: getattr(data, name) for name in ErrorData.__struct_fields__}
-    return ErrorBody(code=registry_code(fault), message=fault.message, **said)
+    members = {name: getattr(data, name) for name in ErrorData.__struct_fields__}
+    return ErrorBody(code=registry_code(fault), message=fault.message, **members)
 
 
 def registry_fault(
@@ -133,13 +133,13 @@ def registry_fault(
 ) -> Fault:
     """The same fault with the registry's code and data, for methods that are the registry's own."""
     data = error_data(fault, trace_id, tool_name=tool_name, documentation_url=documentation_url)
-    said = msgspec.structs.asdict(data)
+    members = msgspec.structs.asdict(data)
     return Fault(
         fault.name,
         fault.message,
         hint=fault.hint,
         retry_after_ms=fault.retry_after_ms,
-        data={**fault.data, **{key: value for key, value in said.items() if value not in (None, msgspec.UNSET)}},
+        data={**fault.data, **{key: value for key, value in members.items() if value not in (None, msgspec.UNSET)}},
         code=registry_code(fault),
     )
 

@@ -53,9 +53,9 @@ def openapi(
         schemas[f"{component}.input"] = _embedded(definition.get("inputSchema"), f"{component}.input")
         if "outputSchema" in definition:
             schemas[f"{component}.output"] = _embedded(definition["outputSchema"], f"{component}.output")
-        said = about(definition)
+        declared = about(definition)
         tags |= dict.fromkeys(_tags(definition))
-        shared = {"tags": _tags(definition), **({"deprecated": True} if said.deprecated else {})}
+        shared = {"tags": _tags(definition), **({"deprecated": True} if declared.deprecated else {})}
         body = _arguments(component, examples(definition))
         paths[path] = {"get": _showing(definition, shared), "post": _calling(definition, component, body, shared)}
         paths[f"{path}/validate"] = {"post": _validating(definition, body, shared)}
@@ -85,8 +85,8 @@ def _component(name: str, schemas: Mapping[str, object]) -> str:
 
 
 def _tags(definition: Definition) -> list[str]:
-    said = about(definition)
-    return [said.category] if said.category else [str(definition["name"]).partition("__")[0]]
+    declared = about(definition)
+    return [declared.category] if declared.category else [str(definition["name"]).partition("__")[0]]
 
 
 def _listing() -> Json:

@@ -9,10 +9,11 @@ import msgspec
 
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcpl.checkpoints import StateReport
-from interlock.protocols.registry.errors import told as problem_data
+from interlock.protocols.registry.errors import problem_data
 from interlock.server.definitions.checks import Overdue
 from interlock.server.requests.content import CONTENT_TYPES, Content, Members, Text, ToolResult, fitting
 from interlock.signatures import ArgumentsError, SignatureError
+from interlock.signatures.signature import is_content
 from interlock.signatures.type_schema import as_json
 
 _encode = msgspec.json.Encoder().encode
@@ -26,7 +27,7 @@ def typed(value: object, plain: object, revision: Revision, *, wrap: bool) -> by
     """A value with an output schema: as structured content, and again as text or as the content that it is."""
     encoded = _encode(plain)
     structured = b'{"result":%b}' % encoded if wrap else encoded
-    if has_content(value):
+    if is_content(value, CONTENT_TYPES):
         shown = _encode(pieces(value, revision))
     elif (text := _whole_text(value)) is not None:
         shown = b"[%b]" % _encode(Text(text))
@@ -39,7 +40,7 @@ def untyped(value: object, revision: Revision) -> bytes:
     """A value of a function without a return type: content unchanged, anything else as text."""
     if value is None:
         return b'"content":[]'
-    if has_content(value):
+    if is_content(value, CONTENT_TYPES):
         return b'"content":%b' % _encode(pieces(value, revision))
     text = _whole_text(value)
     return b'"content":[%b]' % _encode(Text(_as_text(value) if text is None else text))
@@ -64,13 +65,6 @@ def whole(
 def _state(state: StateReport) -> Members:
     """A state with its `parent`, which is null for a first one (MCPL, State Data)."""
     return {**msgspec.to_builtins(state), "parent": state.parent}
-
-
-def has_content(value: object) -> bool:
-    """Whether it is a piece of content, or a list with one in it."""
-    if isinstance(value, list | tuple):
-        return any(isinstance(item, CONTENT_TYPES) for item in value)
-    return isinstance(value, CONTENT_TYPES)
 
 
 def pieces(value: object, revision: Revision) -> list[Content]:

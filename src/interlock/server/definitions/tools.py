@@ -15,7 +15,7 @@ from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_h
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.mgp.security import problem_in
-from interlock.protocols.registry.about import ABOUT, NOTHING_SAID, About
+from interlock.protocols.registry.about import ABOUT, NOTHING_DECLARED, About
 from interlock.server.definitions import results
 from interlock.server.definitions.checks import Overdue, run_check
 from interlock.server.definitions.offer import Offer, check_options, name_of, shown
@@ -204,7 +204,7 @@ class Tool(Offer):
     def _listed(self, schema: Schema, options: ToolOptions) -> tuple[bytes, bytes]:
         """Its entries for clients of the handshake era and of the stateless era."""
         signature = self._function.signature
-        about = {} if self.about == NOTHING_SAID else {ABOUT: self.about}
+        about = {} if self.about == NOTHING_DECLARED else {ABOUT: self.about}
         row = shown(
             options,
             name=self.key,

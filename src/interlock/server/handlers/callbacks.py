@@ -38,8 +38,8 @@ class CallbackHandler:
     ) -> CallbackAnswer:
         """Ask the client of a call, and wait for the answer. After the time limit the answer is `timed_out`."""
         timeout_ms = min(max(int(timeout_s * 1000), 1), LONGEST_MS)
-        asked = Callback("", kind, message, options=tuple(options), timeout_ms=timeout_ms)
-        callback, answer = self._open.open(work.owner, work.exchange.request.id, asked)
+        request = Callback("", kind, message, options=tuple(options), timeout_ms=timeout_ms)
+        callback, answer = self._open.open(work.owner, work.exchange.request.id, request)
         work.exchange.notify(REQUEST, callback_params(callback))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -53,6 +53,6 @@ class CallbackHandler:
         work.exchange.notify(REQUEST, callback_params(callback))
 
     def _respond(self, exchange: Exchange) -> None:
-        said = read_response(exchange.request.params)
-        taken = self._open.respond(exchange.caller.owner, said)
-        self._framing.answer(exchange, accepted(said.callback_id, taken=taken))
+        response = read_response(exchange.request.params)
+        taken = self._open.respond(exchange.caller.owner, response)
+        self._framing.answer(exchange, accepted(response.callback_id, taken=taken))

@@ -18,8 +18,7 @@ import msgspec
 from interlock.protocols.mcp.headers import check_params
 from interlock.protocols.mgp.methods import agreed_on
 from interlock.protocols.mgp.streaming import EXTENSION
-from interlock.protocols.registry.errors import registry_fault
-from interlock.protocols.registry.errors import told as problem_data
+from interlock.protocols.registry.errors import problem_data, registry_fault
 from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.server.definitions.offers import Offers
 from interlock.server.definitions.prompts import completion_members
@@ -88,7 +87,7 @@ class Calls:
         return await tool.invoke(Work(self._server, InProcessExchange(), self._parking), dict(arguments))
 
     def _call_tool(self, exchange: Exchange) -> None:
-        call = params.read(exchange, params.CALL_TOOL)
+        call = params.read(exchange, params.CallTool)
         tool, arguments = self._tool(call.name), call.arguments or {}
         if exchange.headers is not None and exchange.dialect.modern:
             check_params(exchange.headers, tool.headers, arguments)
@@ -103,7 +102,7 @@ class Calls:
 
     def _validate_tool(self, exchange: Exchange) -> None:
         """The tool registry's dry run (Core Methods): whether a call would be taken, with the registry's own errors."""
-        call = params.read(exchange, params.CALL_TOOL)
+        call = params.read(exchange, params.CallTool)
         meta = exchange.preview.meta
         parent = None if meta is None or meta.traceparent is None else read_traceparent(meta.traceparent)
         trace_id = new_trace_id() if parent is None else parent.trace
@@ -119,7 +118,7 @@ class Calls:
         self._framing.answer(exchange, b'"valid":true')
 
     def _read_resource(self, exchange: Exchange) -> None:
-        request = params.read(exchange, params.READ_RESOURCE)
+        request = params.read(exchange, params.ReadResource)
         uri, cache = request.uri, self._offers.cache
         resource, variables = self._offers.find_resource(uri)
         owner = "" if resource.scope == "public" else exchange.caller.owner
@@ -138,14 +137,14 @@ class Calls:
         self._run(exchange, request, read, resource.cache)
 
     def _get_prompt(self, exchange: Exchange) -> None:
-        request = params.read(exchange, params.GET_PROMPT)
+        request = params.read(exchange, params.GetPrompt)
         prompt = self._offers.prompts.get(request.name)
         if prompt is None:
             raise Fault("PROMPT_NOT_FOUND", f"no such prompt: {request.name[:200]}", hint="see prompts/list")
         self._run(exchange, request, lambda work: prompt.get(work, request.arguments or {}))
 
     def _complete(self, exchange: Exchange) -> None:
-        request = params.read(exchange, params.COMPLETE)
+        request = params.read(exchange, params.Complete)
         argument, others = request.argument, request.context.arguments
         suggestions = self._offers.suggestions.get((self._completed(request.ref), argument.name))
         if suggestions is None:

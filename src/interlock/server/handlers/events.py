@@ -150,14 +150,14 @@ class ServerEvents:
         own = sum(each.session is session for each in self._all.values()) if session is not None else 0
         if len(self._all) >= MAX_SUBSCRIPTIONS or own >= MAX_PER_CLIENT:
             raise Fault("RESOURCE_EXHAUSTED", f"a client has at most {MAX_PER_CLIENT} event subscriptions")
-        asked = {text: channel_pattern(text) for text in params.channels}
-        found = {text: pattern for text, pattern in asked.items() if any(map(pattern.matches, self._channels))}
+        patterns = {text: channel_pattern(text) for text in params.channels}
+        found = {text: pattern for text, pattern in patterns.items() if any(map(pattern.matches, self._channels))}
         id_ = f"sub-{secrets.token_urlsafe(12)}"
         if self._passes(params.filter):
             least = params.filter.min_severity
             min_rank = 0 if least is None else rank(least)
             self._all[id_] = Subscription(id_, [*found.values()], min_rank, notify, is_open, session, meta)
-        return Subscribed([*found], [text for text in asked if text not in found], id_)
+        return Subscribed([*found], [text for text in patterns if text not in found], id_)
 
     def _passes(self, wanted: EventFilter) -> bool:
         """Whether a filter lets any event of this server through. None of them is about a tool."""

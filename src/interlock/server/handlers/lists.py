@@ -25,6 +25,7 @@ from interlock.server.requests.listeners import MAX_URIS
 from interlock.server.requests.session import Exchange
 from interlock.transports.exchange import session_of
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 
 class Lists:
@@ -66,7 +67,7 @@ class Lists:
         }
 
     def _list(self, pages: Pages[Any], exchange: Exchange) -> None:
-        cursor = params.read(exchange, params.LIST).cursor
+        cursor = params.read(exchange, params.List).cursor
         self._framing.answer(exchange, pages.page(cursor, exchange.dialect.modern), self._cache)
 
     def _discover(self, exchange: Exchange) -> None:
@@ -82,7 +83,7 @@ class Lists:
         self._framing.answer(exchange, msgspec.json.encode(members)[1:-1], self._cache)
 
     def _listen(self, exchange: Exchange) -> None:
-        wanted, offers = params.read(exchange, params.LISTEN).notifications, self._offers
+        wanted, offers = params.read(exchange, params.Listen).notifications, self._offers
         granted = msgspec.structs.replace(
             wanted,
             resourceSubscriptions=[uri for uri in wanted.resourceSubscriptions if offers.knows_resource(uri)],
@@ -98,14 +99,11 @@ class Lists:
         """Subscribe a stream to events, and the answer for its acknowledgement (MGP, Event Subscription)."""
         if "events" not in wanted:
             return {}
-        try:
-            asked = msgspec.json.decode(wanted["events"], type=SubscribeParams)
-        except msgspec.DecodeError as cause:
-            raise Fault("INVALID_PARAMS", f"events: {cause}") from None
-        return {"events": msgspec.Raw(msgspec.json.encode(self._events.listen(exchange, asked)))}
+        subscription = decode_json(wanted["events"], SubscribeParams, "INVALID_PARAMS", "events")
+        return {"events": msgspec.Raw(msgspec.json.encode(self._events.listen(exchange, subscription)))}
 
     def _subscribe(self, exchange: Exchange) -> None:
-        uri = params.read(exchange, params.READ_RESOURCE).uri
+        uri = params.read(exchange, params.ReadResource).uri
         self._offers.find_resource(uri)
         subscriptions = session_of(exchange).subscriptions
         if len(subscriptions) >= MAX_URIS:
@@ -114,11 +112,11 @@ class Lists:
         self._framing.answer(exchange, b"")
 
     def _unsubscribe(self, exchange: Exchange) -> None:
-        session_of(exchange).subscriptions.discard(params.read(exchange, params.READ_RESOURCE).uri)
+        session_of(exchange).subscriptions.discard(params.read(exchange, params.ReadResource).uri)
         self._framing.answer(exchange, b"")
 
     def _set_level(self, exchange: Exchange) -> None:
-        level = params.read(exchange, params.SET_LEVEL).level
+        level = params.read(exchange, params.SetLevel).level
         if level not in LOG_LEVELS:
             raise Fault("INVALID_PARAMS", f"unknown level {level[:50]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         session_of(exchange).level = LOG_LEVELS.index(level)

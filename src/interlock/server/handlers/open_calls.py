@@ -35,17 +35,19 @@ class OpenCalls:
 
     def _cancel(self, exchange: Exchange) -> None:
         """Answer with the content so far. The call itself is answered with an error."""
-        asked = read_cancel(exchange.request.params)
+        params = read_cancel(exchange.request.params)
         if exchange.conversation is None and isinstance(exchange.caller, Anyone):
             # Strangers whose requests stand alone share one owner. The trace of a call is known to its caller alone.
-            works = [each for each in self._open.candidates(exchange, asked.request_id) if each.trace == asked.trace_id]
-            work = works[0] if len(works) == 1 and asked.trace_id else None
+            works = [
+                each for each in self._open.candidates(exchange, params.request_id) if each.trace == params.trace_id
+            ]
+            work = works[0] if len(works) == 1 and params.trace_id else None
         else:
-            work = self._open.find(exchange, asked.request_id)
+            work = self._open.find(exchange, params.request_id)
         partial = None
         if work is not None and not work.stopped and work.running is None:
             partial = results.partial(results.Items(work.items), work.dialect.revision)
-            work.stop(asked.reason)
+            work.stop(params.reason)
             # At once: a function in a thread runs on, and one that has not begun never will.
-            work.done(Fault("CANCELLED", asked.reason or "the client cancelled it"))
+            work.done(Fault("CANCELLED", params.reason or "the client cancelled it"))
         self._framing.answer(exchange, cancelled(partial))

@@ -138,13 +138,13 @@ class TaskHandler:
 
     def _update(self, exchange: Exchange) -> None:
         task = self._find(exchange)
-        task.answered(bytes(params.read(exchange, params.UPDATE_TASK).inputResponses))
+        task.answered(bytes(params.read(exchange, params.UpdateTask).inputResponses))
         exchange.result(COMPLETE)
 
     def _list(self, exchange: Exchange) -> None:
         if not self._lists or not has_tasks(exchange.dialect.revision):
             raise Fault("METHOD_NOT_FOUND", "this server does not list tasks: it cannot tell callers apart")
-        cursor = params.read(exchange, params.LIST).cursor
+        cursor = params.read(exchange, params.List).cursor
         tasks = list(self.tasks.of(exchange.caller.owner))
         start = 0
         if cursor is not None:

@@ -26,6 +26,7 @@ from interlock.protocols.mcpl.channels import (
 from interlock.signatures import DefinitionError
 from interlock.transports.live_requests import HostKey, HostRequests
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class Channels:
     def __init__(self, requests: HostRequests) -> None:
         self._requests = requests
         self._known: dict[str, Channel] = {}
-        self._told: dict[HostKey, asyncio.Task[None]] = {}
+        self._registrations: dict[HostKey, asyncio.Task[None]] = {}
         """The hosts that got the list, each with the task that sends it what they do not know yet."""
         self.refused: dict[str, str] = {}
         """Why a host did not accept a channel, by the channel's id."""
@@ -68,18 +69,18 @@ class Channels:
         """A host enabled or disabled channels."""
         if not enabled:
             self.leave(host)
-        elif host not in self._told:
-            self._told[host] = asyncio.ensure_future(self._register(host))
+        elif host not in self._registrations:
+            self._registrations[host] = asyncio.ensure_future(self._register(host))
 
     def on_stream(self, owner: str) -> None:
         """A host of the stateless era opened a stream: only now it can be told of the channels."""
-        if owner in self._told:
+        if owner in self._registrations:
             self.leave(owner)
             self.on_update(owner, enabled=True)
 
     def leave(self, host: HostKey) -> None:
         """A host is gone."""
-        task = self._told.pop(host, None)
+        task = self._registrations.pop(host, None)
         if task is not None:
             task.cancel()
 
@@ -89,15 +90,15 @@ class Channels:
         msgspec.json.decode(params, type=Incoming)  # messages that no host could take fail here
         answers: list[IncomingResult] = []
         for host in hosts:
-            await asyncio.wait([self._told[host]])
-            said = await self._requests.ask(host, INCOMING, None, params)
-            answers.append(_read(IncomingResult, said))
+            await asyncio.wait([self._registrations[host]])
+            answer = await self._requests.ask(host, INCOMING, None, params)
+            answers.append(_read(IncomingResult, answer))
         return answers
 
     @property
     def hosts(self) -> tuple[HostKey, ...]:
         """The hosts that know the channels."""
-        return tuple(self._told)
+        return tuple(self._registrations)
 
     async def _register(self, host: HostKey) -> None:
         if not self._known:
@@ -120,12 +121,9 @@ class Channels:
         self._requests.tell(host, CHANGED, msgspec.json.encode(change))
 
     def _tell(self, change: Changed) -> None:
-        for host, before in list(self._told.items()):
-            self._told[host] = asyncio.ensure_future(self._after(before, host, change))
+        for host, before in list(self._registrations.items()):
+            self._registrations[host] = asyncio.ensure_future(self._after(before, host, change))
 
 
 def _read(kind: type[T], answer: bytes) -> T:
-    try:
-        return msgspec.json.decode(answer, type=kind)
-    except msgspec.MsgspecError as cause:
-        raise Fault("UPSTREAM_ERROR", f"the host's answer: {cause}") from None
+    return decode_json(answer, kind, "UPSTREAM_ERROR", "the host's answer")

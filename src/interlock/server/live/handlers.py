@@ -172,10 +172,10 @@ def _missing(params: Value) -> Fault:
 
 
 def _injections(handler: Handler, params: Value, value: Any) -> Value:
-    said: Iterable[Any] = () if value is None else [value] if isinstance(value, str | hooks.Injection) else value
+    items: Iterable[Any] = () if value is None else [value] if isinstance(value, str | hooks.Injection) else value
     made = tuple(
         item if isinstance(item, hooks.Injection) else hooks.Injection(handler.feature, "beforeUser", str(item))
-        for item in said
+        for item in items
     )
     return hooks.BeforeInferenceResult(handler.feature, made)
 

@@ -118,7 +118,9 @@ class Live:
     def handle(self, method: str, function: Callable[..., Any], feature: str, use: str, *, blocking: bool) -> None:
         """Have a function called for a method of hosts. Raises DefinitionError for a feature set that lacks `use`."""
         declaration = self._declared.get(feature)
-        if feature and (declaration is None or not any(said.startswith(use) for said in declaration["uses"])):
+        if feature and (
+            declaration is None or not any(declared_use.startswith(use) for declared_use in declaration["uses"])
+        ):
             raise DefinitionError(f"{method} needs server.feature({feature!r}, ..., uses=[{use!r}]) before it")
         self._functions.add(method, Handler(function, feature, blocking))
 
@@ -236,8 +238,8 @@ class Live:
         in_pieces = INFERENCE_STREAMING not in self._hosts[hosts[0]].lacks
         params = msgspec.json.encode(msgspec.structs.replace(request, stream=request.stream and in_pieces))
         reader = on_chunk if in_pieces else None
-        said = await self._requests.ask(hosts[0], INFERENCE, feature, params, timeout_s=INFERENCE_S, on_chunk=reader)
-        result = decode(InferenceResult, said, "result")
+        answer = await self._requests.ask(hosts[0], INFERENCE, feature, params, timeout_s=INFERENCE_S, on_chunk=reader)
+        result = decode(InferenceResult, answer, "result")
         if on_chunk is not None and reader is None:
             on_chunk(result.content)  # a host that does not stream gives it in one piece
         return result
@@ -253,8 +255,8 @@ class Live:
         if not hosts:
             raise feature_set_disabled(feature, Dialect.V0_4, can_enable=True)
         params = msgspec.json.encode(Elevate(feature, scope))
-        said = await self._requests.ask(hosts[0], ELEVATE, feature, params, timeout_s=PERSON_S)
-        return decode(ElevateResult, said, "result")
+        answer = await self._requests.ask(hosts[0], ELEVATE, feature, params, timeout_s=PERSON_S)
+        return decode(ElevateResult, answer, "result")
 
     async def model_info(self) -> ModelInfo:
         """The model of the first host that lets the server use one. Raises a `Fault`."""
@@ -315,7 +317,7 @@ class Live:
         return declared
 
     def _sound(self, dialect: Dialect) -> dict[str, FeatureSet]:
-        read = (read_in(name, said, dialect) for name, said in self._declared.items())
+        read = (read_in(name, declaration, dialect) for name, declaration in self._declared.items())
         return {found.name: found for found in read if not found.problem}
 
     def _manifest(self, dialect: Dialect) -> Members:
@@ -323,9 +325,9 @@ class Live:
 
     def _tell(self) -> None:
         for callback in self._callbacks:
-            told = callback(self.enabled)
-            if inspect.isawaitable(told):
-                running = asyncio.ensure_future(told)
+            outcome = callback(self.enabled)
+            if inspect.isawaitable(outcome):
+                running = asyncio.ensure_future(outcome)
                 self._running.add(running)
                 running.add_done_callback(self._running.discard)
 

@@ -129,9 +129,9 @@ class LiveMethods:
 
         With `on_chunk` the text is also handed over piece by piece. A hook may not call this before it has answered.
         """
-        said = (InferenceMessage("user", messages),) if isinstance(messages, str) else tuple(messages)
+        conversation_messages = (InferenceMessage("user", messages),) if isinstance(messages, str) else tuple(messages)
         wishes = Preferences(max_tokens, temperature, model)
-        request = InferenceRequest(feature, said, conversation, on_chunk is not None, wishes)
+        request = InferenceRequest(feature, conversation_messages, conversation, on_chunk is not None, wishes)
         msgspec.json.decode(msgspec.json.encode(request), type=InferenceRequest)
         return await self._live.infer(request, on_chunk)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from interlock.protocols.mgp.permissions import REQUEST, RESPONSE, Await, Grant, Outcome, expand
 from interlock.server.requests.framing import Framing
+from interlock.server.requests.params import read
 from interlock.server.requests.session import Exchange
 from interlock.signatures import DefinitionError
 from interlock.wire.errors import Fault
@@ -44,14 +45,14 @@ class ServerPermissions:
 
     def _await(self, exchange: Exchange) -> None:
         """A person decides at the client: until then the permissions are deferred."""
-        asked = _read(exchange, Await)
-        self._keep(exchange.caller.owner, dict.fromkeys(asked.permissions, "deferred"))
-        self._framing.answer(exchange, b'"request_id":%b,"status":"waiting"' % msgspec.json.encode(asked.request_id))
+        params = read(exchange, Await)
+        self._keep(exchange.caller.owner, dict.fromkeys(params.permissions, "deferred"))
+        self._framing.answer(exchange, b'"request_id":%b,"status":"waiting"' % msgspec.json.encode(params.request_id))
 
     def _decided(self, exchange: Exchange) -> None:
-        told = _read(exchange, Outcome)
-        self._keep(exchange.caller.owner, told.grants)
-        self._framing.answer(exchange, b'"request_id":%b' % msgspec.json.encode(told.request_id))
+        outcome = read(exchange, Outcome)
+        self._keep(exchange.caller.owner, outcome.grants)
+        self._framing.answer(exchange, b'"request_id":%b' % msgspec.json.encode(outcome.request_id))
 
     def _keep(self, owner: str, grants: dict[str, Grant]) -> None:
         known = self._grants.pop(owner, {})
@@ -59,10 +60,3 @@ class ServerPermissions:
             del self._grants[next(iter(self._grants))]
         declared = expand(self.needed)
         self._grants[owner] = known | {name: grant for name, grant in grants.items() if name in declared}
-
-
-def _read(exchange: Exchange, kind: type[P]) -> P:
-    try:
-        return msgspec.json.decode(exchange.request.params, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("INVALID_PARAMS", f"{exchange.request.method}: {cause}") from None

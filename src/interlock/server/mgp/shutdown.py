@@ -44,7 +44,7 @@ class Shutdown:
         self._framing = framing
         self._sessions = sessions
         self._draining: asyncio.Task[None] | None = None
-        self._asked: ShutdownParams | None = None
+        self._request: ShutdownParams | None = None
         self._until = 0.0
         self._drained: asyncio.Event | None = None
 
@@ -59,7 +59,7 @@ class Shutdown:
 
     def check(self, method: str) -> None:
         """Raise SERVER_DRAINING for new work while the server shuts down."""
-        if self._asked is not None and method not in STILL_SERVED:
+        if self._request is not None and method not in STILL_SERVED:
             left_ms = int(max(0.0, self._until - asyncio.get_running_loop().time()) * 1000)
             raise Fault("SERVER_DRAINING", f"{self._name} is shutting down", retry_after_ms=max(1000, left_ms))
 
@@ -67,17 +67,17 @@ class Shutdown:
         if exchange.headers is not None:
             hint = "end the process, or let the client that started it ask"
             raise Fault("PERMISSION_DENIED", "a server over HTTP is not shut down by its clients", hint=hint)
-        asked = read_params(exchange.request.params, ShutdownParams)
+        params = read_params(exchange.request.params, ShutdownParams)
         pending = self._calls.pending
-        estimate = estimated_drain_ms(pending, self._calls.usual_ms, asked.timeout_ms)
+        estimate = estimated_drain_ms(pending, self._calls.usual_ms, params.timeout_ms)
         result = msgspec.json.encode(ShutdownAccepted(True, pending, estimate))
         self._framing.answer(exchange, result[1:-1])
-        if self._asked is None:
-            self._asked = asked
+        if self._request is None:
+            self._request = params
             loop = asyncio.get_running_loop()
-            self._until = loop.time() + asked.timeout_ms / 1000
-            self._notify(asked.reason)
-            self._draining = loop.create_task(self._drain(asked))
+            self._until = loop.time() + params.timeout_ms / 1000
+            self._notify(params.reason)
+            self._draining = loop.create_task(self._drain(params))
 
     def _notify(self, reason: str) -> None:
         change = StateChanged(self._name, "connected", "draining", reason, timestamp(datetime.now(UTC)))
@@ -86,7 +86,7 @@ class Shutdown:
             if agreed_on(session.dialect, "lifecycle"):
                 session.notify(CHANGED, params)
 
-    async def _drain(self, asked: ShutdownParams) -> None:
-        await self._calls.wait_until_idle(asked.timeout_ms / 1000)
+    async def _drain(self, params: ShutdownParams) -> None:
+        await self._calls.wait_until_idle(params.timeout_ms / 1000)
         self._drained = self._drained or asyncio.Event()
         self._drained.set()

@@ -17,7 +17,7 @@ from interlock.signatures.definitions import referenced
 from interlock.signatures.type_schema import SchemaWriter
 from interlock.signatures.validate import Validator
 from interlock.transports.requests.parked_request import Unfit
-from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 V = TypeVar("V")
 Action = Literal["accept", "decline", "cancel"]
@@ -72,10 +72,7 @@ class Elicited(msgspec.Struct):
 
 def decode_answer(raw: bytes, kind: type[V]) -> V:
     """A client's answer to a request. Raises INVALID_PARAMS."""
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise Fault("INVALID_PARAMS", f"this does not answer the request: {cause}") from None
+    return decode_json(raw, kind, "INVALID_PARAMS", "this does not answer the request")
 
 
 def form_of(schema: Mapping[str, object] | type) -> Form:

@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.server.requests.listeners import Wanted
 from interlock.server.requests.session import Exchange
-from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 P = TypeVar("P")
 
@@ -109,19 +109,6 @@ class UpdateTask(msgspec.Struct):
     inputResponses: msgspec.Raw
 
 
-def read(exchange: Exchange, decoder: msgspec.json.Decoder[P]) -> P:
+def read(exchange: Exchange, kind: type[P]) -> P:
     """The request's params. Raises INVALID_PARAMS."""
-    try:
-        return decoder.decode(exchange.request.params)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise Fault("INVALID_PARAMS", f"{exchange.request.method}: {cause}") from None
-
-
-CALL_TOOL = msgspec.json.Decoder(CallTool)
-READ_RESOURCE = msgspec.json.Decoder(ReadResource)
-GET_PROMPT = msgspec.json.Decoder(GetPrompt)
-LIST = msgspec.json.Decoder(List)
-LISTEN = msgspec.json.Decoder(Listen)
-SET_LEVEL = msgspec.json.Decoder(SetLevel)
-COMPLETE = msgspec.json.Decoder(Complete)
-UPDATE_TASK = msgspec.json.Decoder(UpdateTask)
+    return decode_json(exchange.request.params, kind, "INVALID_PARAMS", exchange.request.method)

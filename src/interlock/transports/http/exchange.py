@@ -201,7 +201,7 @@ class HttpExchange(OpenExchange):
             self._asks = {}
         self._asks[id_] = future
         outlet.send(encode_request(id_, method, params))
-        future.add_done_callback(lambda done: self._asked(id_, done))
+        future.add_done_callback(lambda done: self._on_request_done(id_, done))
         return future
 
     def cancel(self, reason: str) -> None:
@@ -263,7 +263,7 @@ class HttpExchange(OpenExchange):
                 self._outlet = _TurnStream(self._turn)
         return self._outlet
 
-    def _asked(self, id_: int, done: asyncio.Future[bytes]) -> None:
+    def _on_request_done(self, id_: int, done: asyncio.Future[bytes]) -> None:
         if done.cancelled() and self._asks is not None and id_ in self._asks:
             self._withdraw(id_)
         elif self._asks is not None:

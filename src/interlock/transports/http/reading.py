@@ -13,6 +13,7 @@ from interlock.protocols.mcp.meta import names_method
 from interlock.protocols.mgp.errors import read_recovery
 from interlock.transports.http.heads import fits
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
+from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import Limits
 from interlock.wire.messages import BadMessage, Id, Message, decode, decode_batch, is_batch
@@ -73,19 +74,19 @@ def read_error(body: bytes) -> ErrorObject | None:
     """The JSON-RPC error in a refusal's body, whatever id it carries: the response says whose it is."""
     try:
         return msgspec.json.decode(body, type=_Refusal).error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except JSON_ERRORS:
         return None
 
 
 def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: ErrorObject | None) -> Fault:
     """A refusal in the server's own words."""
-    said = error.message if error is not None else body[:200].decode("utf-8", "replace").strip()
+    reason = error.message if error is not None else body[:200].decode("utf-8", "replace").strip()
     data: dict[str, object] = {"status": status}
     hint = ""
     if status in (401, 403):
         challenge = headers.get(b"www-authenticate", b"").decode("latin-1")[:1024]
         data["www_authenticate"] = challenge
-        said = challenge or said
+        reason = challenge or reason
         hint = "log in, or configure a credential that the server accepts"
     elif error is not None:
         data["code"] = error.code
@@ -93,7 +94,7 @@ def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: 
     if status == 200:
         kind = headers.get(b"content-type", b"").decode("latin-1")[:100]
         answered = f"it answered with {kind or 'no Content-Type'}, which is neither JSON nor an event stream"
-    message = answered + (f": {said[:500]}" if said else "")
+    message = answered + (f": {reason[:500]}" if reason else "")
     name = TURNED_AWAY.get(status, "UPSTREAM_ERROR")
     return Fault(name, message, hint=hint, data=data, retry_after_ms=retry_after_ms(headers))
 
@@ -111,10 +112,10 @@ def header_text(event_id: str) -> str | None:
 
 def retry_after_ms(headers: Mapping[bytes, bytes]) -> int | None:
     """The value of `Retry-After`, in seconds or as a date (RFC 9110, Retry-After); a date by the server's own clock."""
-    said = headers.get(b"retry-after", b"").strip()
-    if said.isdigit():
-        return min(int(said[:9]), LONGEST_WAIT_S) * 1000
-    then = _instant(said)
+    value = headers.get(b"retry-after", b"").strip()
+    if value.isdigit():
+        return min(int(value[:9]), LONGEST_WAIT_S) * 1000
+    then = _instant(value)
     if then is None:
         return None
     now = _instant(headers.get(b"date", b"")) or time.time()

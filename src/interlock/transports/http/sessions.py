@@ -26,7 +26,16 @@ class HttpSession(SessionChannel):
     """One client's conversation: its streams, its open requests, and the requests to the client."""
 
     __slots__ = (
-        "_asked", "_clock", "_forget", "_limits", "_next_ask", "opened", "over", "owner", "session", "streams"
+        "_clock",
+        "_forget",
+        "_limits",
+        "_next_ask",
+        "_open_requests",
+        "opened",
+        "over",
+        "owner",
+        "session",
+        "streams"
     )  # fmt: skip
 
     transport = "http"
@@ -44,7 +53,7 @@ class HttpSession(SessionChannel):
         self._clock = clock
         self._limits = limits
         self._forget = forget
-        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._open_requests: dict[int, asyncio.Future[bytes]] = {}
         self._next_ask = 0
 
     def begin(self, session: Session, streams: Streams) -> None:
@@ -76,30 +85,30 @@ class HttpSession(SessionChannel):
             raise Fault("UPSTREAM_UNAVAILABLE", "the client listens on no stream on which it could be asked")
         id_, future = self.expect()
         self.streams.standalone.send(one_line(encode_request(id_, method, params)))
-        future.add_done_callback(lambda done: self._asked_beside(id_, done))
+        future.add_done_callback(lambda done: self._on_beside_done(id_, done))
         return future
 
     def expect(self) -> tuple[int, ClientAnswer]:
         """An id for a request to the client, and what its answer will settle."""
-        if len(self._asked) >= self._limits.pending:
+        if len(self._open_requests) >= self._limits.pending:
             raise Fault("RESOURCE_EXHAUSTED", "too many requests wait for this client's answers", retry_after_ms=1000)
         self._next_ask += 1
         future = ClientAnswer(self._next_ask)
-        self._asked[self._next_ask] = future
+        self._open_requests[self._next_ask] = future
         return self._next_ask, future
 
     def unexpect(self, id: int) -> None:
         """The answer is no longer waited for."""
-        self._asked.pop(id, None)
+        self._open_requests.pop(id, None)
 
-    def _asked_beside(self, id: int, done: asyncio.Future[bytes]) -> None:
+    def _on_beside_done(self, id: int, done: asyncio.Future[bytes]) -> None:
         self.unexpect(id)
         if done.cancelled():
             self.notify(CANCELLED, withdrawal(id, why_cancelled(done, "the answer is no longer wanted")))
 
     def on_response(self, answer: Result | Failure) -> None:
         """The client answered a request. An answer that nobody waits for is dropped."""
-        future = self._asked.pop(answer.id, None) if isinstance(answer.id, int) else None
+        future = self._open_requests.pop(answer.id, None) if isinstance(answer.id, int) else None
         if future is None or future.done():
             return
         if isinstance(answer, Result):
@@ -136,9 +145,9 @@ class HttpSession(SessionChannel):
         self._forget(self)
         for exchange in list(self.opened.values()):
             exchange.abort(reason)
-        for future in list(self._asked.values()):
+        for future in list(self._open_requests.values()):
             future.cancel()
-        self._asked.clear()
+        self._open_requests.clear()
         self.streams.close()
 
 

@@ -217,7 +217,7 @@ class _Stream(Reply):
         self._events: EventReader | None = None
         self._status = 0
         self._headers: dict[bytes, bytes] = {}
-        self._said = b""
+        self._body = b""
         self.bad = 0
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
@@ -227,7 +227,7 @@ class _Stream(Reply):
 
     def body(self, data: bytes) -> None:
         if self._events is None:
-            self._said = (self._said + data)[:ERROR_BYTES]
+            self._body = (self._body + data)[:ERROR_BYTES]
             return
         try:
             for event in self._events.feed(data):
@@ -239,7 +239,7 @@ class _Stream(Reply):
 
     def done(self) -> None:
         if self._events is None:
-            self._link.give_up(http_fault(self._status, self._headers, self._said, read_error(self._said)))
+            self._link.give_up(http_fault(self._status, self._headers, self._body, read_error(self._body)))
         else:
             self._link.give_up(Fault("UPSTREAM_UNAVAILABLE", "the server ended the stream"))
 
@@ -259,7 +259,7 @@ class _Post(Reply):
         """How often the message was refused with other tokens."""
         self._status = 0
         self._headers: dict[bytes, bytes] = {}
-        self._said = b""
+        self._body = b""
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status, self._headers = status, headers
@@ -267,13 +267,13 @@ class _Post(Reply):
             self._waiter.sent = True
 
     def body(self, data: bytes) -> None:
-        self._said = (self._said + data)[:ERROR_BYTES]
+        self._body = (self._body + data)[:ERROR_BYTES]
 
     def done(self) -> None:
         if self._status < 400:
             return
         self._link.refused(
-            self, self._waiter, http_fault(self._status, self._headers, self._said, read_error(self._said))
+            self, self._waiter, http_fault(self._status, self._headers, self._body, read_error(self._body))
         )
 
     def failed(self, how: Failed) -> None:

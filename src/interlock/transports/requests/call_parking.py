@@ -228,8 +228,8 @@ def binding_of(exchange: Exchange) -> bytes:
     for name in _NOT_BOUND:
         params.pop(name, None)
     plain = msgspec.json.decode(msgspec.json.encode(params))
-    said = [exchange.caller.owner, exchange.request.method, plain]
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).digest()
+    identity = [exchange.caller.owner, exchange.request.method, plain]
+    return hashlib.sha256(msgspec.json.encode(identity, order="deterministic")).digest()
 
 
 def refused() -> Fault:

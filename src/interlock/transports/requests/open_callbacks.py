@@ -44,13 +44,13 @@ class OpenCallbacks:
         waiting.answer.add_done_callback(lambda _: self._open.pop(renamed.callback_id, None))
         return renamed, waiting.answer
 
-    def respond(self, owner: str, said: Response) -> bool:
+    def respond(self, owner: str, response: Response) -> bool:
         """Take an answer. Returns whether it counts; raises INVALID_PARAMS for one that does not fit."""
-        id_, raw = said.callback_id, bytes(said.response)
+        id_, raw = response.callback_id, bytes(response.response)
         waiting = self._open.get(id_)
         if waiting is None or waiting.owner != owner or waiting.answer.done():
             return self._answered.get(id_) == (owner, raw)
-        answer = CallbackAnswer(msgspec.json.decode(raw), said.timed_out)
+        answer = CallbackAnswer(msgspec.json.decode(raw), response.timed_out)
         if answer.response is not None and not fits(waiting.callback, answer.response):
             options = waiting.callback.options
             hint = f"one of {', '.join(options)}" if options else ""

@@ -49,7 +49,7 @@ class ParkedRequest(abc.ABC):
         "_parking",
         "_place",
         "_questions",
-        "_said",
+        "_questions_result",
         "_waiting",
         "cancelled",
         "dialect",
@@ -67,7 +67,7 @@ class ParkedRequest(abc.ABC):
         self._questions: dict[str, _Question] = {}
         self._place: Place | None = None
         self._answered: tuple[int, bytes] = (0, b"")
-        self._said = b""
+        self._questions_result = b""
         self._made_keys = 0
         self._outcome: Outcome | None = None
         exchange.on_cancel = lambda reason: self._withdrawn(exchange, reason)
@@ -168,28 +168,29 @@ class ParkedRequest(abc.ABC):
 
     def speak(self) -> None:
         """Hand the open questions to whoever waits, and stop waiting for anything but their answers."""
-        open_questions = {key: asked for key, asked in self._questions.items() if not asked.answer.done()}
+        open_questions = {key: question for key, question in self._questions.items() if not question.answer.done()}
         place = self._place
         if not open_questions or not self._waiting or place is None or self.finished:
             return
         try:
-            for asked in open_questions.values():
-                self.check_capability(asked.method, asked.params)
-            size = sum(len(asked.params) for asked in open_questions.values())
+            for question in open_questions.values():
+                self.check_capability(question.method, question.params)
+            size = sum(len(question.params) for question in open_questions.values())
             state = self._parking.next_round(place, size)
         except Fault as fault:
-            for asked in open_questions.values():
-                asked.answer.set_exception(fault)
+            for question in open_questions.values():
+                question.answer.set_exception(fault)
             return
         requests = {
-            key: {"method": asked.method, "params": msgspec.Raw(asked.params)} for key, asked in open_questions.items()
+            key: {"method": question.method, "params": msgspec.Raw(question.params)}
+            for key, question in open_questions.items()
         }
-        self._said = msgspec.json.encode(
+        self._questions_result = msgspec.json.encode(
             {"resultType": "input_required", "inputRequests": requests, "requestState": state}
         )
         waiting, self._waiting = self._waiting, []
         for exchange in waiting:
-            exchange.result(self._said)
+            exchange.result(self._questions_result)
 
     # How it goes on.
 
@@ -220,7 +221,7 @@ class ParkedRequest(abc.ABC):
         elif self._outcome is not None:
             _answer(exchange, self._outcome)
         elif place.round > round:
-            exchange.result(self._said)
+            exchange.result(self._questions_result)
         else:
             self.attach(exchange)
 

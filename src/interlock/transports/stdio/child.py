@@ -146,12 +146,12 @@ class Child(asyncio.SubprocessTransport):
 
     # Events of the child
 
-    def happened(self, told: Callable[[], None]) -> None:
+    def happened(self, listener: Callable[[], None]) -> None:
         """Tell the protocol now, or as soon as it knows of its process."""
         if self._early is None:
-            told()
+            listener()
         else:
-            self._early.append(told)
+            self._early.append(listener)
 
     def pipe_lost(self, fd: int, exc: Exception | None) -> None:
         """One of its pipes is closed."""

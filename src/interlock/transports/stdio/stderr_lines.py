@@ -28,7 +28,7 @@ class StderrLines:
 
     def feed(self, data: bytes, now: float) -> list[str]:
         """The lines that these bytes complete and that the rate allows."""
-        said = self._renew(now)
+        lines = self._renew(now)
         if self._allowance == 0 and data.count(b"\n") > REMEMBERED:
             # A flood: it is no longer reported, and only its end is kept.
             kept = data.rsplit(b"\n", REMEMBERED + 1)[1:]
@@ -36,17 +36,17 @@ class StderrLines:
             self._held, self._cut, data = b"", False, b"\n".join(kept)
         *whole, rest = data.split(b"\n")
         for piece in whole:
-            said += self._end_line(piece)
+            lines += self._end_line(piece)
         self._hold(rest)
-        return said
+        return lines
 
     def finish(self) -> list[str]:
         """The rest at the end of the stream."""
-        said = self._end_line(b"")
+        lines = self._end_line(b"")
         if self._dropped:
-            said.append(f"({self._dropped} more lines were dropped)")
+            lines.append(f"({self._dropped} more lines were dropped)")
             self._dropped = 0
-        return said
+        return lines
 
     def _renew(self, now: float) -> list[str]:
         if int(now) == self._second:

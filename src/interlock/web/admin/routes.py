@@ -25,6 +25,7 @@ from interlock.web.admin.document import paths
 from interlock.web.rest.outcomes import RequestInfo, answer
 from interlock.web.rest.routes import ENTRANCE, Address, Answer
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import LARGE
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import strict
@@ -119,7 +120,7 @@ async def _body(request: Request) -> dict[str, msgspec.Raw]:
         value = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
         raise Fault("INVALID_PARAMS", "the body must be an object") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+    except JSON_ERRORS as cause:
         raise Fault("PARSE_ERROR", f"the body is not JSON: {cause}") from None
     if len(body) <= LARGE:
         strict(body)

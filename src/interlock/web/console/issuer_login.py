@@ -82,12 +82,12 @@ class IssuerLogin:
                 metadata, client = await self._discovered(issuer)
             back = f"{'http' if local else 'https'}://{host_of(request)}{CALLBACK}"
             scopes = tuple(issuer.scopes)
-            asked = authorization_request(metadata, client.client_id, back, oauth.resource.base, scopes)
+            authorization = authorization_request(metadata, client.client_id, back, oauth.resource.base, scopes)
         except Fault as fault:
             return await self._login.refuse(request, fault, WAY)
-        values: dict[str, object] = {"url": asked.url, "at": urlsplit(asked.url).netloc, "person": ""}
+        values: dict[str, object] = {"url": authorization.url, "at": urlsplit(authorization.url).netloc, "person": ""}
         response = HTMLResponse(await render("login_issuer.html", values))
-        began = Began(msgspec.structs.replace(asked, url=""), self._console.hub_app.access.now() + LASTS)
+        began = Began(msgspec.structs.replace(authorization, url=""), self._console.hub_app.access.now() + LASTS)
         response.set_cookie(
             _cookie(local),
             self._sealed(began, host_of(request)),

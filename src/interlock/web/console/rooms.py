@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from interlock.hub.admin.approvals import DecisionRows
-from interlock.hub.admin.rooms import LeftRoom, RoomRows, RoomView, Said
+from interlock.hub.admin.rooms import LeftRoom, RoomRows, RoomView, SentEnvelope
 from interlock.web.console.approvals import MAX_CARDS, Card, cards_of
 from interlock.web.console.page import Visit
 from interlock.web.rest.outcomes import status_of
@@ -61,11 +61,11 @@ async def _spoken(visit: Visit) -> Response:
     to = tuple(word.strip() for word in form.get("to", "").split(",") if word.strip())
     match form.get("command", ""):
         case "say" as done:
-            await visit.perform("rooms.say", Said, topic=topic, text=form.get("text", ""), to=to)
+            await visit.perform("rooms.say", SentEnvelope, topic=topic, text=form.get("text", ""), to=to)
         case "propose" as done:
             params = _object(form.get("params", ""))
             method = form.get("method", "").strip()
-            await visit.perform("rooms.propose", Said, topic=topic, method=method, params=params, to=to)
+            await visit.perform("rooms.propose", SentEnvelope, topic=topic, method=method, params=params, to=to)
         case "leave":
             await visit.perform("rooms.leave", LeftRoom, topic=topic)
             return RedirectResponse(ADDRESS, 303)

@@ -109,16 +109,16 @@ class RestExchange(Exchange):
 def says_retry(data: bytes) -> bool:
     """Whether the `data` of a server's error says that the call may be repeated (MGP, Error Structure)."""
     try:
-        said = msgspec.json.decode(data or b"{}", type=_Said)
+        decoded = msgspec.json.decode(data or b"{}", type=_ErrorData)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return said.retryable is True or said.mgp.retryable is True
+    return decoded.retryable is True or decoded.mgp.retryable is True
 
 
 class _Mgp(msgspec.Struct):
     retryable: object = None
 
 
-class _Said(msgspec.Struct):
+class _ErrorData(msgspec.Struct):
     retryable: object = None
     mgp: _Mgp = msgspec.field(default_factory=_Mgp, name="_mgp")

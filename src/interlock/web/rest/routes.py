@@ -33,6 +33,7 @@ from interlock.web.rest.exchange import RestEvent, RestExchange
 from interlock.web.rest.outcomes import RequestInfo, answer, body_of, plain_result, refusal, tool_result
 from interlock.web.rest.page import documentation_page
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import LARGE, object_of
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import strict
@@ -225,7 +226,7 @@ async def _arguments(request: Request, limits: Limits) -> bytes:
     read = await LargeReading.here().value(body, limits) if len(body) > LARGE else None
     try:
         value = msgspec.json.decode(body) if read is None else read.value
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+    except JSON_ERRORS as cause:
         hint = "send the arguments as one object"
         raise Fault("PARSE_ERROR", f"the body is not valid JSON: {cause}", hint=hint) from None
     if read is None:

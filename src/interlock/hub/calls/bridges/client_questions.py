@@ -42,9 +42,9 @@ class ClientQuestions:
     __slots__ = (
         "_answers",
         "_ask",
-        "_asked",
         "_exchange",
         "_give_up",
+        "_methods",
         "_open",
         "_patience_s",
         "_repeat",
@@ -71,7 +71,7 @@ class ClientQuestions:
         self._give_up = give_up
         self._rounds = 0
         self._open: dict[str, asyncio.Future[bytes]] = {}
-        self._asked: dict[str, str] = {}
+        self._methods: dict[str, str] = {}
         self._answers: dict[str, bytes] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._visits: dict[str, str] = {}
@@ -84,10 +84,10 @@ class ClientQuestions:
         self._rounds += 1
         if self._rounds > ROUNDS:
             raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
-        self._answers, self._asked = {}, {}
+        self._answers, self._methods = {}, {}
         try:
-            for key, asked in question.requests.items():
-                self._put(key, asked.method, bytes(asked.params), question)
+            for key, request in question.requests.items():
+                self._put(key, request.method, bytes(request.params), question)
         except BaseException:
             self.stop()
             raise
@@ -121,12 +121,12 @@ class ClientQuestions:
             self._answers[key] = _ACCEPT
             return
         elicitation_id = None if url is None else secrets.token_urlsafe(16)
-        said = question_for_old(self._exchange.dialect.revision, method, one_line(params), elicitation_id)
+        client_params = question_for_old(self._exchange.dialect.revision, method, one_line(params), elicitation_id)
         if self._shown is not None:
-            said = exposed_question(self._shown, method, said)
-        future = self._ask(method, params, said)
+            client_params = exposed_question(self._shown, method, client_params)
+        future = self._ask(method, params, client_params)
         self._open[key] = future
-        self._asked[key] = method
+        self._methods[key] = method
         future.add_done_callback(partial(self._settled, key, url, elicitation_id, question))
 
     def _settled(
@@ -139,11 +139,11 @@ class ClientQuestions:
             self._end(Fault("CANCELLED", "the client's answer is no longer awaited"))
         elif isinstance(cause, Fault) and is_refusal(cause):
             self._end(cause)
-        elif cause is not None and self._asked[key] == "elicitation/create":
+        elif cause is not None and self._methods[key] == "elicitation/create":
             # A person who cannot be asked has not answered; there is no other word for it.
             self._answers[key] = _CANCEL
         elif isinstance(cause, Fault):
-            message = f"the client did not answer {self._asked[key]}: {cause.message}"
+            message = f"the client did not answer {self._methods[key]}: {cause.message}"
             self._end(Fault("UPSTREAM_ERROR", message, code=cause.foreign_code))
         elif cause is not None:
             self._end(Fault("INTERNAL_ERROR", "the client could not be asked"))
@@ -154,7 +154,7 @@ class ClientQuestions:
 
     def _take(self, key: str, answer: bytes, url: str | None, visit: str | None) -> None:
         try:
-            check_answer(self._asked[key], answer)
+            check_answer(self._methods[key], answer)
         except Fault as fault:
             self._end(fault)
             return
@@ -188,15 +188,15 @@ def questions_in(result: bytes, dialect: Dialect) -> list[tuple[str, bytes]]:
     MISSING_CAPABILITY."""
     question = question_in(result)
     assert question is not None
-    for asked in question.requests.values():
-        _check_carried(asked.method)
+    for request in question.requests.values():
+        _check_carried(request.method)
         try:
-            check_capability(dialect, asked.method, bytes(asked.params))
+            check_capability(dialect, request.method, bytes(request.params))
         except Fault as fault:
             if fault.name != "INVALID_PARAMS":
                 raise
             raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {fault.message}") from None
-    return [(asked.method, bytes(asked.params)) for asked in question.requests.values()]
+    return [(request.method, bytes(request.params)) for request in question.requests.values()]
 
 
 def _check_carried(method: str) -> None:
@@ -207,8 +207,8 @@ def _check_carried(method: str) -> None:
 def _address(method: str, params: bytes) -> str | None:
     if method != "elicitation/create":
         return None
-    said = msgspec.json.decode(params, type=_Visit)
-    return said.url if said.mode == "url" else None
+    visit = msgspec.json.decode(params, type=_Visit)
+    return visit.url if visit.mode == "url" else None
 
 
 def _accepted(answer: bytes) -> bool:

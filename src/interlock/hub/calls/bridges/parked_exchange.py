@@ -104,9 +104,9 @@ class ParkedExchange(Exchange):
 
     def over(self, reason: str) -> None:
         """Nobody wants the answer any more."""
-        told, self.on_cancel = self.on_cancel, None
-        if told is not None:
-            told(reason)
+        on_cancel, self.on_cancel = self.on_cancel, None
+        if on_cancel is not None:
+            on_cancel(reason)
 
 
 class _ParkedCall(ParkedRequest):

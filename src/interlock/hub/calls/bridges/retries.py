@@ -46,10 +46,10 @@ class Retries:
         place.work.resume(call.exchange, answered, b"{}" if given is None else bytes(given))
         return True
 
-    def hold(self, call: Call, line: UpstreamConnection) -> None:
-        """Let the server of a line turn to the client of a call, where it is an old one's and the client a new one."""
+    def hold(self, call: Call, upstream_connection: UpstreamConnection) -> None:
+        """Let an old server ask the client of a call, where that client is a new one."""
         exchange = call.exchange
-        if line.owner is None or line.connection.modern or not exchange.dialect.modern:
+        if upstream_connection.owner is None or upstream_connection.connection.modern or not exchange.dialect.modern:
             return
         if isinstance(exchange, ParkedExchange):
             # It was asked something already, by the hub itself.
@@ -79,8 +79,15 @@ class Retries:
 def binding_of(call: Call) -> bytes:
     """A digest of who asks for what: owner, method, target and arguments, however their members are ordered."""
     target = call.target
-    said = [call.caller.owner, call.exchange.request.method, target.kind, target.server, target.name, call.arguments]
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).digest()
+    identity = [
+        call.caller.owner,
+        call.exchange.request.method,
+        target.kind,
+        target.server,
+        target.name,
+        call.arguments,
+    ]
+    return hashlib.sha256(msgspec.json.encode(identity, order="deterministic")).digest()
 
 
 def token_of(call: Call) -> str:

@@ -51,15 +51,15 @@ class CallRequests:
         self._rounds: ClientQuestions | None = None
         """Puts the questions in a stateless server's answers to a client of the handshake era."""
 
-    def ask(self, owner: ConnectionOwner, method: str, params: bytes, said: bytes) -> asyncio.Future[bytes]:
+    def ask(self, owner: ConnectionOwner, method: str, params: bytes, client_params: bytes) -> asyncio.Future[bytes]:
         """Ask the client for a server of the handshake era. Raises or fails with a `Fault`."""
         call = self._call
         dialect = call.exchange.dialect
         if not dialect.modern:
-            said = question_for_old(dialect.revision, method, said)
-        check_capability(dialect, method, said)
+            client_params = question_for_old(dialect.revision, method, client_params)
+        check_capability(dialect, method, client_params)
         # The exchange may be another by the time that a person has approved the request: the forwarder knows it.
-        waiting = owner.ask_client(call.caller, self._forwarder, method, params, said, call.trace)
+        waiting = owner.ask_client(call.caller, self._forwarder, method, params, client_params, call.trace)
         self._wait_for(waiting)
         return waiting
 
@@ -77,17 +77,17 @@ class CallRequests:
         if self._rounds is not None:
             self._rounds.completed()
 
-    def put(self, method: str, params: bytes, said: bytes) -> asyncio.Future[bytes]:
+    def put(self, method: str, params: bytes, client_params: bytes) -> asyncio.Future[bytes]:
         """Ask a client of the handshake era for a stateless server. Raises or fails with a `Fault`."""
-        check_capability(self._call.exchange.dialect, method, said)
-        return self._judged(method, params, said, leaves=False)
+        check_capability(self._call.exchange.dialect, method, client_params)
+        return self._judged(method, params, client_params, leaves=False)
 
     def call_back(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client for a callback of the server. Raises or fails with a `Fault`."""
         dialect = self._call.exchange.dialect
-        said = params if dialect.modern else question_for_old(dialect.revision, method, params)
-        check_capability(dialect, method, said)
-        waiting = self._judged(method, params, said, leaves=False)
+        client_params = params if dialect.modern else question_for_old(dialect.revision, method, params)
+        check_capability(dialect, method, client_params)
+        waiting = self._judged(method, params, client_params, leaves=False)
         self._wait_for(waiting)
         return waiting
 
@@ -115,11 +115,11 @@ class CallRequests:
         for waiting in list(self._open):
             waiting.cancel("the call is over")
 
-    def _judged(self, method: str, params: bytes, said: bytes, *, leaves: bool) -> asyncio.Future[bytes]:
+    def _judged(self, method: str, params: bytes, client_params: bytes, *, leaves: bool) -> asyncio.Future[bytes]:
         call = self._call
         channel = None if leaves else self._forwarder
         request = ClientRequest(
-            call.target.server, method, judged_params(params), said, call.caller, channel, call.trace
+            call.target.server, method, judged_params(params), client_params, call.caller, channel, call.trace
         )
         return self._plan.pipeline.ask_client(request)
 

@@ -114,8 +114,8 @@ class CallbackRelay:
         self._client.wait_longer(timeout_s + RESPOND_S)
         try:
             async with asyncio.timeout(timeout_s):
-                said = await self._asked(callback)
-            answer = Response(callback.callback_id, msgspec.Raw(msgspec.json.encode(said)))
+                response = await self._response_to(callback)
+            answer = Response(callback.callback_id, msgspec.Raw(msgspec.json.encode(response)))
         except TimeoutError:
             answer = Response(callback.callback_id, _NOTHING, timed_out=True)
         except Fault:
@@ -129,7 +129,7 @@ class CallbackRelay:
         with contextlib.suppress(Fault):
             await self._connection.request(callbacks.RESPOND, msgspec.json.encode(answer), timeout=RESPOND_S)
 
-    async def _asked(self, callback: Callback) -> object:
+    async def _response_to(self, callback: Callback) -> object:
         if callback.type is not CallbackType.CONFIRMATION:
             return await self._from_client(callback)
         if callbacks.option_for(callback.options, confirmed=True) is None:
@@ -177,10 +177,10 @@ class CallbackRelay:
 
     async def _take_own_answer(self, callback: Callback, decision: Decision, name: str) -> None:
         with contextlib.suppress(Fault, msgspec.DecodeError):
-            said = await self._from_client(callback)
-            if said is None or self._parts.attended_by(self._call.caller.principal) != name:
+            response = await self._from_client(callback)
+            if response is None or self._parts.attended_by(self._call.caller.principal) != name:
                 return  # the request stays open in the inbox, also if a passphrase was set meanwhile
-            confirmed = callbacks.is_confirmed(callback.options, said)
+            confirmed = callbacks.is_confirmed(callback.options, response)
             view, person = decision.question.view, local_person(name)
             await self._parts.inbox.answer(decision.id, "once" if confirmed else "no", person, "client", view)
 
@@ -210,8 +210,8 @@ class CallbackRelay:
         level = log_level_of(exchange)
         if exchange.dialect.modern and level is None:
             return  # MCP 2026-07-28: no log message for a request that sets no level
-        said = {"level": "notice", "logger": self._call.target.server, "data": callback.message}
-        params = msgspec.json.encode(said)
+        notice = {"level": "notice", "logger": self._call.target.server, "data": callback.message}
+        params = msgspec.json.encode(notice)
         if is_severe(params, level):
             exchange.notify("notifications/message", params)
 
@@ -263,12 +263,12 @@ def _form(call: Call, callback: Callback) -> bytes:
 
 def _elicited(callback: Callback, answer: bytes) -> object:
     """The response in an elicitation's answer; None where the person gave none."""
-    said = msgspec.json.decode(answer, type=_Elicited)
-    if said.action == "decline" and callback.type is CallbackType.CONFIRMATION:
+    elicited = msgspec.json.decode(answer, type=_Elicited)
+    if elicited.action == "decline" and callback.type is CallbackType.CONFIRMATION:
         return False
-    if said.action != "accept":
+    if elicited.action != "accept":
         return None
-    response = said.content.get("confirm" if callback.type is CallbackType.CONFIRMATION else "answer")
+    response = elicited.content.get("confirm" if callback.type is CallbackType.CONFIRMATION else "answer")
     return response if callbacks.fits(callback, response) else None
 
 

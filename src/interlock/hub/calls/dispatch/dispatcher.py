@@ -214,17 +214,19 @@ class Dispatcher:
             self.done(call)
         return resumed
 
-    def _forward_once_recorded(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
+    def _forward_once_recorded(self, call: Call, plan: Plan, upstream_connection: UpstreamConnection) -> None:
         try:
-            self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, line))
+            self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, upstream_connection))
         except Fault as fault:
             self._fail_unsent(call, fault)
 
-    def _on_recorded(self, call: Call, plan: Plan, line: UpstreamConnection, error: StoreError | None) -> None:
+    def _on_recorded(
+        self, call: Call, plan: Plan, upstream_connection: UpstreamConnection, error: StoreError | None
+    ) -> None:
         if error is not None:
             self._fail_unsent(call, cannot_record(error))
         elif call.exchange.open:
-            self._forward(call, plan, line)
+            self._forward(call, plan, upstream_connection)
         else:
             self.done(call)
 
@@ -236,20 +238,20 @@ class Dispatcher:
         else:
             call.exchange.fail(fault)
 
-    def _forward(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
+    def _forward(self, call: Call, plan: Plan, upstream_connection: UpstreamConnection) -> None:
         """Record the intent and forward the call: at once, or once it is committed if the log is strict or slow."""
-        connection, owner = line
+        connection, owner = upstream_connection
         dialect = call.exchange.dialect
         try:
             if call.ticket is None:
                 if self._recording.strict:
-                    self._forward_once_recorded(call, plan, line)
+                    self._forward_once_recorded(call, plan, upstream_connection)
                     return
                 self._recording.begin(call, plan.judged)
             if dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
-                self._tasks.prepare(call, line)
+                self._tasks.prepare(call, upstream_connection)
         except CommitSlow:
-            self._forward_once_recorded(call, plan, line)
+            self._forward_once_recorded(call, plan, upstream_connection)
             return
         except Fault as fault:
             self._fail_unsent(call, fault)
@@ -257,7 +259,7 @@ class Dispatcher:
         if owner is not None:
             owner.used = self._clock()
             if dialect.modern:
-                self._retries.hold(call, line)
+                self._retries.hold(call, upstream_connection)
         if dialect.modern and connection.mgp is not None:
             self._retries.hold_for_callbacks(call, connection)
         Forwarder(call, plan, connection, owner, self).send()
@@ -306,19 +308,19 @@ class Dispatcher:
         """The connection of a call, as soon as it is open. Raises a `Fault` or TimeoutError."""
         timeout_s = plan.timeouts.tool_s
         async with asyncio.timeout(timeout_s):
-            line = await upstream.open_for_call(key)
+            upstream_connection = await upstream.open_for_call(key)
         # A legacy server of a kind unknown until now may need a session of the caller's own.
         settled = self._connection_key(call.exchange, upstream)
         if settled != key:
             key = settled
             async with asyncio.timeout(timeout_s):
-                line = await upstream.open_for_call(key)
+                upstream_connection = await upstream.open_for_call(key)
         if key is not None and key.session is not None:
             key.session.private_connections.add((upstream.id, key.name))
-        if (opening := line.connection.reopening) is not None:
+        if (opening := upstream_connection.connection.reopening) is not None:
             async with asyncio.timeout(timeout_s):
                 await asyncio.wait([opening])
-        return line
+        return upstream_connection
 
 
 def _gone(server: str) -> Refuse:

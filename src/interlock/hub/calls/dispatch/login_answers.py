@@ -23,14 +23,14 @@ def answer_with_login(call: Call, fault: Fault, upstream: Upstream | None) -> No
     if upstream is not None and dialect.capabilities.elicitation_url:
         page = upstream.login_page(call.caller.owner, call.caller.principal)
     if page is None:
-        told = Fault("LOGIN_REQUIRED", message, hint=fault.hint)
+        refusal = Fault("LOGIN_REQUIRED", message, hint=fault.hint)
         if call.target.kind == "tool" and not dialect.rest:
-            exchange.result(refusal_result(told, modern=dialect.modern, error_dialect=dialect.error_dialect))
+            exchange.result(refusal_result(refusal, modern=dialect.modern, error_dialect=dialect.error_dialect))
         else:
-            exchange.fail(told)
+            exchange.fail(refusal)
         return
-    asked = {"mode": "url", "elicitationId": secrets.token_urlsafe(12), "url": page, "message": message}
-    data = {"elicitations": [asked]}
+    elicitation = {"mode": "url", "elicitationId": secrets.token_urlsafe(12), "url": page, "message": message}
+    data = {"elicitations": [elicitation]}
     if dialect.modern:
         error = ErrorObject(URL_FIRST, message, msgspec.Raw(msgspec.json.encode(data)))
         question = url_elicitation.as_question(error, dialect.capabilities)

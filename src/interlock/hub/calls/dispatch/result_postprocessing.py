@@ -132,12 +132,12 @@ class ResultPostprocessor:
 
     def _judged(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
         value = msgspec.json.decode(result, type=dict[str, object])
-        said = {key: value[key] for key in ("content", "structuredContent") if key in value}
-        found = judge_result(said)
+        judged = {key: value[key] for key in ("content", "structuredContent") if key in value}
+        found = judge_result(judged)
         if self._escapes:
             # Findings are bounded, but all hidden text becomes visible: a thousand decoys hide nothing.
-            visible = made_visible(said)
-            if visible != said:
+            visible = made_visible(judged)
+            if visible != judged:
                 result = msgspec.json.encode({**value, **visible})
         return result, found
 
@@ -152,15 +152,15 @@ class ResultPostprocessor:
         division = cut.division
         uri, count = self._pages.keep(call.caller.owner, cut.rest, division.bounds, call.target.tool)
         about = "" if division.exact else "about "
-        told = (
+        note = (
             f"[Cut here: {division.shown:,} of {about}{division.total:,} tokens are shown. "
             f"The rest can be read as a resource: {uri}"
         )
         if count > 1:
-            told += f" and on to /{count}"
+            note += f" and on to /{count}"
         if len(cut.rest) > MOST_BYTES_EACH:
-            told += f", no further than {MOST_BYTES_EACH:,} bytes"
-        kept: list[object] = [*cut.kept, {"type": "text", "text": f"{told}, for {LIFE_S / 60:.0f} minutes.]"}]
+            note += f", no further than {MOST_BYTES_EACH:,} bytes"
+        kept: list[object] = [*cut.kept, {"type": "text", "text": f"{note}, for {LIFE_S / 60:.0f} minutes.]"}]
         if call.exchange.dialect.revision.name >= LINKS_SINCE:
             named = {"name": f"The rest of the result ({count} pages)", "mimeType": "text/plain", "size": len(cut.rest)}
             kept.append({"type": "resource_link", "uri": uri, **named})

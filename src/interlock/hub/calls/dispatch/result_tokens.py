@@ -54,7 +54,7 @@ class ResultTokens:
                 process.kill()
             await process.wait()
 
-    async def _ask(self, asked: tuple[int, list[str], bool]) -> Division:
+    async def _ask(self, job: tuple[int, list[str], bool]) -> Division:
         if self._idle is not None:
             self._idle.cancel()
         if self._process is None or self._process.returncode is not None:
@@ -62,11 +62,11 @@ class ResultTokens:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(msgspec.json.encode(asked) + b"\n")
+        process.stdin.write(msgspec.json.encode(job) + b"\n")
         await process.stdin.drain()
-        said = await process.stdout.readuntil(b"\n")
+        answer = await process.stdout.readuntil(b"\n")
         self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._rest)
-        return msgspec.json.decode(said, type=Division)
+        return msgspec.json.decode(answer, type=Division)
 
     async def _started(self) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE

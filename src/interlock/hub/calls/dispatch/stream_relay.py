@@ -154,9 +154,9 @@ class StreamRelay:
         params["trace_id"] = as_uuid(self._call.trace)
         try:
             result = await self._connection.request(streaming.CANCEL, params, timeout=CANCEL_S)
-            said = msgspec.json.decode(result, type=_CancelResult)
-            content = b"[]" if said.partial_result is None else bytes(said.partial_result.content)
-            return self._translation.content(content) if said.cancelled else None
+            outcome = msgspec.json.decode(result, type=_CancelResult)
+            content = b"[]" if outcome.partial_result is None else bytes(outcome.partial_result.content)
+            return self._translation.content(content) if outcome.cancelled else None
         except (Fault, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
@@ -188,8 +188,8 @@ class StreamRelay:
         if meta is not None and meta.progress_token is not None:
             self._send_progress(meta.progress_token, report.progress, 1.0, report.message)
         elif agreed_on(exchange.dialect, streaming.EXTENSION):
-            said = (report.progress, report.message, report.estimated_remaining_ms)
-            self._send(streaming.PROGRESS, streaming.progress_params(exchange.request.id, *said))
+            fields = (report.progress, report.message, report.estimated_remaining_ms)
+            self._send(streaming.PROGRESS, streaming.progress_params(exchange.request.id, *fields))
 
     def _send_text(self, text: str, *, done: bool = False) -> None:
         """Send a text. An empty one only tells that the server has called its chunk the last."""
@@ -256,12 +256,12 @@ class StreamRelay:
     def _counted(self, result: bytes) -> bytes:
         """The result with the hub's own count, or without `_mgp` for a client that did not agree on it."""
         if type(result) is Read:
-            said = result.member("_mgp")
+            own = result.member("_mgp")
         else:
             fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
             raw = fields.pop("_mgp", None)
-            said = None if raw is None else bytes(raw)
-        member: bytes | None = said if agreed_on(self._call.exchange.dialect, streaming.EXTENSION) else None
+            own = None if raw is None else bytes(raw)
+        member: bytes | None = own if agreed_on(self._call.exchange.dialect, streaming.EXTENSION) else None
         if self._sent and agreed_on(self._call.exchange.dialect, streaming.EXTENSION):
             member = _encode(streaming.Streamed(True, self._sent, round((time.monotonic() - self._began) * 1000)))
         if type(result) is Read:

@@ -29,8 +29,8 @@ class ConfirmGate:
         patterns = self._ask.get(principal.id)
         if patterns is None or target.tool is None:
             return PASS
-        asked, pattern = patterns.deciding(target.tool.exposed)
-        if not asked:
+        confirms, pattern = patterns.deciding(target.tool.exposed)
+        if not confirms:
             return PASS
         if self._observing:
             self._note(target.server, f"would ask before {target.name} for {principal.id}: ask: {pattern}")

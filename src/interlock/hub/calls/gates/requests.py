@@ -53,10 +53,10 @@ class RequestsGate:
 def _check_page(call: Call) -> Verdict:
     """Refuse an address with another scheme, which could run a script or open a file (2025-11-25, Elicitation: Safe URL
     Handling). A client may follow a member `url` in any mode, so every one is checked."""
-    asked = call.arguments
-    if not isinstance(asked, dict) or ("url" not in asked and asked.get("mode") != "url"):
+    request = call.arguments
+    if not isinstance(request, dict) or ("url" not in request and request.get("mode") != "url"):
         return PASS
-    url = asked.get("url")
+    url = request.get("url")
     if isinstance(url, str) and is_web_page(url):
         return PASS
     fault = Fault("UPSTREAM_ERROR", f"{call.target.server} asks a person to open a page that is not at a web address")

@@ -53,16 +53,16 @@ class RiskPolicy:
         risk = effective_risk(declared, hints, trust, needs)
         stated = effective_risk(declared, Hints(), trust, needs)
         if declared is not None and declared.confirmation_required:
-            rule, said = "the server declares confirmation_required", True
+            rule, by_server = "the server declares confirmation_required", True
         elif stated is Risk.DANGEROUS:
-            rule, said = "the server declares it, or a permission that it needs, dangerous", True
+            rule, by_server = "the server declares it, or a permission that it needs, dangerous", True
         elif risk is Risk.DANGEROUS:
-            rule, said = "the hub takes it for dangerous", False
+            rule, by_server = "the hub takes it for dangerous", False
         else:
             return JudgedRisk(risk, risk)
         mode = self._mode()
-        asks = mode == "locked" or (said and mode == "guard")
-        return JudgedRisk(risk, risk if said or asks else max(stated, Risk.MODERATE), rule, asks)
+        asks = mode == "locked" or (by_server and mode == "guard")
+        return JudgedRisk(risk, risk if by_server or asks else max(stated, Risk.MODERATE), rule, asks)
 
     def risk_of(self, tool: Tool) -> Risk:
         """The risk of a tool."""

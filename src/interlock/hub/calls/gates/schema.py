@@ -12,7 +12,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
 from interlock.hub.catalog.target import Target
-from interlock.protocols.registry.errors import told
+from interlock.protocols.registry.errors import problem_data
 from interlock.signatures.coerce import coerced
 from interlock.wire.errors import Fault
 
@@ -78,6 +78,6 @@ class Fits:
             pass  # `check` says what is wrong.
         found = self._validator.check(arguments)
         summary = "; ".join(problem.words for problem in found[:5])
-        problems = [told(problem) for problem in found]
+        problems = [problem_data(problem) for problem in found]
         fault = Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {summary}", data={"problems": problems})
         return Refuse(fault, "arguments must fit the tool's input schema")

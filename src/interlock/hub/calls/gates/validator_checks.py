@@ -197,15 +197,15 @@ class ToolCheck:
         if len(names) > MOST_NAMES and enforced:
             finding = Finding("url.too_many_names", f"more than {MOST_NAMES} different hosts", "Name fewer at once.")
             return self._settle(call, [Against(self._network, next(iter(names.values())), finding)])
-        asked = list(names)[:MOST_NAMES]
-        work = asyncio.gather(*(self._judging.resolver.addresses(name) for name in asked))
+        resolved = list(names)[:MOST_NAMES]
+        work = asyncio.gather(*(self._judging.resolver.addresses(name) for name in resolved))
         try:
             async with asyncio.timeout(None if enforced else INFERRED_WITHIN_S):
                 await work
         except (TimeoutError, Fault):
             if enforced:
                 raise
-        return self._settle(call, [*against, *self._resolved({name: names[name] for name in asked})])
+        return self._settle(call, [*against, *self._resolved({name: names[name] for name in resolved})])
 
     def _resolved(self, names: dict[str, Found]) -> Iterable[Against]:
         use = self._network

@@ -48,11 +48,11 @@ def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
 
         rules = code_rules(code[0].found, code[0].use.rules)
         data["rejection"] = rejection((each.finding for each in code), rules)
-    told = [
+    reasons = [
         f"{each.found.where}: {each.finding.message} [{each.finding.rule}]{_shown(each)}"
         for each in against[:MOST_TOLD]
     ]
-    message = f"Refused by the {first.use.validator} validator ({first.use.origin}):\n" + "\n".join(told)
+    message = f"Refused by the {first.use.validator} validator ({first.use.origin}):\n" + "\n".join(reasons)
     suggestions = list(dict.fromkeys(each.finding.hint for each in against[:MOST_TOLD] if each.finding.hint))
     suggestions.append(how_to_allow(server, tool, first.finding))
     name = "CODE_SAFETY_VIOLATION" if first.use.validator == "code_safety" else "VALIDATION_BLOCKED"
@@ -63,12 +63,13 @@ def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
 
 def ask(shown: str, against: Sequence[Against]) -> Ask:
     """The question about a call that nobody asked to have checked, and that would not pass the check."""
-    told = "; ".join(
+    reasons = "; ".join(
         f"{each.found.where}: {each.finding.message} [{each.finding.rule}], at {excerpt(each.found, each.finding)!r}"
         for each in against[:MOST_TOLD]
     )
     return Ask(
-        f"{shown} would not pass the checks that its arguments call for. {told}", f"inferred: {against[0].finding.rule}"
+        f"{shown} would not pass the checks that its arguments call for. {reasons}",
+        f"inferred: {against[0].finding.rule}",
     )
 
 

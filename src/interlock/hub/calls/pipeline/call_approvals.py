@@ -210,12 +210,12 @@ class CallApprovals:
     ) -> None:
         # A client that fails or makes no sense has not answered: the question stays open in the inbox.
         with contextlib.suppress(Fault, msgspec.DecodeError):
-            said, person = msgspec.json.decode(await answer, type=_Elicited), local_person(name)
+            elicited, person = msgspec.json.decode(await answer, type=_Elicited), local_person(name)
             if self._attended_by(asker) != name:
                 return  # since it was asked, a passphrase was set, or the operator named somebody else
-            if said.action == "accept" and said.content.get("approve") is True:
+            if elicited.action == "accept" and elicited.content.get("approve") is True:
                 await self._inbox.answer(decision.id, "once", person, "client", decision.question.view)
-            elif said.action in ("accept", "decline"):
+            elif elicited.action in ("accept", "decline"):
                 await self._inbox.answer(decision.id, "no", person, "client")
 
 
@@ -261,26 +261,26 @@ async def _progress(call: Call, decision: Decision) -> None:
     for count in itertools.count():
         # Progress must increase, and the server's own, which follows, must be more.
         call.progress = round(count * PROGRESS_STEP, 3)
-        said = {
+        progress = {
             "progressToken": meta.progress_token,
             "progress": call.progress,
             "message": f"waiting for approval {decision.id} ({count * PROGRESS_EVERY_S:.0f} s)",
         }
-        call.exchange.notify("notifications/progress", msgspec.json.encode(said))
+        call.exchange.notify("notifications/progress", msgspec.json.encode(progress))
         await asyncio.sleep(PROGRESS_EVERY_S)
 
 
 def _elicitation(decision: Decision, view: str) -> bytes:
     """The text for the person before the client: the question, the findings, and the exact call."""
-    asked = decision.question
+    question = decision.question
     schema = {
         "type": "object",
-        "properties": {"approve": {"type": "boolean", "title": f"Allow {asked.shown} this once"}},
+        "properties": {"approve": {"type": "boolean", "title": f"Allow {question.shown} this once"}},
         "required": ["approve"],
     }
-    known = [f"risk: {asked.risk or 'not known'}", f"trust in the server: {asked.trust or 'standard'}"]
-    known += [f"finding: {finding}" for finding in asked.findings]
-    message = "\n".join([asked.text, *known, f"{asked.shown} {view}"])
+    known = [f"risk: {question.risk or 'not known'}", f"trust in the server: {question.trust or 'standard'}"]
+    known += [f"finding: {finding}" for finding in question.findings]
+    message = "\n".join([question.text, *known, f"{question.shown} {view}"])
     return msgspec.json.encode({"message": message, "requestedSchema": schema})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -13,7 +14,6 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.registration.registration import MAX_SOURCE_BYTES, Registration
 from interlock.judge.code import judge_code, rejection
 from interlock.judge.code.rules import CodeRules
-from interlock.judge.code.vocabulary import STRICT_MODULES
 from interlock.judge.findings import Finding
 from interlock.judge.text import show_hidden
 from interlock.protocols.mgp.permissions import STANDARD, Risk
@@ -25,7 +25,14 @@ _NAMES: Final = (
 )
 _LIBRARY: Final = ("interlock.Context", "interlock.Server", *(f"interlock.server.{name}" for name in _NAMES.split()))
 """The names of the library that a script may import. Its modules hold others, which reach processes and files."""
-RULES: Final = CodeRules(level="strict", allowed_imports=(*sorted(STRICT_MODULES), *_LIBRARY))
+
+
+@cache
+def script_rules() -> CodeRules:
+    """The rules for scripts. Their vocabulary is loaded when an agent first registers a server or asks how to."""
+    from interlock.judge.code.vocabulary import STRICT_MODULES
+
+    return CodeRules(level="strict", allowed_imports=(*sorted(STRICT_MODULES), *_LIBRARY))
 
 
 def check_permissions(permissions: tuple[str, ...]) -> None:
@@ -106,18 +113,18 @@ def judge(source: str, *, explain: bool) -> None:
     `explain`: its author sent the text, and learns all that must change. Findings in a file of this machine would tell
     of its content, so about a file the answer has the rules alone.
     """
-    findings = judge_code(source, RULES)
+    findings = judge_code(source, script_rules())
     if not findings:
         return
-    first, allowed = findings[0], ", ".join(RULES.allowed_imports)
+    first, allowed = findings[0], ", ".join(script_rules().allowed_imports)
     if explain:
         found = [msgspec.structs.replace(each, message=f"{each.message}{_line(source, each)}") for each in findings]
-        message, hint, told = found[0].message, first.hint, found
+        message, hint, listed = found[0].message, first.hint, found
     else:
-        message, hint, told = first.rule, "send its text as `source` to learn which lines must change", []
+        message, hint, listed = first.rule, "send its text as `source` to learn which lines must change", []
     if first.rule == "code.import":
         hint = f"{hint}; allowed are {allowed}"
-    answer = rejection(told, RULES)
+    answer = rejection(listed, script_rules())
     raise Fault(
         "CODE_SAFETY_VIOLATION", f"the script is refused at `strict`: {message}", hint=hint, data={"rejection": answer}
     )

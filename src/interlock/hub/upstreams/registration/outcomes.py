@@ -30,9 +30,9 @@ class RegistrationOutcomes:
 
     def follow(self, decision: Decision) -> None:
         """Take a decision on a registration that has changed."""
-        asked = decision.question
+        question = decision.question
         if decision.state is DecisionState.DENIED:
-            key = (asked.server, asked.asker, asked.asker_kind)
+            key = (question.server, question.asker, question.asker_kind)
             self._denied.pop(key, None)
             self._denied[key] = decision
             if len(self._denied) > SHOWN_DENIALS:
@@ -48,6 +48,13 @@ class RegistrationOutcomes:
         status = {DecisionState.APPROVED: "approved", DecisionState.DENIED: "denied"}.get(decision.state)
         if status is None or not self._bus.wants(RegistrationDecided):
             return
-        asked, answered = decision.question, (decision.answered_by, decision.reason)
-        about = (asked.server, asked.registers or asked.server, status, asked.asker, asked.asker_kind, *answered)
+        question, answered = decision.question, (decision.answered_by, decision.reason)
+        about = (
+            question.server,
+            question.registers or question.server,
+            status,
+            question.asker,
+            question.asker_kind,
+            *answered,
+        )
         self._bus.publish(RegistrationDecided("registrations", self._bus.next(), now_us(), *about))

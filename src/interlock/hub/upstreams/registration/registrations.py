@@ -110,18 +110,18 @@ class Registrations:
         """The newest denials of registrations. An id that was registered since is left out."""
         return tuple(self._outcomes.denied(each.id for each in self.list()))
 
-    async def register(self, by: Principal, asked: Register, trace: str = "") -> Registered:
+    async def register(self, by: Principal, request: Register, trace: str = "") -> Registered:
         """Register a server, or ask a person to. Raises Fault."""
         operator = self._is_operator(by)
-        made = await self._made(by, asked, operator)
+        made = await self._made(by, request, operator)
         return await self._add(by, made, trace, at_once=operator)
 
-    async def create(self, by: Principal, asked: Register, *, approved: bool, trace: str = "") -> Registered:
+    async def create(self, by: Principal, request: Register, *, approved: bool, trace: str = "") -> Registered:
         """Register a tool that an agent wrote because none fitted. It ends by itself. Only its creator may call it.
 
         `approved`: the operator allowed that agent to do so without a person. Raises Fault.
         """
-        made = await self._made(by, asked, operator=False)
+        made = await self._made(by, request, operator=False)
         expires = made.at + timedelta(hours=self._config().hub.registration.created_tools_h)
         return await self._add(by, msgspec.structs.replace(made, expires=expires), trace, at_once=approved)
 
@@ -148,11 +148,11 @@ class Registrations:
 
     async def _ask(self, made: Registration, by: Principal, trace: str) -> Decision:
         """Ask a person. An approval of an earlier registration, which is gone by now, does not hold for this one."""
-        asked = question(made, by, trace)
-        decision = await self._inbox.ask(asked, view=view(made))
+        approval = question(made, by, trace)
+        decision = await self._inbox.ask(approval, view=view(made))
         if decision.state is DecisionState.APPROVED:
             await self._inbox.void([decision])
-            decision = await self._inbox.ask(asked, view=view(made))
+            decision = await self._inbox.ask(approval, view=view(made))
         return decision
 
     async def deregister(self, by: Principal, id: str) -> Registration:
@@ -190,45 +190,47 @@ class Registrations:
         with contextlib.suppress(Fault):  # An old decision is deleted, and an operator's registration has none.
             await self._inbox.void([self._inbox.get(found.decision)])
 
-    async def _made(self, by: Principal, asked: Register, operator: bool) -> Registration:
-        id_ = adopt_id(asked.id)
+    async def _made(self, by: Principal, request: Register, operator: bool) -> Registration:
+        id_ = adopt_id(request.id)
         if id_ is None or why_bad_id(id_):
-            raise Fault("INVALID_PARAMS", f"`{asked.id[:100]}` cannot be a server's id", hint="use letters and digits")
-        if asked.transport != "stdio":
-            message = f"`transport` is `stdio`, not `{asked.transport[:40]}`: the hub runs the program itself"
+            raise Fault(
+                "INVALID_PARAMS", f"`{request.id[:100]}` cannot be a server's id", hint="use letters and digits"
+            )
+        if request.transport != "stdio":
+            message = f"`transport` is `stdio`, not `{request.transport[:40]}`: the hub runs the program itself"
             raise Fault("INVALID_PARAMS", message, hint="ask the operator to add a server at a URL")
-        command = (asked.command, *asked.args)
+        command = (request.command, *request.args)
         if any("${" in word or "\0" in word for word in command):
             raise Fault("INVALID_PARAMS", "a registration may not use variables", hint="write plain arguments")
-        trust: TrustLevel = "sandboxed" if not operator or asked.mgp.trust_level == "sandboxed" else "standard"
-        permissions = tuple(expand(asked.mgp.permissions_required))
+        trust: TrustLevel = "sandboxed" if not operator or request.mgp.trust_level == "sandboxed" else "standard"
+        permissions = tuple(expand(request.mgp.permissions_required))
         if trust == "sandboxed":
             check_permissions(permissions)
-        script = "" if operator and not asked.source else await self._script(asked)
+        script = "" if operator and not request.source else await self._script(request)
         return Registration(
             id_,
-            asked.id,
+            request.id,
             command,
             trust,
             permissions,
-            asked.mgp.extensions,
+            request.mgp.extensions,
             by.id,
             by.kind,
-            asked.justification,
+            request.justification,
             datetime.now(UTC),
             script,
             digest(script) if script else "",
         )
 
-    async def _script(self, asked: Register) -> str:
+    async def _script(self, request: Register) -> str:
         """The source of a script, judged; "" for a package that the operator listed. Raises Fault."""
-        if os.path.basename(asked.command) not in _PYTHON:
-            self._check_package((asked.command, *asked.args))
+        if os.path.basename(request.command) not in _PYTHON:
+            self._check_package((request.command, *request.args))
             return ""
-        if not asked.args or asked.args[0].startswith("-"):
+        if not request.args or request.args[0].startswith("-"):
             raise Fault("INVALID_PARAMS", "a registered script is the first argument of `python`", hint="name its file")
-        source = asked.source or await asyncio.to_thread(read_script, asked.args[0])
-        await asyncio.to_thread(judge, source, explain=bool(asked.source))
+        source = request.source or await asyncio.to_thread(read_script, request.args[0])
+        await asyncio.to_thread(judge, source, explain=bool(request.source))
         return source
 
     def _check_package(self, command: tuple[str, ...]) -> None:
@@ -278,8 +280,8 @@ class Registrations:
         """Act on the answer to a registration, unless another node did, or the registration is gone by now."""
         async with self._changing:
             # The store itself is asked: a mirror may know a registration of another node before its decision.
-            asked = await self._ready().get(DECISIONS, waiting.decision)
-            decision = None if asked is None else asked.value
+            stored = await self._ready().get(DECISIONS, waiting.decision)
+            decision = None if stored is None else stored.value
             if decision is not None and decision.state is DecisionState.OPEN:
                 return
             found = await self._ready().get(REGISTRATIONS, waiting.id)
