@@ -33,6 +33,7 @@ from interlock.server import (
     OutgoingComplete,
     Publish,
     Server,
+    ToolHints,
 )
 from interlock.store import StoreUnavailable
 from interlock.wire.errors import Fault
@@ -42,7 +43,11 @@ from .test_hooks import REWRITE, after, hooked_hub
 from .test_rollback import operate
 
 WAKE = Live(rules={"chat": LiveRule(then="wake", quiet_s=0)})
-SCRIPT = [{"when": "status", "text": "All is well."}, {"text": "You said: {user}"}]
+SCRIPT = [
+    {"when": "Ring", "tool": "chat__ring"},
+    {"when": "status", "text": "All is well."},
+    {"text": "You said: {user}"},
+]
 
 
 class Chat:
@@ -53,6 +58,7 @@ class Chat:
         self.published: list[Publish] = []
         self.observed: list[OutgoingChunk | OutgoingComplete] = []
         self.turns: list[BeforeInference] = []
+        self.rung = 0
         self.server = server = Server("chat")
         server.feature("on.talk", "Talk", uses=["channels.publish", "channels.observe"])
         server.feature("on.recall", "Recalls", uses=["contextHooks.beforeInference"])
@@ -60,6 +66,11 @@ class Chat:
             server.channel(f"chat:{name}", "chat", name)
         server.before_inference("on.recall")(self.turns.append)
         server.on_outgoing(self.observed.append)
+
+        @server.tool(hints=ToolHints(read_only=True, open_world=False))
+        def ring() -> str:
+            self.rung += 1
+            return "It rang."
 
         @server.on_publish
         async def publish(message: Publish) -> str | bool:
@@ -207,6 +218,25 @@ async def test_events_of_a_channel_whose_table_is_gone_or_of_another_agent_are_d
         assert (await chat.say("Are you there?", "d3")).accepted
         await until(lambda: len(chat.published) == 3)
         assert stored == ["You said: Alice: Are you there?"]
+
+        # A call is made after its message is marked: a hub that dies in the call does not make it again.
+        marking, mark = asyncio.Event(), asyncio.Event()
+
+        async def marks_late(agent: str, events: Any) -> None:
+            marking.set()
+            await mark.wait()
+            await arrived(agent, events)
+
+        monkeypatch.setattr(deliveries, "arrived", marks_late)
+        assert (await chat.say("Ring.", "d4")).accepted
+        await asyncio.wait_for(marking.wait(), 60)
+        for _ in range(20):
+            (row,) = (await operate(hub, "conversations.list"))["conversations"]
+            await operate(hub, "conversations.show", id=row["id"])
+        assert chat.rung == 0
+        mark.set()
+        await until(lambda: len(chat.published) == 4)
+        assert chat.rung == 1
 
 
 async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> None:

@@ -174,6 +174,31 @@ async def test_a_hook_that_hangs_or_fails_costs_only_its_own_contribution(
         assert "secret details" not in rows["b"][1]
 
 
+async def test_hooks_end_with_a_turn_whose_history_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(*_: object) -> tuple[Injection, ...]:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ()
+
+    async def fail(*_: object, **__: object) -> None:
+        await begun.wait()
+        raise Fault("INTERNAL_ERROR", "the history cannot be read")
+
+    async with hooked_hub(tmp_path, {}) as hub:
+        monkeypatch.setattr(hub.host._turns._hooks, "before", hang)
+        monkeypatch.setattr(hub.host.conversations, "turns", fail)
+        with pytest.raises(Fault, match="history"):
+            await say(hub, "Hello.")
+        assert ended.is_set()
+
+
 async def test_answers_are_rewritten_in_order_and_shown_to_nobody_before(tmp_path: Path) -> None:
     seen: list[str] = []
 

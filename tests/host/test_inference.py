@@ -256,8 +256,10 @@ async def test_t143_without_a_model_a_clients_own_answers_only_where_everybody_a
             assert error["data"]["name"] == "MISSING_CAPABILITY", "the agent's client has none, another's is not asked"
         assert asked == []
         async with client("coder", Handlers(sampling=sample)):
-            answer = (await ask(hub, "inference/request", {**SEED, "stream": True}))["result"]
+            wishes = {"maxTokens": 500, "temperature": 0.7, "model": "large"}
+            answer = (await ask(hub, "inference/request", {**SEED, "stream": True, "preferences": wishes}))["result"]
             assert (answer["content"], answer["model"]) == ("From the client.", "theirs")
+            assert asked[0]["modelPreferences"] == {"hints": [{"name": "large"}]}
             assert answer["finishReason"] == "max_tokens"
             assert [piece["delta"] for piece in await chunks(hub)] == ["From the client."]
             assert asked[0]["maxTokens"] == 500

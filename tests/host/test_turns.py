@@ -15,7 +15,7 @@ from interlock.config.settings import Server as Settings
 from interlock.host import Host
 from interlock.host.hooks import Hooks, Response
 from interlock.host.turn import Turn
-from interlock.hub.conversation_documents import CONVERSATIONS, TURNS
+from interlock.hub.conversation_documents import CONVERSATIONS, TURN_LEASES, TURNS, TurnLease
 from interlock.protocols.mcpl.content import Image
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
@@ -82,6 +82,14 @@ async def test_calls_that_were_made_are_kept_however_their_turn_ends(tmp_path: P
             assert row.messages[0].text == "Do three."
             assert (await hub.host.show(conversation)).turns[0].error == "", "it is still under way here"
 
+            # Another hub on the same store begins no turn beside it, and it does not count as failed.
+            elsewhere = Host(hub.hub_app)
+            elsewhere.conversations.leases.node = "nother"
+            with pytest.raises(Fault, match="under way at another hub"):
+                await elsewhere.send(conversation, "Me, too.")
+            (used,) = (await operate(hub, "usage", days=1))["usage"]
+            assert (used["inferences"], used["failed"]) == (1, 0)
+
             # Another message, even for another model, is refused and changes nothing.
             with pytest.raises(Fault, match="under way"):
                 await operate(hub, "chat.send", **said, model="other")
@@ -94,6 +102,11 @@ async def test_calls_that_were_made_are_kept_however_their_turn_ends(tmp_path: P
             assert (await hub.host.show(conversation)).turns[0].error == "CANCELLED: the turn was stopped"
             assert await results(hub.host, conversation, 0) == ["written", "Stopped: th", "Not called:"]
             assert await lasting(hub, conversation, 0) == ["bench__write", "bench__wait"]
+
+            (used,) = (await operate(hub, "usage", days=1))["usage"]
+            assert (used["inferences"], used["failed"]) == (1, 1)
+            async with hub.hub_app.store.transaction() as transaction:  # The lease of a hub that died is void.
+                transaction.put(TURN_LEASES, TurnLease(conversation, "nother", "inf_1", 0.0))
 
             # A result that has no room in the turn.
             model.answer_with(

@@ -108,6 +108,9 @@ async def test_a_client_gets_the_feature_sets_that_a_person_enabled_and_can_only
 ) -> None:
     async with between(tmp_path, "a", "b") as hub:
         await hub.operate("features.disable", server="b", features=["note.push"], agent="mine")
+        listed = (await hub.operate("features.list", server="a"))["features"]
+        (why,) = [row["why"] for row in listed if row["feature"] == "note.think"]
+        assert why == "waits for a client that is a host and selects it, or for [models]: inferenceRequest"
         client = HostClient(hub, "mine", modern=modern, version=version, home=home)
         # A host of 0.5 without the after-hook is spoken to in 0.5.
         if version == "0.5":
@@ -120,6 +123,13 @@ async def test_a_client_gets_the_feature_sets_that_a_person_enabled_and_can_only
             assert "a.note.push" in shown
             assert "b.note.push" not in shown, "nobody enabled it"
             assert ("a.note.check" in shown) is (version == "0.4"), "0.5 has no hook after an inference"
+            if version == "0.5":
+                # A set of a server of 0.4 needs no more than it needs there; the rest can be granted beside it.
+                assert shown["a.note.think"]["uses"] == ["inferenceRequest"]
+                assert client.manifest["inferenceRequest"] == {"streaming": True}
+                receipt = await client.select("a.note.think", effectiveCapabilities=["inferenceRequest"])
+                off = [each["featureSet"] for each in receipt.get("unavailableFeatures", ())]
+                assert ("a.note.recall" in off, "a.note.think" in off) == (True, False)
             await reply(hub, "a", "context/beforeInference", injects("From a."))
             await reply(hub, "b", "context/beforeInference", injects("From b."))
             nothing = await client.result("context/beforeInference", TURN)
@@ -368,6 +378,7 @@ async def test_an_inference_of_a_server_is_done_by_the_client_that_selected_it(t
 
         client.answers |= {"inference/request": infer, "model/info": {"id": "m-1", "vendor": "v"}}
         wanted = {"featureSet": "note.think", "messages": [{"role": "user", "content": "Think."}], "stream": True}
+        wanted["preferences"] = {"model": "large", "modelTier": "best", "costTier": "low", "temperature": 0.5}
         send = {"method": "inference/request", "params": wanted}
         await client.select("a.note.recall")
         refused = await drive(hub, "a", "send", **send)
@@ -383,7 +394,8 @@ async def test_an_inference_of_a_server_is_done_by_the_client_that_selected_it(t
         assert [each["delta"] for each in await heard(hub, "a", "inference/chunk")] == ["Tea ", "time", "."]
         said = (await asked(client))["params"]
         assert (said["featureSet"], said["conversationId"]) == ("a.note.think", "c1"), "by the client's own names"
-        assert said["preferences"]["maxTokens"] > 0
+        assert said["preferences"].pop("maxTokens") > 0
+        assert said["preferences"] == wanted["preferences"], "the client is the host that may follow them"
         info = await drive(hub, "a", "send", method="model/info", params={})
         assert info["result"] == {"id": "m-1", "vendor": "v"}
         denied = {"entry_type": "server_grant", "agent_id": "mine", "server_id": "a", "permission": "deny"}

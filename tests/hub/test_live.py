@@ -217,8 +217,12 @@ async def test_t18_a_feature_set_that_uses_more_than_was_enabled_is_off(tmp_path
 
 def test_a_feature_set_that_needs_a_grant_says_which() -> None:
     grant = "contextHooks.beforeInference.inject.system"
-    assert why_missing("s", [grant]) == f'it needs your grant: [servers.s.live] grant = ["{grant}"]'
-    assert why_missing("s", [grant, "channels"]).startswith("the hub does not have channels; it needs your grant")
+    told = why_missing("s", [grant], has_model=False)
+    assert told == f'it needs your grant: [servers.s.live] grant = ["{grant}"]'
+    told = why_missing("s", [grant, "channels.publish"], has_model=True)
+    assert told.startswith("the hub does not have channels.publish; it needs your grant")
+    told = why_missing("s", ["channels.publish"], has_model=False)
+    assert told == "waits for a client that is a host and selects it, or for [models]: channels.publish"
 
 
 async def test_declarations_change_while_the_server_runs(tmp_path: Path) -> None:

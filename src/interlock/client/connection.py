@@ -179,7 +179,7 @@ class Connection:
             if link.untaken != lost:
                 raise Fault("UPSTREAM_ERROR", f"the server did not take {method}")
         else:
-            # On one stream whoever answers this has read what came before it.
+            # One stream keeps its order: a server that answers this has read everything before it.
             await self.check(timeout)
 
     def answer(self, id: Id, result: bytes) -> None:

@@ -48,11 +48,11 @@ def to_url(
     return dial
 
 
-def to_service(service: Service, limits: Limits = DEFAULT) -> Dial:
+def to_service(service: Service) -> Dial:
     """A server in this process."""
 
     async def dial(listener: Listener) -> Link:
-        return connect(service, service.admit("/mcp", {}), listener, limits=limits)
+        return connect(service, service.admit("/mcp", {}), listener)
 
     return dial
 

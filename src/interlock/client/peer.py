@@ -11,7 +11,7 @@ from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTO
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, REVISIONS, Revision
 from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.errors import TABLE, ErrorObject, Fault
-from interlock.wire.json_values import decode_json
+from interlock.wire.json_values import decode_json, decode_json_or
 from interlock.wire.messages import Failure, Result
 
 MODERN_CODES: Final = frozenset(
@@ -107,12 +107,9 @@ def judge_probe(answer: Result | Failure) -> Verdict:
     """
     if isinstance(answer, Failure):
         return _judge_refusal(answer.error)
-    try:
-        discovered = msgspec.json.decode(answer.result, type=_Discovered)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    revision = _best_modern(discovered.supportedVersions)
-    if revision is None:
+    discovered = decode_json_or(answer.result, _Discovered, None)
+    revision = None if discovered is None else _best_modern(discovered.supportedVersions)
+    if discovered is None or revision is None:
         return None
     return Peer(
         revision,
@@ -139,10 +136,8 @@ def read_hello(result: bytes) -> Peer:
 
 def remote_fault(error: ErrorObject) -> Fault:
     """A server's error as one of ours, with its own code, message and data."""
-    try:
-        data = msgspec.json.decode(error.data, type=dict[str, object]) if bytes(error.data) else {}
-    except msgspec.DecodeError:
-        data = {"data": msgspec.Raw(bytes(error.data))}
+    raw = bytes(error.data)
+    data = decode_json_or(raw, dict[str, object], {"data": msgspec.Raw(raw)}) if raw else {}
     return Fault("UPSTREAM_ERROR", error.message, code=error.code, data=data)
 
 
@@ -151,10 +146,7 @@ def _judge_refusal(error: ErrorObject) -> Verdict:
         return None
     if error.code != TABLE["UNSUPPORTED_VERSION"].new_mcp:
         raise remote_fault(error)
-    try:
-        supported = msgspec.json.decode(error.data, type=_Supported).supported
-    except msgspec.DecodeError:
-        supported = []
+    supported = decode_json_or(error.data, _Supported, _Supported()).supported
     revision = _best_modern(supported)
     if revision is not None:
         return Repeat(revision)

@@ -17,6 +17,7 @@ from interlock.protocols.mcpl.live import FILTER
 from interlock.transports.http.client import HttpLink
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json_or
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Request, Result
 
 FIRST_WAIT: Final = 1.0
@@ -256,10 +257,7 @@ class _Listening:
     def acknowledge(self, params: bytes) -> None:
         """The server's word on what it agreed to."""
         if not self.agreed.done():
-            try:
-                agreed = msgspec.json.decode(params, type=_Acknowledged).notifications
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                agreed = None
+            agreed = decode_json_or(params, _Acknowledged, _Acknowledged()).notifications
             self.agreed.set_result(None if agreed is None else frozenset(agreed.resourceSubscriptions))
 
     def on_response(self, answer: Result | Failure) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,7 @@ from .hub_secret import (
 from .system_keyring import KeyringFailed, delete_entry, write_entry
 
 NEXT = ".next"
+_FILE, _ENTRY = FILE + NEXT, ENTRY + NEXT
 
 
 def prepare_next(home: Path) -> bytes:
@@ -36,29 +38,29 @@ def prepare_next(home: Path) -> bytes:
     secret = secrets.token_bytes(MIN_BYTES)
     entry = keyring_entry(home)
     if entry is None:
-        write_atomically(home / (FILE + NEXT), secret, private=True)
+        write_atomically(home / _FILE, secret, private=True)
         return secret
     following = KeyringEntry(entry.backend, f"hub-{secrets.token_hex(8)}", entry_check(secret))
     # The name of the entry is stored first, so that it can be deleted whenever this process ends.
-    write_atomically(home / (ENTRY + NEXT), msgspec.json.encode(following), private=True)
+    write_atomically(home / _ENTRY, msgspec.json.encode(following), private=True)
     try:
         write_entry(following.backend, following.entry, base64.b64encode(secret).decode())
     except KeyringFailed as cause:
-        (home / (ENTRY + NEXT)).unlink()
+        (home / _ENTRY).unlink()
         raise BadHubSecret(f"{entry.backend} takes no new key: {cause}", "unlock the keyring of your session") from None
     return secret
 
 
 def next_secret(home: Path) -> bytes | None:
     """The next secret; None where none was made. Raises BadHubSecret."""
-    if (home / (FILE + NEXT)).exists():
-        return secret_of_file(home / (FILE + NEXT))
-    entry = read_entry_file(home / (ENTRY + NEXT))
+    if (home / _FILE).exists():
+        return secret_of_file(home / _FILE)
+    entry = read_entry_file(home / _ENTRY)
     return None if entry is None else secret_of_entry(entry)
 
 
 def has_next(home: Path) -> bool:
-    return (home / (FILE + NEXT)).exists() or (home / (ENTRY + NEXT)).exists()
+    return any((home / name).exists() for name in (_FILE, _ENTRY))
 
 
 def adopt_next(home: Path) -> None:
@@ -73,16 +75,14 @@ def adopt_next(home: Path) -> None:
 
 def discard_next(home: Path) -> None:
     """Delete the next secret, which seals nothing. Raises BadHubSecret."""
-    entry = read_entry_file(home / (ENTRY + NEXT))
-    for name in (FILE, ENTRY):
-        (home / (name + NEXT)).unlink(missing_ok=True)
+    entry = read_entry_file(home / _ENTRY)
+    for name in (_FILE, _ENTRY):
+        (home / name).unlink(missing_ok=True)
     if entry is not None:
         _forget(entry)
 
 
 def _forget(entry: KeyringEntry) -> None:
     """Delete an entry that no file names any more. One that stays does no harm but to be stale."""
-    try:
+    with suppress(KeyringFailed):
         delete_entry(entry.backend, entry.entry)
-    except KeyringFailed:
-        return

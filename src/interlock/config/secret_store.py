@@ -54,7 +54,7 @@ class SecretStore:
         return any(encryption.open(sealed, _bound_to(name)) is not None for name, sealed in self._read().items())
 
     def reseal(self, old: bytes, new: bytes) -> int:
-        """Seal with one key whatever another sealed, all in one file. Returns how many values it sealed."""
+        """Seal every value of the old key with the new one. Returns how many there were."""
         before, after = _encryption(old), _encryption(new)
         with locked_for_change(self._file):
             kept = self._read()

@@ -144,7 +144,7 @@ class ToolIndex:
         return msgspec.structs.replace(hit, coverage=round(coverage, 3))
 
     def lacking(self, most: int) -> list[tuple[Identity, str]]:
-        """Tools whose meaning is not known yet, with their texts, for whoever works it out."""
+        """Tools whose meaning is not known yet, with the texts to embed."""
         found: list[tuple[Identity, str]] = []
         for identity in self._lacking:
             entry = self.get(identity)

@@ -53,7 +53,7 @@ class Scope:
         self.total = int(seen.sum())
         Scope._last += 1
         self.key = Scope._last
-        """Its own, whatever is remembered under it."""
+        """A number that no other scope has, for caches of results."""
 
 
 class Fields(msgspec.Struct, frozen=True):

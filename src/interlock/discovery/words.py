@@ -106,7 +106,7 @@ def _singular(word: str) -> str:
 
 
 def _tidy(root: str) -> str:
-    """One spelling for a root whatever was cut from it: no silent e, no doubled consonant, no final y."""
+    """The one spelling of a root after its ending was cut: no silent e, no doubled consonant, no final y."""
     if len(root) > 3 and root.endswith("e"):
         root = root[:-1]
     if len(root) > 3 and root[-1] == root[-2] and root[-1] in "bdgmnprt":

@@ -60,7 +60,9 @@ class Starter(Protocol):
     async def create(self, principal: Principal, model: str | None = None) -> Conversation:
         """Begin a conversation."""
 
-    async def send(self, conversation: str, text: str | None, context: tuple[Sourced, ...] = ()) -> Turn:
+    async def send(
+        self, conversation: str, text: str | None, context: tuple[Sourced, ...] = (), *, held: bool = False
+    ) -> Turn:
         """Begin a turn."""
 
     async def idle(self, conversation: str, within_s: float) -> None:
@@ -236,6 +238,8 @@ class ChannelConversations:
                 except (Fault, StoreError) as cause:
                     text = f"the next run may begin a turn for events of {agent} again: {cause.message}"
                     self._hub_app.logs.add("hub", "hub", text[:500])
+                # A call is made after the mark: a hub that dies in it does not begin the turn, and the call, again.
+                turn.let_call()
                 await self._answer(turn, name, tables[name])
         finally:
             if left:
@@ -307,7 +311,7 @@ class ChannelConversations:
             if events:
                 self._places.set(conversation, table.publish, events)
             try:
-                return await self._host.send(conversation, text, context)
+                return await self._host.send(conversation, text, context, held=bool(events))
             except Fault as fault:
                 if fault.name != "RESOURCE_EXHAUSTED" or time.monotonic() > ends:
                     raise

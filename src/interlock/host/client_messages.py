@@ -91,7 +91,7 @@ class ClientMessages:
         return [self._taken(live, host, each, message) for each, message in zip(in_order, messages, strict=True)]
 
     def _failed(self, live: LiveConnection, agent: str, message: IncomingMessage, fault: Fault) -> None:
-        reason = f"{fault.name}: {fault.message}"[:500]
+        reason = fault.summary
         self._hub_app.journal.live_passed(live.server, agent, METHOD, message.message_id, "failed", reason)
 
     def _feature(self, live: LiveConnection, host: ClientHost) -> str:

@@ -29,6 +29,8 @@ ANSWER_S: Final = 600.0
 MOST_CHUNKS: Final = 100_000
 MOST_CHARS: Final = 1024 * 1024
 """Characters of all chunks. No answer that they could belong to is longer."""
+MOST_WISHED: Final = 200
+"""Characters of the name of a model or tier that a server wishes for."""
 UNNAMED: Final = "the client's model"
 
 
@@ -129,16 +131,21 @@ class HostModel:
     async def _params(self, prompt: Prompt, name: str) -> bytes:
         """The server's request with the client's names, without hidden text and what its results would be masked of."""
         masker = self._hub_app.inference_hooks.maskers().get(self._live.server)
-        messages = msgspec.to_builtins(self._request.messages)
+        # The client is the host that may follow the server's wishes: a model, a tier.
+        texts = msgspec.to_builtins((self._request.messages, self._request.preferences))
 
         def judged() -> Any:
-            return made_visible(messages if masker is None else masker.mask_value(messages)[0])
+            return made_visible(texts if masker is None else masker.mask_value(texts)[0])
 
+        messages, wishes = await self._hub_app.judging.elsewhere(judged)
         params: dict[str, Any] = {
             "featureSet": name,
-            "messages": await self._hub_app.judging.elsewhere(judged),
+            "messages": messages,
             "stream": self._request.stream,
-            "preferences": {"maxTokens": prompt.max_tokens},
+            "preferences": {
+                **{name: wish[:MOST_WISHED] if isinstance(wish, str) else wish for name, wish in wishes.items()},
+                "maxTokens": prompt.max_tokens,
+            },
         }
         if prompt.temperature is not None:
             params["preferences"]["temperature"] = prompt.temperature

@@ -123,7 +123,7 @@ class ClientPushes:
                     await self._push(host, event)
                 except Fault as fault:
                     failed = fault
-                    self._record(host, event, "failed", f"{fault.name}: {fault.message}"[:500])
+                    self._record(host, event, "failed", fault.summary)
                     if fault.name in ("UPSTREAM_UNAVAILABLE", "TIMEOUT"):
                         return False
                 await deliveries.arrived(agent, [event])

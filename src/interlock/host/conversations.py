@@ -15,11 +15,13 @@ import msgspec
 
 from interlock.config.model_settings import Host as Settings
 from interlock.host.models.model import Message
+from interlock.host.turn_leases import TurnLeases
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.conversation_documents import (
     CONVERSATIONS,
     INFERENCES,
+    TURN_LEASES,
     TURNS,
     StoredConversation,
     StoredInference,
@@ -94,6 +96,7 @@ class Conversations:
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
         self._encryption = Encryption(hub_app.keys.derived(b"conversations"))
+        self.leases = TurnLeases(hub_app)
 
     async def create(self, principal: Principal, model: str) -> Conversation:
         """Begin a conversation of a principal. The one that its agent has not used for longest may give way."""
@@ -149,13 +152,14 @@ class Conversations:
     async def begin(self, conversation: Conversation, turn: StoredTurn, messages: Iterable[Message]) -> int:
         """Store a turn that begins, and the conversation with its model. Returns the version of the turn.
 
-        Raises a `Fault` if another turn came between, and then changes nothing.
+        Raises a `Fault` if another turn came between or runs at another hub, and then changes nothing.
         """
         sealed = await self._sealed(messages, turn.id)
         stored = msgspec.structs.replace(conversation.stored, updated=turn.at, turns=turn.index + 1)
         try:
             async with self._hub_app.store.transaction() as transaction:
                 transaction.expect(CONVERSATIONS, conversation.id, conversation.version)
+                await self.leases.take(transaction, turn)
                 transaction.put(CONVERSATIONS, stored)
                 transaction.insert(TURNS, msgspec.structs.replace(turn, sealed=sealed))
         except Conflict:
@@ -199,6 +203,7 @@ class Conversations:
                 async with self._hub_app.store.transaction() as transaction:
                     transaction.expect(CONVERSATIONS, id_, found.version)
                     transaction.expect(TURNS, turn.id, begun.version)
+                    await self.leases.give_back(transaction, turn)
                     transaction.put(CONVERSATIONS, stored)
                     transaction.put(TURNS, msgspec.structs.replace(turn, sealed=sealed))
                     transaction.put(INFERENCES, _inference(conversation, turn, cost))
@@ -245,6 +250,7 @@ class Conversations:
             async with store.transaction() as transaction:
                 transaction.expect(CONVERSATIONS, id, found.version)
                 transaction.delete(CONVERSATIONS, id)
+                transaction.delete(TURN_LEASES, id)
                 for collection, found_parts in parts:
                     for document in found_parts:
                         transaction.delete(collection, document.key)

@@ -188,7 +188,7 @@ class ServerInference:
             # Servers show people the message, but rarely the hint. So the message names the setting.
             message = f"no model is routed to {feature_set}: name one in [host.inference], as `default` or a route"
             raise Fault("MISSING_CAPABILITY", message)
-        client = self._sampling.model(server, agents)
+        client = self._sampling.model(server, agents, inference.preferences.model)
         if client is None:
             message = f"no model is routed to {feature_set}, and no connected client offers its own"
             raise Fault("MISSING_CAPABILITY", message, hint="connect a client that declares sampling")
@@ -279,7 +279,7 @@ def _row(
 ) -> StoredInference:
     at, why = time.time(), ""
     if isinstance(ended, Fault):
-        why = f"{ended.name}: {ended.message}"[:500]
+        why = ended.summary
     elif ended is not None:
         why = "CANCELLED: the server's connection ended before the answer"
     return StoredInference(

@@ -52,7 +52,7 @@ class Publishing:
             self._observe(turn, target, answer)
             result = await publish(live, Publish(conversation, channel, (Text(answer),)))
         except Fault as fault:
-            journal.live_published(server, channel, conversation, "failed", f"{fault.name}: {fault.message}"[:500])
+            journal.live_published(server, channel, conversation, "failed", fault.summary)
             return False
         journal.live_published(server, channel, conversation, "delivered" if result.delivered else "not delivered")
         return result.delivered
@@ -82,7 +82,7 @@ class Publishing:
             await self._webhooks.send(url, secret_env, turn.inference_id, "channel.answer", data)
             outcome, reason = "delivered", ""
         except Fault as fault:
-            reason = f"{fault.name}: {fault.message}"[:500]
+            reason = fault.summary
         finally:
             self._record_post(turn, name, url, outcome, reason)
 

@@ -110,7 +110,7 @@ class RoomConversations:
         except Refusal as refusal:
             outcome, reason = "failed", refusal.message
         except Fault as fault:
-            outcome, reason = "failed", f"{fault.name}: {fault.message}"
+            outcome, reason = "failed", fault.summary
         self._hub_app.journal.live_published(f"room:{topic}", envelope.sender, conversation, outcome, reason[:500])
 
 

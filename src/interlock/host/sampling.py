@@ -34,8 +34,11 @@ class SamplingBridge:
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
 
-    def model(self, server: str, agents: tuple[str, ...]) -> ClientModel | None:
-        """The model at the newest client of one of these agents that declared sampling; None if there is none."""
+    def model(self, server: str, agents: tuple[str, ...], wanted: str | None) -> ClientModel | None:
+        """The model at the newest client of one of these agents that declared sampling; None if there is none.
+
+        The client is told of the model that the server wants, and chooses.
+        """
         found: Session | None = None
         for session in self._hub_app.hub.clients.sessions:
             principal = session.caller.principal
@@ -45,16 +48,17 @@ class SamplingBridge:
                 continue
             if found is None or session.since > found.since:
                 found = session
-        return None if found is None else ClientModel(self._hub_app, server, found)
+        return None if found is None else ClientModel(self._hub_app, server, found, wanted)
 
 
 class ClientModel:
     """The model of one client, asked by one server (`host.models.model.Model`)."""
 
-    def __init__(self, hub_app: HubApp, server: str, session: Session) -> None:
+    def __init__(self, hub_app: HubApp, server: str, session: Session, wanted: str | None) -> None:
         self._hub_app = hub_app
         self._server = server
         self._session = session
+        self._wanted = wanted
         self.info = ModelInfo(UNNAMED)
 
     @property
@@ -64,7 +68,7 @@ class ClientModel:
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
         """The client's answer in one chunk. Raises a `Fault`, also where a gate or the client refuses."""
-        params = msgspec.json.encode(_params(prompt))
+        params = msgspec.json.encode(_params(prompt, self._wanted))
         request = ClientRequest(self._server, METHOD, params, params, self._session.caller, self._session, beside=True)
         answer = await self._hub_app.hub.pipeline.ask_client(request)
         decoded = decode_json(answer, _Answer, "UPSTREAM_ERROR", "the client's answer cannot be read")
@@ -77,7 +81,7 @@ class ClientModel:
         yield Finished(FINISH.get(decoded.stopReason or "", "end_turn"), usage)
 
 
-def _params(prompt: Prompt) -> dict[str, Any]:
+def _params(prompt: Prompt, wanted: str | None) -> dict[str, Any]:
     """The request as every revision of MCP has it: one block in each message."""
     messages = [
         {"role": message.role, "content": _block(part)} for message in prompt.messages for part in message.parts
@@ -87,6 +91,8 @@ def _params(prompt: Prompt) -> dict[str, Any]:
         params["systemPrompt"] = prompt.system
     if prompt.temperature is not None:
         params["temperature"] = prompt.temperature
+    if wanted is not None:
+        params["modelPreferences"] = {"hints": [{"name": wanted[:200]}]}
     return params
 
 

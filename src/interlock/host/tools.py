@@ -138,12 +138,10 @@ class _Approvals:
             except Fault:
                 return False
             self._changed.clear()
-            waiting = asyncio.ensure_future(self._changed.wait())
             try:
-                done, _ = await asyncio.wait([waiting], timeout=max(ends - time.monotonic(), 0))
-            finally:
-                waiting.cancel()
-            if not done:
+                async with asyncio.timeout(max(ends - time.monotonic(), 0)):
+                    await self._changed.wait()
+            except TimeoutError:
                 return False
 
     def close(self) -> None:

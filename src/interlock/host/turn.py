@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from typing import Final, Literal
@@ -45,7 +46,13 @@ class Turn:
     """A turn of a conversation. Iterate it for its pieces; `answer` waits for the whole answer."""
 
     def __init__(
-        self, conversation: Conversation, user_message: str | None, model: Model, context: tuple[Sourced, ...] = ()
+        self,
+        conversation: Conversation,
+        user_message: str | None,
+        model: Model,
+        context: tuple[Sourced, ...] = (),
+        *,
+        held: bool = False,
     ) -> None:
         self.conversation = conversation
         self.index = conversation.stored.turns
@@ -61,6 +68,10 @@ class Turn:
         self._chars = 0
         self._changed = asyncio.Event()
         self._begun = asyncio.Event()
+        self._may_call = asyncio.Event()
+        """Set unless the calls of the turn are held until the messages that began it are marked as answered."""
+        if not held:
+            self._may_call.set()
         self._refused: Fault | None = None
 
     @property
@@ -104,6 +115,14 @@ class Turn:
             if piece.kind in ("tool", "done", "error"):
                 return
 
+    def let_call(self) -> None:
+        """Let the calls of the turn be made from now on."""
+        self._may_call.set()
+
+    async def may_call(self) -> None:
+        """Wait until the calls of the turn may be made."""
+        await self._may_call.wait()
+
     def add(self, piece: Piece) -> None:
         """Hand a piece to the readers. Raises TOO_LARGE for more than a turn may have."""
         last = piece.kind in ("done", "error")
@@ -117,11 +136,9 @@ class Turn:
     async def read(self, after: int, wait_s: float) -> list[Piece]:
         """The pieces after the first so many; waits for one if there is none yet, but no longer than this."""
         if after >= len(self.pieces) and not self.ended:
-            waiting = asyncio.ensure_future(self._changed.wait())
-            try:
-                await asyncio.wait([waiting], timeout=wait_s)
-            finally:
-                waiting.cancel()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
         return self.pieces[after:]
 
     async def __aiter__(self) -> AsyncIterator[Piece]:

@@ -62,6 +62,7 @@ class Turns:
         """Run a turn to its end. Its last piece is the whole answer, or the error."""
         running = RunningTurn(turn)
         fault: Fault | None = None
+        leasing = asyncio.ensure_future(self._conversations.leases.keep(turn.conversation.id, turn.inference_id))
         try:
             await self._begin(running)
             await self._infer(running)
@@ -78,6 +79,7 @@ class Turns:
         while not finishing.done():
             with suppress(asyncio.CancelledError):  # A stop that comes now is too late.
                 await asyncio.shield(finishing)
+        leasing.cancel()
         return finishing.result()
 
     async def _begin(self, running: RunningTurn) -> None:
@@ -91,10 +93,13 @@ class Turns:
         caller = self._tools.admit(turn.conversation.principal)
         tools = await self._tools.list(caller) if "tools" in turn.model.info.capabilities else ()
         # Earlier turns are read while the servers think.
-        injections, stored = await asyncio.gather(
-            self._hooks.before(turn),
-            self._conversations.turns(turn.conversation.stored, first=turn.conversation.stored.first),
-        )
+        asking = asyncio.ensure_future(self._hooks.before(turn))
+        try:
+            stored = await self._conversations.turns(turn.conversation.stored, first=turn.conversation.stored.first)
+            injections = await asking
+        finally:
+            # A turn that ends here has no use for an answer of the servers.
+            asking.cancel()
         arranged = arrange([*turn.context, *injections], turn.conversation.stable.prefix)
         self._hooks.placed(turn, arranged)
         running.use(msgspec.structs.replace(turn.conversation.stable, prefix=arranged.prefix))
@@ -169,6 +174,7 @@ class Turns:
         """Make one call of a round. It is in the store before it is made, and its result after."""
         turn = running.turn
         turn.add(Piece("tool", use.arguments, use.name))
+        await turn.may_call()
         states = await self._states.for_call(turn)
         running.begin_call()
         await self._save(running)

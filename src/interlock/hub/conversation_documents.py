@@ -67,6 +67,19 @@ CONVERSATIONS: Final = Collection("conversations", StoredConversation, key="id",
 TURNS: Final = Collection("conversation_turns", StoredTurn, key="id", columns=("conversation",))
 
 
+class TurnLease(msgspec.Struct, frozen=True):
+    """The hub that runs a turn of a conversation now."""
+
+    conversation: str
+    node: str
+    inference: str
+    until: float
+    """After this time it is void."""
+
+
+TURN_LEASES: Final = Collection("turn_leases", TurnLease, key="conversation", columns=())
+
+
 def turn_id(conversation: str, index: int) -> str:
     """The key of a turn. Keys of one conversation sort by their index."""
     return f"{conversation}/{index:08d}"

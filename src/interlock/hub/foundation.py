@@ -24,7 +24,7 @@ from interlock.hub.auth.sealed_with import SEALED_WITH
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.catalog.remembered_audiences import FOR_SOME
-from interlock.hub.conversation_documents import CONVERSATIONS, INFERENCES, TURNS
+from interlock.hub.conversation_documents import CONVERSATIONS, INFERENCES, TURN_LEASES, TURNS
 from interlock.hub.journal import Journal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
@@ -79,6 +79,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LOGINS,
     CONVERSATIONS,
     TURNS,
+    TURN_LEASES,
     INFERENCES,
     STATE_TREES,
     CHANNEL_CONVERSATIONS,

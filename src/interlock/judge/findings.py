@@ -21,7 +21,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def reported(found: Iterable[Finding], ignored: Container[str], most: int) -> tuple[Finding, ...]:
-    """The final findings: each once, without ignored rules, and at most so many."""
+    """Each finding once, without ignored rules, and at most `most`."""
     kept: list[Finding] = []
     for finding in found:
         if finding.rule not in ignored and finding not in kept:

@@ -104,7 +104,7 @@ _OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*=(?!\()")
 
 
 def _keeps_a_value(assignment: str, script: Script) -> bool:
-    """A variable of the script's own, whose value can only reach programs that read whatever they are given."""
+    """Whether a variable is the script's own, and its value can reach only programs that read with any arguments."""
     if not _OWN_NAME.match(assignment):
         return False
     for command in script.commands:

@@ -21,6 +21,7 @@ from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.recent import Recent
 from interlock.protocols.mcpx.responses import OpenRequest, check_response, open_request
 from interlock.protocols.patterns import PatternError
+from interlock.wire.json_values import decode_json_or
 
 MOST_MISBEHAVING: Final = 1_024
 """Senders whose dropped envelopes are counted by name. Those of further ones count for the empty name."""
@@ -112,7 +113,4 @@ def _compiled(capability: str) -> CapabilitySet:
 
 
 def _sender(data: bytes) -> str:
-    try:
-        return str(msgspec.json.decode(data, type=dict[str, Any]).get("from", ""))[:128]
-    except msgspec.DecodeError:
-        return ""
+    return str(decode_json_or(data, dict[str, Any], {}).get("from", ""))[:128]

@@ -58,7 +58,6 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         *,
         context_types: tuple[type, ...] = (),
         content_types: tuple[type, ...] = (),
-        closed: bool = True,
     ) -> Signature:
         """The signature of a typed function. Raises DefinitionError that names the parameter and the file.
 
@@ -67,7 +66,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         facts = read_function(function, context_types, content_types)
         given = {name: getattr(facts, name) for name in facts.__struct_fields__}
-        signature = cls(**given, content_types=content_types, closed=closed)
+        signature = cls(**given, content_types=content_types)
         try:
             signature.prepare()
         except SignatureError:

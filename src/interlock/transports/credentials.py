@@ -1,6 +1,6 @@
 """A credential that stands in a message, for streams that have no headers (tool registry, Bearer Token in MCP Request).
 
-It is read by whoever admits callers, and goes nowhere else.
+The authenticator reads it, and no other part does.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Link(abc.ABC):
 
     @abc.abstractmethod
     def extend(self, handle: Id, deadline: float) -> None:
-        """Wait for an answer until then, whatever was said before: the server itself waits for something of ours."""
+        """Wait for an answer until then and not until the former deadline: the server waits for an answer of ours."""
 
     @abc.abstractmethod
     def hold(self, handle: Id, *, on: bool) -> None:

@@ -60,7 +60,7 @@ class MemoryLink(Link):
         self._last += 1
         params = outgoing.with_token(self._last) if outgoing.wants_progress else outgoing.params
         request = Request(self._last, outgoing.method, params)
-        self.later(self._serve, request, outgoing, sink)
+        self.later(self._serve, request)
         # Held from now on, so that a cancellation in this very turn finds it.
         self._open[request.id] = _MemoryExchange(self, request, outgoing, sink, self._caller)
         return request.id
@@ -167,7 +167,7 @@ class MemoryLink(Link):
             exchange.cancel("the deadline has passed")
             exchange.sink.on_lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {exchange.request.method} in time"))
 
-    def _serve(self, request: Request, outgoing: Outgoing, sink: Sink) -> None:
+    def _serve(self, request: Request) -> None:
         exchange = self._open.get(request.id)
         if exchange is None:
             return

@@ -203,6 +203,11 @@ class Fault(Exception):
         """The stable name a client may branch on."""
         return self.kind.name
 
+    @property
+    def summary(self) -> str:
+        """Name and message, as short as a record has them."""
+        return f"{self.name}: {self.message}"[:500]
+
     def render(self, error_dialect: ErrorDialect) -> ErrorObject:
         """The JSON-RPC error object for whoever asked."""
         self.drop_frames()

@@ -25,6 +25,7 @@ from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import FeatureEntry, entry_id
 from interlock.hub.live.usage import By, EventRow, UsageRow
 from interlock.protocols.mcpl.capabilities import AFTER_REWRITE, EXPLICIT
+from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import names
 from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
 from interlock.wire.errors import Fault
@@ -159,7 +160,7 @@ class FeatureOperations:
         if not on:
             reason = "" if state is None else state.reason
             missing = () if state is None else state.missing
-            why = why_missing(live.server, missing) if missing else reason or "the server was not told yet"
+            why = self._why_missing(live.server, missing) if missing else reason or "the server was not told yet"
         disabled: dict[str, list[str]] = {}
         for entry in self._entries(live.server):
             if not entry.enabled and _names(entry, name):
@@ -169,12 +170,19 @@ class FeatureOperations:
         lacks = _grant(live.server, (AFTER_REWRITE,)) if wanted and not decided.grant.allows(AFTER_REWRITE) else ""
         return FeatureRow(live.server, name, description, uses, agents, on, why, declared.scoped, disabled, lacks)
 
+    def _why_missing(self, server: str, missing: Sequence[str]) -> str:
+        return why_missing(server, missing, has_model=bool(self._hub_app.config.models))
 
-def why_missing(server: str, missing: Sequence[str]) -> str:
-    """Why a feature set is off that needs these capabilities: no operator granted them, or the hub lacks them."""
+
+def why_missing(server: str, missing: Sequence[str], *, has_model: bool) -> str:
+    """Why a feature set is off that needs these capabilities: no operator granted them, nobody who could do them is
+    there yet, or the hub lacks them."""
     grants = [path for path in missing if path in EXPLICIT]
-    lacks = [path for path in missing if path not in grants]
+    waits = [path for path in missing if not has_model and path.partition(".")[0] in UNSUPPORTED]
+    lacks = [path for path in missing if path not in grants and path not in waits]
     reasons = [f"the hub does not have {', '.join(lacks)}"] if lacks else []
+    if waits:
+        reasons.append(f"waits for a client that is a host and selects it, or for [models]: {', '.join(waits)}")
     if grants:
         reasons.append(f"it needs your grant: {_grant(server, grants)}")
     return "; ".join(reasons)

@@ -17,6 +17,7 @@ from interlock.hub.audit.recorder import Recorder
 from interlock.hub.catalog.target import Target
 from interlock.hub.rate_meter import Meter
 from interlock.protocols.traces import trace_id_from
+from interlock.wire.json_values import JSON_ERRORS
 
 MAX_BYTES: Final = 16 * 1024
 RATE: Final = Rate(per_minute=600, per_hour=6000)
@@ -46,7 +47,7 @@ class ServerClaims:
             return
         try:
             claim = msgspec.json.decode(params, type=dict[str, object])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except JSON_ERRORS:
             self._drop(server)
             return
         meter.take(now)

@@ -22,6 +22,7 @@ from interlock.hub.sessions.session import Exchange
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.traces import find_trace_id, new_trace_id, read_traceparent
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.names import may_spell
 
 _UNSET: Final = msgspec.UNSET
@@ -175,5 +176,5 @@ def _named(value: bytes) -> str:
     """The trace id in a JSON value (MGP, Trace ID Propagation); empty if it is invalid."""
     try:
         return find_trace_id({}, {"trace_id": msgspec.json.decode(value)}, {})
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except JSON_ERRORS:
         return ""

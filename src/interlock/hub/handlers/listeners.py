@@ -24,6 +24,7 @@ from interlock.protocols.mcp.tasks import extension_needed
 from interlock.protocols.mcpl.live import FILTER
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 MAX_SUBSCRIPTIONS = 1000
 """Upper bound for the resources of one stream or session, and for the tasks of one stream."""
@@ -100,10 +101,7 @@ class ListenStream:
 
     def start(self) -> Coroutine[None, None, None]:
         """Read the filter, and return the work that opens the stream. Raises INVALID_PARAMS."""
-        try:
-            wanted = msgspec.json.decode(self._exchange.request.params, type=_Params).notifications
-        except msgspec.DecodeError as cause:
-            raise Fault("INVALID_PARAMS", f"notifications: {cause}") from None
+        wanted = decode_json(self._exchange.request.params, _Params, "INVALID_PARAMS", "notifications").notifications
         if len(wanted.resource_subscriptions) > MAX_SUBSCRIPTIONS:
             raise Fault("INVALID_PARAMS", f"a stream may watch at most {MAX_SUBSCRIPTIONS} resources")
         if len(wanted.task_ids) > MAX_SUBSCRIPTIONS:

@@ -31,6 +31,7 @@ from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.results import EMPTY
 from interlock.transports.exchange import session_of
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.messages import Notification
 
 MAX_NAME: Final = 128
@@ -219,10 +220,7 @@ class SubscriptionHandler:
 
     def _set_level(self, exchange: Exchange, caller: Caller) -> None:
         session = session_of(exchange)
-        try:
-            level = msgspec.json.decode(exchange.request.params, type=_Level).level
-        except msgspec.DecodeError as cause:
-            raise Fault("INVALID_PARAMS", f"level: {cause}") from None
+        level = decode_json(exchange.request.params, _Level, "INVALID_PARAMS", "level").level
         if level not in LOG_LEVELS:
             raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         session.wants_logs(level)

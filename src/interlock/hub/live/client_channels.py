@@ -132,7 +132,7 @@ class ClientChannels:
         try:
             yield
         except Fault as fault:
-            reason = f"{fault.name}: {fault.message}"[:500]
+            reason = fault.summary
             self._journal.live_published(live.server, own.channel_id, own.conversation_id, "failed", reason)
             raise
 

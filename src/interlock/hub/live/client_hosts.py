@@ -31,13 +31,12 @@ from interlock.hub.sessions.session import Exchange, Session, SessionCaller
 from interlock.protocols.mcp import dialect as mcp_dialect
 from interlock.protocols.mcpl import between
 from interlock.protocols.mcpl.capabilities import Dialect
-from interlock.protocols.mcpl.feature_sets import Receipt, Update
+from interlock.protocols.mcpl.feature_sets import Receipt, Update, read_feature_set
 from interlock.protocols.mcpl.live import LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import Home, Offer, answer, read_offer
 from interlock.protocols.mcpl.received import receipt, receive
-from interlock.protocols.mcpl.uses import read_in
 from interlock.transports.live_requests import HostKey, HostRequests
 from interlock.wire.errors import Fault
 
@@ -135,7 +134,7 @@ class ClientHosts:
         change = read_params(METHODS[UPDATE], params)
         assert isinstance(change, Update)
         host.declared = self.offers.declared(host)
-        declared = {name: read_in(name, each, host.dialect) for name, each in host.declared.items()}
+        declared = {name: read_feature_set(name, each, host.dialect) for name, each in host.declared.items()}
         host.selection = receive(host.selection, declared, change, host.dialect, request=request)
         if not isinstance(host.key, str):
             host.key.selects(host.selection)

@@ -35,8 +35,9 @@ class ClientOffers:
 
     def manifest(self, host: ClientHost) -> dict[str, object]:
         """The hub's manifest for a client: what a person enabled for its agent, and nothing else."""
-        found = [live.state.offer for live, _ in self._available(host)]
-        return between.client_manifest(host.declared or self.declared(host), host.dialect, found)
+        blocking = any(live.state.offer.blocking_after_hook for live in self.connections(host))
+        sets = [each for _, each in self.sets(host)]
+        return between.client_manifest(host.declared or self.declared(host), host.dialect, sets, blocking=blocking)
 
     def declared(self, host: ClientHost) -> Declared:
         """The feature sets of a client now. Those of a server that is away stay while they are enabled."""

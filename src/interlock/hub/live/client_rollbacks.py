@@ -50,7 +50,7 @@ class ClientRollbacks:
         try:
             result = await own.ask(ROLLBACK, Rollback(feature, checkpoint), RollbackResult, ROLLBACK_S)
         except Fault as fault:
-            self._journal.live_rollback(*record, "failed", f"{fault.name}: {fault.message}"[:500], agent=agent)
+            self._journal.live_rollback(*record, "failed", fault.summary, agent=agent)
             raise
         outcome = "done" if result.success else "failed"
         self._journal.live_rollback(*record, outcome, result.reason or "", agent=agent)

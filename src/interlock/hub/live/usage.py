@@ -6,12 +6,13 @@ that a client claims.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
-from interlock.hub.conversation_documents import INFERENCES
+from interlock.hub.conversation_documents import INFERENCES, TURN_LEASES
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import LIVE_SEEN, LIVE_WAKES, Pending, Seen, day_of, now, tokens_of
 from interlock.hub.live.refusals import RecordedRefusals
@@ -37,7 +38,7 @@ class UsageRow(msgspec.Struct):
     inferences: int = 0
     """Inferences that the server asked for, or turns of the conversation."""
     failed: int = 0
-    """Inferences among them that failed."""
+    """Inferences among them that failed, without turns that are under way."""
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
@@ -82,6 +83,8 @@ class Usage:
             key = (server, feature, agent, conversation)
             return found.setdefault(key, UsageRow(*key))
 
+        leases = [lease.value for lease in await self._store().find(TURN_LEASES)]
+        running = {lease.inference for lease in leases if lease.until > time.time()}
         today = day_of(now())
         for day in range(today - days + 1, today + 1):
             for document in await self._store().find(LIVE_SEEN, day=day):
@@ -93,7 +96,7 @@ class Usage:
                 made = inferred.value
                 each = row(made.server, made.feature_set, made.agent, made.conversation)
                 each.inferences += 1
-                each.failed += bool(made.error)
+                each.failed += bool(made.error) and made.id not in running
                 each.claimed += made.claimed
                 each.input_tokens += made.input_tokens_count
                 each.output_tokens += made.output_tokens_count

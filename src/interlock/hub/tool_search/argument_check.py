@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 if TYPE_CHECKING:
     from interlock.signatures.validate import Validator
@@ -25,10 +24,7 @@ class ArgumentCheck:
 
     def read(self, name: str, raw: bytes) -> dict[str, Any]:
         """The arguments of a call. Raises INVALID_TOOL_ARGS."""
-        try:
-            arguments = msgspec.json.decode(raw, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-            raise Fault("INVALID_TOOL_ARGS", f"arguments: {cause}") from None
+        arguments = decode_json(raw, dict[str, Any], "INVALID_TOOL_ARGS", "arguments")
         self.check(name, arguments)
         return arguments
 

@@ -18,6 +18,7 @@ from interlock.hub.tool_search.embedding_process import packed
 from interlock.transports.http.documents import Post
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 
@@ -47,10 +48,7 @@ class Endpoint:
 
 
 def _read(answer: bytes, count: int) -> list[str | None]:
-    try:
-        rows = msgspec.json.decode(answer, type=_Answer).data
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_UNAVAILABLE", f"the endpoint's answer cannot be read: {cause}") from None
+    rows = decode_json(answer, _Answer, "UPSTREAM_UNAVAILABLE", "the endpoint's answer cannot be read").data
     by_index = {row.index: row.embedding for row in rows}
     sizes = {len(vector) for vector in by_index.values()}
     if len(rows) != count or by_index.keys() != set(range(count)):

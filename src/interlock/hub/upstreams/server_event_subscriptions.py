@@ -33,6 +33,7 @@ from interlock.protocols.mgp.events import (
 )
 from interlock.protocols.patterns import Pattern
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 ANSWER_S: Final = 2.0
 """How long a server may take to answer a subscription. A client's own request waits for it."""
@@ -202,10 +203,7 @@ class ServerEventSubscriptions:
 
     async def _requested(self, server: str, wanted: frozenset[str]) -> Subscribed:
         result = await self._request(server, SUBSCRIBE, {"channels": sorted(wanted)})
-        try:
-            return msgspec.json.decode(result, type=Subscribed)
-        except msgspec.DecodeError as cause:
-            raise Fault("UPSTREAM_ERROR", f"its answer to {SUBSCRIBE} cannot be read: {cause}") from None
+        return decode_json(result, Subscribed, "UPSTREAM_ERROR", f"its answer to {SUBSCRIBE} cannot be read")
 
     async def _request(self, server: str, method: str, params: dict[str, object]) -> bytes:
         return await self._connection(server).request(method, params, timeout=ANSWER_S)

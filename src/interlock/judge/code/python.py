@@ -1,6 +1,6 @@
 """Python as text: what hides in it, and whether it needs parsing and judging at all.
 
-Code without a single word that a rule names is not parsed: whether it compiles is then for whoever runs it to say.
+Code without a single word that a rule names is not parsed. Such code may not even compile; its interpreter says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Python's own parser without its warnings: odd escapes and numbers are the business of whoever wrote them."""
+"""Python's own parser without its warnings about odd escapes and numbers, which concern the author alone."""
 
 from __future__ import annotations
 

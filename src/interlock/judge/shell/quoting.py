@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+MOST_WORDS = 64
+"""Words that one word with braces may expand to."""
 _GLOB = re.compile(r"(?<!\\)[*?\[]")
 _BRACES = re.compile(r"\{[^{}'\"]*(?:,|\.\.)[^{}]*\}")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -56,10 +58,10 @@ def _ansi_escape(match: re.Match[str]) -> str:
     return _ANSI_LETTERS.get(match[6], match[6])
 
 
-def expand_braces(text: str, limit: int = 64) -> list[str]:
-    """The words that comma braces expand to, at most `limit` of them; the text itself when there are none."""
+def expand_braces(text: str) -> list[str]:
+    """The words that comma braces expand to, at most `MOST_WORDS` of them; the text itself when there are none."""
     words = [text]
-    while len(words) < limit:
+    while len(words) < MOST_WORDS:
         at = next((index for index, word in enumerate(words) if _BRACES.search(word)), None)
         if at is None:
             break
@@ -70,4 +72,4 @@ def expand_braces(text: str, limit: int = 64) -> list[str]:
             continue
         head, tail = word[: match.start()], word[match.end() :]
         words[at : at + 1] = [head + middle + tail for middle in match[0][1:-1].split(",")]
-    return words[:limit]
+    return words[:MOST_WORDS]

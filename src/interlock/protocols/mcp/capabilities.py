@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.bounded_cache import remembers_short
-from interlock.wire.json_values import decode_json
+from interlock.wire.json_values import decode_json, decode_json_or
 
 LIVE_REQUESTS: Final = frozenset(
     (
@@ -118,10 +118,7 @@ def _is_live(experimental: msgspec.Raw | msgspec.UnsetType) -> bool:
     """Whether a client's experiments name MCPL. They are its own affair, so any shape of them is taken."""
     if isinstance(experimental, msgspec.UnsetType):
         return False
-    try:
-        return "mcpl" in msgspec.json.decode(experimental, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
+    return "mcpl" in decode_json_or(experimental, dict[str, msgspec.Raw], {})
 
 
 def _request_form(params: bytes) -> _RequestForm:

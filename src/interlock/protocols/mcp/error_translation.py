@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from interlock.wire.errors import TABLE, ErrorObject
+from interlock.wire.json_values import decode_json_or
 
 NOT_FOUND: Final = TABLE["RESOURCE_NOT_FOUND"]
 URL_FIRST: Final = TABLE["URL_ELICITATION_REQUIRED"].mcp
@@ -45,10 +46,7 @@ def _numbered(error: ErrorObject, code: int) -> ErrorObject:
 
 
 def _about(error: ErrorObject) -> _About:
-    try:
-        return msgspec.json.decode(error.data, type=_About) if bytes(error.data) else _About()
-    except msgspec.DecodeError:
-        return _About()
+    return decode_json_or(error.data, _About, _About())
 
 
 class _About(msgspec.Struct):

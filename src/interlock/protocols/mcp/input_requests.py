@@ -11,7 +11,7 @@ from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
 from interlock.protocols.mcp.results import plain
 from interlock.protocols.mcp.revisions import R2025_11_25, Revision
-from interlock.wire.json_values import decode_json
+from interlock.wire.json_values import decode_json, decode_json_or
 from interlock.wire.names import may_spell
 
 QUESTION_KEY: Final = "dev.interlock.server/questionKey"
@@ -40,14 +40,11 @@ def key_of(params: bytes) -> str | None:
     """The key that an old server gives its question; None for none, or one that a client could not use."""
     if not may_spell(params, QUESTION_KEY.encode()):
         return None
-    try:
-        found = msgspec.json.decode(params, type=_Keyed).meta.key
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+    found = decode_json_or(params, _Keyed, _Keyed()).meta.key
     return found if found and _KEY.fullmatch(found) else None
 
 
-def question_for_new(method: str, params: bytes) -> bytes:
+def question_for_new(params: bytes) -> bytes:
     """An old server's question, without what belongs to its own conversation."""
     fields = members(params)
     for member in _OLD_MEMBERS:

@@ -7,6 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from interlock.protocols.mcp.revisions import Era
+from interlock.wire.json_values import decode_json_or
 
 Sender = Literal["client", "server", "both"]
 
@@ -94,10 +95,7 @@ def is_severe(message: bytes, least: str | None) -> bool:
     """Whether the client asked for a log message. A message without a level counts as most severe."""
     if least is None:
         return True
-    try:
-        level = msgspec.json.decode(message, type=_Logged).level
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return True
+    level = decode_json_or(message, _Logged, _Logged()).level
     return level not in LOG_LEVELS or LOG_LEVELS.index(level) >= LOG_LEVELS.index(least)
 
 

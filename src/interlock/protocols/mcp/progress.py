@@ -1,4 +1,4 @@
-"""Progress notifications as whoever gets them may rely on them: under a token of their own, and with a number.
+"""Progress notifications for the receiver: under the token of its own request, and with a number that grows.
 
 (2025-11-25 and 2026-07-28, Progress: "The progress value MUST increase with each notification".)
 """

@@ -15,7 +15,7 @@ from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import PREFIX, members, with_meta
 from interlock.protocols.mcp.revisions import R2025_11_25, Revision
 from interlock.wire.errors import Fault
-from interlock.wire.json_values import decode_json
+from interlock.wire.json_values import decode_json, decode_json_or
 from interlock.wire.names import may_spell
 
 EXTENSION: Final = PREFIX + "tasks"
@@ -123,10 +123,7 @@ def related_task(payload: bytes) -> str | None:
     """The task that a message says it belongs to."""
     if not may_spell(payload, RELATED.encode()):
         return None
-    try:
-        found = msgspec.json.decode(payload, type=_Marked).meta.related
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+    found = decode_json_or(payload, _Marked, _Marked()).meta.related
     return None if found is None else found.taskId
 
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, MEANING_0_4, Dialect, meaning
-from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet
+from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, MEANING_0_4, VOCABULARY, Dialect, meaning
+from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, read_feature_set
 from interlock.protocols.mcpl.hooks import ChannelContext
 from interlock.protocols.mcpl.negotiation import Offer
-from interlock.protocols.mcpl.uses import manifest, read_in
+from interlock.protocols.mcpl.uses import manifest_of
 
 FEATURE_SET: Final = "dev.interlock/featureSet"
 """Member of an injection's metadata: the feature set that it came from, since an answer names but one."""
@@ -33,15 +33,16 @@ def declared(sets: Iterable[tuple[str, FeatureSet]], dialect: Dialect, *, bare: 
     return {
         name: declaration
         for name, declaration in found.items()
-        if declaration["uses"] and not read_in(name, declaration, dialect).problem
+        if declaration["uses"] and not read_feature_set(name, declaration, dialect).problem
     }
 
 
 def client_manifest(
-    sets: Mapping[str, Mapping[str, Any]], dialect: Dialect, offers: Iterable[Offer]
+    declarations: Mapping[str, Mapping[str, Any]], dialect: Dialect, sets: Iterable[FeatureSet], *, blocking: bool
 ) -> dict[str, object]:
-    """The hub's manifest for a client with these declarations of these servers."""
-    return manifest(sets, dialect, blocking=any(offer.blocking_after_hook for offer in offers))
+    """The hub's manifest for a client with these declarations of these feature sets."""
+    optional = frozenset[str]().union(*(each.may for each in sets)) & VOCABULARY
+    return manifest_of(declarations, dialect, optional=optional, blocking=blocking)
 
 
 def spoken_with(client: Offer, sets: Iterable[FeatureSet]) -> Dialect:
@@ -78,6 +79,9 @@ def _hooks(client: Offer) -> Mapping[str, object]:
 
 def _declaration(found: FeatureSet, dialect: Dialect) -> dict[str, Any]:
     uses = list(found.uses)
+    if dialect is Dialect.V0_5 and found.may:
+        # A set of 0.4 may use more than it needs. In 0.5 a set needs all of its `uses`.
+        uses = sorted(found.needs)
     if dialect is Dialect.V0_4:
         uses = list(dict.fromkeys(name for use in uses if (name := _in_0_4(use)) is not None))
     declaration: dict[str, Any] = {"description": found.description, "uses": uses}

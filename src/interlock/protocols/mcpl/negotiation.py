@@ -135,7 +135,7 @@ def question(version: str = VERSION) -> dict[str, dict[str, object]]:
 
 
 def asked_with(capabilities: bytes, version: str = VERSION) -> bytes:
-    """Client capabilities with our question in them, in the place of whatever they said of MCPL before."""
+    """Client capabilities with our offer of MCPL, which replaces the client's own."""
     declared = decode(Object, capabilities, "capabilities")
     for home, ours in question(version).items():
         known = declared.get(home)

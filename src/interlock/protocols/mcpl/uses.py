@@ -41,13 +41,19 @@ def manifest(declared: Mapping[str, Mapping[str, Any]], dialect: Dialect, *, blo
         for name, declared_set in declared.items()
         if not read_in(name, declared_set, dialect).problem
     }
-    uses = {use for declaration in sound.values() for use in declaration["uses"]}
-    made: dict[str, Any] = {"version": dialect.value, "featureSets": sound}
+    before = any(BEFORE in declared[name]["uses"] for name in sound)
+    return manifest_of(sound, dialect, optional={INJECT_SYSTEM} if before else (), blocking=blocking)
+
+
+def manifest_of(
+    sets: Mapping[str, Mapping[str, Any]], dialect: Dialect, *, optional: Iterable[str], blocking: bool
+) -> dict[str, Any]:
+    """The manifest with these declarations, which are in this dialect. A host may grant `optional` paths, too (0.5)."""
+    uses = {use for declaration in sets.values() for use in declaration["uses"]}
+    made: dict[str, Any] = {"version": dialect.value, "featureSets": dict(sets)}
     if dialect is Dialect.V0_4:
         return made | _flags(uses, blocking=blocking)
-    if any(BEFORE in declared[name]["uses"] for name in sound):
-        uses.add(INJECT_SYSTEM)
-    for path in sorted(uses):
+    for path in sorted(uses.union(optional)):
         _put(made, path.split("."))
     return made
 

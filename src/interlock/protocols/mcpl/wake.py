@@ -76,7 +76,7 @@ class WakeRule(msgspec.Struct, frozen=True):
 
 
 class QuietHours(msgspec.Struct, frozen=True):
-    """A daily window by the clock on the wall of whoever sleeps. An end before the start is on the next day."""
+    """A daily time by the local clock. An end before the start is on the next day."""
 
     start: time
     end: time

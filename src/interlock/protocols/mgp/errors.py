@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.wire.errors import TABLE, ErrorDialect, ErrorObject, Fault, Kind
+from interlock.wire.json_values import decode_json_or
 
 MEMBER: Final = "_mgp"
 LONGEST_WAIT_MS: Final = 86_400_000
@@ -46,11 +47,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 def read_recovery(error: ErrorObject) -> Recovery | None:
     """The recovery hints of an error. None if they cannot be read: the hub tries nothing."""
-    try:
-        recovery = msgspec.json.decode(error.data, type=_Data).mgp if bytes(error.data) else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return recovery
+    return decode_json_or(error.data, _Data, _Data()).mgp
 
 
 def translated(error: ErrorObject, error_dialect: ErrorDialect, *, fallback_tool: str | None = None) -> ErrorObject:
@@ -101,10 +98,7 @@ def _members(data: object) -> dict[str, object]:
     """The members of an object, values raw; nothing of anything else."""
     if not isinstance(data, msgspec.Raw) or not bytes(data):
         return {}
-    try:
-        return dict(msgspec.json.decode(data, type=dict[str, msgspec.Raw]))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {"data": data}
+    return dict(decode_json_or(data, dict[str, msgspec.Raw], {"data": data}))
 
 
 def _raw(data: dict[str, object]) -> msgspec.Raw:

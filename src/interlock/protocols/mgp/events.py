@@ -12,7 +12,7 @@ import msgspec
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.patterns import CHANNELS, Pattern, PatternError
 from interlock.wire.errors import Fault
-from interlock.wire.json_values import JSON_ERRORS
+from interlock.wire.json_values import decode_json_or
 
 SUBSCRIBE: Final = "mgp/events/subscribe"
 UNSUBSCRIBE: Final = "mgp/events/unsubscribe"
@@ -106,10 +106,7 @@ def severity_of(event: ServerEvent) -> str:
     """The severity of a server's event: its `severity`, that of its data, or the `level` there; otherwise none."""
     if event.severity in LOG_LEVELS:
         return event.severity
-    try:
-        stated = msgspec.json.decode(event.data, type=_Severe)
-    except JSON_ERRORS:
-        return ""
+    stated = decode_json_or(event.data, _Severe, _Severe())
     return next((word for word in (stated.severity, stated.level) if word in LOG_LEVELS), "")
 
 

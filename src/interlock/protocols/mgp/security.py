@@ -10,6 +10,7 @@ import msgspec
 
 from interlock.protocols.mgp.permissions import LONGEST_NAME, Risk, expand, expand_all, read_risk, risk_of
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json_or
 
 VALIDATORS: Final = ("sandbox", "readonly", "network_restricted", "code_safety", "none")
 """The standard validators. Any other name denies every call: the hub cannot check it."""
@@ -88,19 +89,14 @@ def named_permissions(security: bytes) -> tuple[str, ...] | None:
 
     A declaration that cannot be read names none: it may have meant more.
     """
-    try:
-        named = msgspec.json.decode(security, type=_Naming).permissions_required
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+    named = decode_json_or(security, _Naming, _Naming()).permissions_required
     return None if named is None else expand_all(name[:LONGEST_NAME] for name in named)
 
 
 def read_security(definition: bytes) -> tuple[Security | None, Hints]:
     """The declaration in a definition. An unreadable one counts as the strictest."""
-    try:
-        read = msgspec.json.decode(definition, type=_Definition)
-    except msgspec.DecodeError:
-        return Security(risk_level="dangerous", confirmation_required=True), Hints()
+    strictest = _Definition(Security(risk_level="dangerous", confirmation_required=True))
+    read = decode_json_or(definition, _Definition, strictest)
     return read.security, read.annotations
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import msgspec
-
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
@@ -18,6 +16,7 @@ from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json_or
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure, Id, Result, encode_notification, encode_request, one_line
 
@@ -222,7 +221,4 @@ class HttpSessions:
 
 def _members(raw: bytes) -> dict[str, object]:
     """A peer's error data, where it is an object."""
-    try:
-        return msgspec.json.decode(raw, type=dict[str, object]) if raw else {}
-    except msgspec.DecodeError:
-        return {}
+    return decode_json_or(raw, dict[str, object], {})

@@ -167,7 +167,7 @@ class ParkedRequest(abc.ABC):
             self.speak()
 
     def speak(self) -> None:
-        """Hand the open questions to whoever waits, and stop waiting for anything but their answers."""
+        """Hand the open questions to the waiting exchange, and wait for their answers alone."""
         open_questions = {key: question for key, question in self._questions.items() if not question.answer.done()}
         place = self._place
         if not open_questions or not self._waiting or place is None or self.finished:

@@ -1,8 +1,8 @@
 """Processes that a server started in sessions of their own, and left behind: found by a mark in their environment.
 
 A process group ends with one signal, but a process that calls `setsid` has left it. Children of a server inherit its
-environment, so each server gets a mark of its own there, and whatever carries it when the server has gone is ended.
-A mark begins with the id of the hub's run, by which the next run finds the servers of a hub that was killed.
+environment, so each server gets a mark of its own there. The hub ends every process with the mark of a server that has
+gone. A mark begins with the id of the hub's run, by which the next run finds the servers of a hub that was killed.
 """
 
 from __future__ import annotations

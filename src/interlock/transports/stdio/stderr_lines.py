@@ -14,7 +14,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@
 
 
 class StderrLines:
-    """Bytes in whatever pieces they come, lines fit for a log out. Remembers the last few, to explain an exit."""
+    """Splits bytes into lines that are fit for a log. It keeps the last few, to explain an exit."""
 
     __slots__ = ("_allowance", "_cut", "_dropped", "_held", "_second", "last")
 

@@ -14,20 +14,15 @@ from typing import Any, Protocol
 
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.stdio.server import StdioServer
-from interlock.wire.limits import DEFAULT, Limits
 
 _CHUNK = 256 * 1024
 
 
 async def serve_standard_streams(
-    service: Service,
-    caller: Caller,
-    *,
-    limits: Limits = DEFAULT,
-    until: Coroutine[Any, Any, None] | None = None,
+    service: Service, caller: Caller, *, until: Coroutine[Any, Any, None] | None = None
 ) -> None:
     """Serve one client on standard input and output until it closes the input, or `until` ends."""
-    server = StdioServer(service, caller, limits=limits)
+    server = StdioServer(service, caller)
     with _own_streams() as (source, sink):
         await _attach(server, source, sink)
         ends = [asyncio.ensure_future(end) for end in (server.wait_closed(), until) if end is not None]

@@ -80,7 +80,7 @@ class ParkedExchange(Exchange):
         self._held.check_capability(method, params)
         key = key_of(params)
         early = self._early_answer(method, key)
-        return early or self._held.ask(method, one_line(question_for_new(method, params)), key)
+        return early or self._held.ask(method, one_line(question_for_new(params)), key)
 
     def _early_answer(self, method: str, key: str | None) -> asyncio.Future[bytes] | None:
         """The answer that the request brought to a question of this key, which the server gave it. It is good once."""

@@ -14,6 +14,7 @@ from interlock.protocols.mcp.capabilities import ClientCapabilities
 from interlock.protocols.mcp.error_translation import URL_FIRST
 from interlock.protocols.mcp.meta import Members
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.json_values import decode_json
 from interlock.wire.names import may_spell
 
 ELICIT: Final = "elicitation/create"
@@ -62,10 +63,7 @@ def check_visited(members: Members) -> None:
     raw = members.get(ANSWERS)
     if raw is None:
         return
-    try:
-        answers = msgspec.json.decode(raw, type=dict[str, _Answer])
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", f"{ANSWERS}: {cause}") from None
+    answers = decode_json(raw, dict[str, _Answer], "INVALID_PARAMS", ANSWERS)
     if any(key.startswith(PREFIX) and answer.action != "accept" for key, answer in answers.items()):
         raise Fault("URL_ELICITATION_REQUIRED", "the server wants a page opened first, and it was not")
 

@@ -1,0 +1,61 @@
+"""Leases on conversations: of several hubs on one store, one at a time runs a turn of a conversation.
+
+A hub renews its lease while the turn runs. The lease of a hub that died ends by itself, and one of an earlier run of
+the same hub counts for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import msgspec
+
+from interlock.hub.app import HubApp
+from interlock.hub.conversation_documents import TURN_LEASES, StoredTurn, TurnLease
+from interlock.store import StoreError
+from interlock.store.store import Transaction
+from interlock.wire.errors import Fault
+
+LEASE_S: Final = 60.0
+"""After this time the lease of a hub that died is void. The clocks of hubs on one store must agree better than that."""
+RENEWALS: Final = 3
+"""In the time of one lease."""
+
+
+class TurnLeases:
+    """The leases of one hub's turns."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+        self.node = hub_app.hub.worker.node
+
+    async def take(self, transaction: Transaction, turn: StoredTurn) -> None:
+        """Lease the conversation of a turn that begins. Raises RESOURCE_EXHAUSTED while another hub has the lease."""
+        found = await transaction.get(TURN_LEASES, turn.conversation)
+        if found is not None and found.value.node != self.node and found.value.until > time.time():
+            message = "a turn of this conversation is under way at another hub"
+            hint = f"wait for it, or stop it at the hub {found.value.node}"
+            raise Fault("RESOURCE_EXHAUSTED", message, hint=hint, retry_after_ms=1000)
+        transaction.put(TURN_LEASES, TurnLease(turn.conversation, self.node, turn.inference, time.time() + LEASE_S))
+
+    async def give_back(self, transaction: Transaction, turn: StoredTurn) -> None:
+        """End the lease with the commit of its turn."""
+        found = await transaction.get(TURN_LEASES, turn.conversation)
+        if found is not None and found.value.inference == turn.inference:
+            transaction.delete(TURN_LEASES, turn.conversation)
+
+    async def keep(self, conversation: str, inference: str) -> None:
+        """Renew the lease of a turn until it is given back. Runs beside the turn."""
+        while True:
+            await asyncio.sleep(LEASE_S / RENEWALS)
+            try:
+                async with self._hub_app.store.transaction() as transaction:
+                    found = await transaction.get(TURN_LEASES, conversation)
+                    if found is None or found.value.inference != inference:
+                        return
+                    renewed = msgspec.structs.replace(found.value, until=time.time() + LEASE_S)
+                    transaction.put(TURN_LEASES, renewed)
+            except StoreError:
+                continue  # The store is away for a moment, or the lease was given back just now.
