@@ -380,9 +380,9 @@ class KeptHttpClient:
         said = {"jsonrpc": "2.0", "method": method, "params": params}
         await self.post(msgspec.json.encode(said), self.session)
 
-    async def post(self, body: bytes, headers: str) -> tuple[bytes, bytes]:
+    async def post(self, body: bytes, headers: str, path: str = "/mcp") -> tuple[bytes, bytes]:
         """A POST; the head and the body of what comes back."""
-        head = f"POST /mcp HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n{headers}"
+        head = f"POST {path} HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n{headers}"
         head += f"Accept: application/json, text/event-stream\r\n{self.credential}"
         self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         top = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 120)).replace(b"Mcp-", b"mcp-")

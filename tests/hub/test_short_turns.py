@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
+import pytest
 
 from interlock.config.load import load
 from interlock.config.settings import Config, Server
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.health import HealthOperations, ShowHealth
 from interlock.hub.app import HubApp
+from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.plan import PlanGeneration
+from interlock.hub.catalog.definitions import make_offer
+from interlock.hub.catalog.views import EVERYTHING, Catalog
 from interlock.hub.handlers.discovery_methods import ListServers
-from interlock.process.turns import AT_ONCE, encode_in_turns
+from interlock.hub.tool_search.list_forms import ListForm, ListForms
+from interlock.process.turns import AT_ONCE, SLICE, encode_in_turns, pieces_in_turns, slices_in_turns
 from interlock.protocols.mcp.results import own_result
+from interlock.protocols.mcp.revisions import R2025_03_26
+from interlock.protocols.registry.openapi import ToolPart, openapi, tool_part
+from interlock.version import VERSION
 from interlock.web.metrics.gather import gather
+from interlock.web.rest import documents as rest_documents
+from interlock.web.rest.documents import ABOUT_THE_HUB, TOOLS_AT_ONCE, Documents
+from interlock.web.rest.exchange import RestExchange
+from interlock.wire.large import Joined
+
+from .running_hub import MODERN, PREFIX, KeptHttpClient, RawClient, running_hub
 
 SERVERS = 10 * AT_ONCE
 MANY = 8
 """Of ten turns; the counter begins a turn late."""
 OPERATOR = Principal("operator", "person")
+META = msgspec.json.encode({f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientCapabilities": {}})
 
 
 class Rows(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -55,6 +74,9 @@ async def test_a_long_answer_is_encoded_in_many_turns_to_the_same_bytes() -> Non
     async with Turns() as turns:
         assert await encode_in_turns(rows) == msgspec.json.encode(rows)
     assert turns.count >= MANY
+    both = Rows([{"n": number} for number in range(AT_ONCE + 1)], few=[*range(AT_ONCE + 1)], word="\0[]")
+    pieces = await pieces_in_turns(both)
+    assert (b"".join(pieces), len(pieces)) == (msgspec.json.encode(both), 7)
     short = Rows([{"n": 1}], few=[1, 2])
     assert await encode_in_turns(short) == msgspec.json.encode(short)
 
@@ -81,6 +103,107 @@ async def test_the_lists_of_servers_are_made_in_many_turns(tmp_path: Path) -> No
         assert turns.count >= MANY
     finally:
         await hub.stop()
+
+
+def tools(count: int, text: str = "Does it.") -> list[bytes]:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    output = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    shared = {"description": text, "inputSchema": schema, "outputSchema": output}
+    return [msgspec.json.encode({"name": f"run_{number}", **shared}) for number in range(count)]
+
+
+async def test_the_first_list_of_a_principal_is_made_in_many_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"s{number}" for number in range(SERVERS)]
+    servers = {name: Server(url="http://127.0.0.1:1/mcp", start="on-demand") for name in names}
+    hub = HubApp(Config(servers=servers), tmp_path)
+    await hub.start()
+    try:
+        for name in names:
+            hub.catalog.put(make_offer(name, tools(1)))
+        listings, scope, whole = hub.listings, ListScope(EVERYTHING, budget=1_000), ListScope(EVERYTHING)
+        for work in (
+            listings.prepare_introduction(scope),
+            listings.prepare_calls(scope),
+            listings.prepare(whole, "tool"),
+        ):
+            async with Turns() as turns:
+                await work
+            assert turns.count >= MANY
+        assert listings.at_hand(whole, "tool")
+
+        def rendered(*_: object) -> bytes:
+            raise AssertionError("nothing is left to render")
+
+        monkeypatch.setattr(Catalog, "render", rendered)
+        assert listings.level(scope) == "L3"
+        listed = listings.listed(whole, "tool")
+        assert [json.loads(item)["name"] for item in listed.items()] == [f"{name}__run_0" for name in names]
+        assert len(listings.callable(scope)) == SERVERS
+        forms, form = ListForms(cast(Any, None), PlanGeneration()), ListForm(R2025_03_26)
+        assert forms.at_hand(form, listed) is None
+        async with Turns() as turns:
+            older = await forms.make(form, listed)
+        assert turns.count >= MANY
+        assert forms.at_hand(form, listed) is older
+        assert b"outputSchema" in listed.octets
+        assert b"outputSchema" not in older.octets
+    finally:
+        await hub.stop()
+
+
+async def test_an_openapi_document_is_made_a_few_tools_at_a_time_and_each_tool_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    described: list[str] = []
+
+    def describe(definition: Mapping[str, Any], component: str) -> ToolPart:
+        described.append(definition["name"])
+        return tool_part(definition, component)
+
+    monkeypatch.setattr(rest_documents, "tool_part", describe)
+    made, more = Documents(), {"/admin/status": {"get": {}}}
+    listed = tools(10 * TOOLS_AT_ONCE + 1)
+    async with Turns() as turns:
+        pieces = [piece async for piece in made.openapi(Joined.of(listed), more)]
+    assert (len(described), turns.count >= MANY) == (len(listed), True)
+    expected = openapi([*map(json.loads, listed)], title="Interlock", version=VERSION, description=ABOUT_THE_HUB)
+    expected["paths"] |= more
+    assert json.loads(b"".join(pieces)) == expected
+    assert max(piece.count(b'"call:') for piece in pieces) == TOOLS_AT_ONCE
+    described.clear()
+    changed = [*tools(1, "Does it otherwise."), *listed[1:]]
+    async with Turns() as turns:
+        again = b"".join([piece async for piece in made.openapi(Joined.of(changed), {})])
+    assert (described, len(json.loads(again)["paths"]), turns.count >= MANY) == (["run_0"], 2 * len(listed) + 1, True)
+
+
+async def test_a_long_list_leaves_in_slices_and_is_the_same_on_every_way(tmp_path: Path) -> None:
+    listed = tools(2_000)
+    servers = {"many": Server(url="http://127.0.0.1:1/mcp", start="on-demand")}
+    async with running_hub(tmp_path, servers, wait=False) as hub:
+        hub.hub_app.catalog.put(make_offer("many", listed))
+        names = [f"many__run_{number}" for number in range(len(listed))]
+        status, headers, body = await RawClient(hub.url + "/tools").send("GET")
+        assert (status, len(body)) == (200, int(headers["content-length"]))
+        assert [tool["name"] for tool in json.loads(body)["tools"]] == names
+        caller = hub.hub_app.authenticator.admit_key(None, "/mcp")
+        rest = RestExchange("tools/list", b"{}", caller)
+        hub.hub_app.service.serve(rest)
+        joined = await rest.next()
+        assert isinstance(joined, Joined)
+        assert joined.octets is hub.hub_app.catalog.listing(EVERYTHING, "tool"), "nobody copied the list"
+        assert [msgspec.json.decode(item)["name"] for item in joined.items()] == names
+        slices = [each async for each in slices_in_turns(b"{", joined.octets)]
+        assert (b"".join(slices), max(map(len, slices))) == (b"{" + joined.octets, SLICE)
+        closed = await RawClient(hub.url + "/servers/many/mcp").modern("tools/list")
+        async with KeptHttpClient(hub.url) as kept:
+            body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":%b}}' % META
+            said = f"Mcp-Protocol-Version: {MODERN}\r\nMcp-Method: tools/list\r\n"
+            _, answer = await kept.post(body, said, "/servers/many/mcp")
+        assert json.loads(answer) == closed
+        assert [tool["name"] for tool in closed["result"]["tools"]] == [f"run_{n}" for n in range(len(listed))]
 
 
 async def test_a_file_that_a_command_had_read_is_not_read_once_more(tmp_path: Path) -> None:

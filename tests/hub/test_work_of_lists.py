@@ -11,7 +11,7 @@ from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import Item
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
-from interlock.hub.tool_search.seen_items import ListState, SeenItems, seen_items
+from interlock.hub.tool_search.seen_items import ListState, Measure, PartSum, SeenItems, seen_items
 
 SERVERS = 50
 
@@ -94,3 +94,24 @@ def test_a_profile_is_applied_anew_with_a_new_configuration() -> None:
     (tool,) = json.loads(catalog.listing(view, "tool"))
     assert (tool["name"], tool["description"]) == ("s2__run", "Two.")
     assert [item.exposed for item in catalog.items(view, "tool")] == ["s2__run"]
+
+
+def test_the_tools_of_a_server_are_counted_once_and_again_only_after_more_counts() -> None:
+    catalog, _ = arranged()
+    item = catalog.items(EVERYTHING, "tool")[0]
+    measured: list[int] = []
+
+    def measure(exact: bool) -> Measure:
+        return lambda item: measured.append(1) or (10, exact)
+
+    total = PartSum()
+    assert not total.add((item,) * 5, measure(False), 1, 1_000, 2)
+    assert total.add((item,) * 5, measure(False), 1, 1_000, 5)
+    assert total.add((item,) * 5, measure(False), 1, 1_000, 5)
+    assert (total.tokens, len(measured)) == (50, 5)
+    assert total.add((item,) * 5, measure(True), 2, 1_000, 5)
+    assert total.add((item,) * 5, measure(True), 3, 1_000, 5)
+    assert (total.tokens, len(measured)) == (50, 10)
+    enough = PartSum()
+    assert enough.add((item,) * 5, measure(True), 3, 15, 5)
+    assert (enough.tokens, len(measured)) == (20, 12)

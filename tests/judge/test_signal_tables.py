@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from interlock.judge.regexes import OctetRegexes
+from interlock.judge.requests import grammar
 from interlock.judge.signals import SAYS, read_signals
 from interlock.judge.signals.tongues import deeds_in
 from interlock.judge.tables import read_table
@@ -40,3 +41,14 @@ def test_every_language_knows_its_own_sentences() -> None:
         for rule in ("theft", "secrecy", "override"):
             assert rule in {found for found, _, _ in deeds_in(row.one(rule))}, (row.head, rule)
         assert list(deeds_in(row.one("honest"))) == []
+
+
+def test_every_part_of_a_request_is_found_in_its_own_example_and_not_in_the_other() -> None:
+    known = grammar()
+    for row in read_table("interlock.judge.signals", "requests.txt"):
+        with_it, without = (
+            {part for sentence in (known.request(text), known.above_all(text)) if sentence for part in sentence.parts}
+            for text in (row.one("+"), row.one("-"))
+        )
+        assert row.head[0] in with_it, row.one("+")
+        assert row.head[0] not in without, row.one("-")

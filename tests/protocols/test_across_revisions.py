@@ -19,7 +19,7 @@ from interlock.protocols.mcp.capability_projection import (
 )
 from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
 from interlock.protocols.mcp.input_requests import answer_for_old, question_for_new, question_for_old
-from interlock.protocols.mcp.older_revisions import result_for, tools_for, wraps
+from interlock.protocols.mcp.older_revisions import older_tool, result_for, wraps
 from interlock.protocols.mcp.revisions import (
     R2024_11_05,
     R2025_03_26,
@@ -44,10 +44,10 @@ def test_what_is_listed_and_what_is_given_agree_in_every_revision(value: Any, ob
     schema = {"type": "object"} if object_schema else {"$ref": "#/$defs/any", "$defs": {"any": {}}}
     if object_schema and not isinstance(value, dict):
         value = {"value": value}
-    items = msgspec.json.encode([{"name": "t", "inputSchema": {}, "outputSchema": schema}])
+    tool = msgspec.json.encode({"name": "t", "inputSchema": {}, "outputSchema": schema})
     result = msgspec.json.encode({"content": [], "structuredContent": value})
     for revision in REVISIONS.values():
-        listed = json.loads(tools_for(revision, items))[0].get("outputSchema")
+        listed = json.loads(older_tool(revision, tool)).get("outputSchema")
         given_ = json.loads(result_for(revision, result, wraps(msgspec.json.encode(schema))))
         if revision.name < R2025_06_18.name:
             assert listed is None
@@ -61,8 +61,8 @@ def test_what_is_listed_and_what_is_given_agree_in_every_revision(value: Any, ob
 
 def test_a_schema_that_refers_to_itself_still_does_when_it_is_wrapped() -> None:
     tree = {"type": "array", "items": {"$ref": "#"}}
-    items = msgspec.json.encode([{"name": "t", "inputSchema": {}, "outputSchema": tree}])
-    schema = json.loads(tools_for(R2025_11_25, items))[0]["outputSchema"]
+    tool = msgspec.json.encode({"name": "t", "inputSchema": {}, "outputSchema": tree})
+    schema = json.loads(older_tool(R2025_11_25, tool))["outputSchema"]
     validator = Validator(schema)
     assert not validator.check({"result": [[], [[]]]})
     assert validator.check({"result": [[], [1]]})

@@ -10,6 +10,7 @@ import msgspec
 
 from interlock.judge.findings import Finding
 from interlock.judge.instructions import judge_instructions
+from interlock.judge.requests import judge_requests
 from interlock.judge.text import judge_text, show_hidden
 
 MOST_TEXTS = 10_000
@@ -20,8 +21,11 @@ MOST_FINDINGS = 64
 T = TypeVar("T")
 
 
-def judge_result(result: object) -> tuple[Finding, ...]:
-    """Flags for a result: a text, or any structure whose texts a model would read. Nothing here refuses."""
+def judge_result(result: object, *, may_ask: bool = False) -> tuple[Finding, ...]:
+    """Flags for a result: a text, or any structure whose texts a model would read. Nothing here refuses.
+
+    With `may_ask`, for messages whose writers may ask their reader for something, requests alone are no flag.
+    """
     hidden: list[Finding] = []
     told: list[Finding] = []
     for count, (where, text) in enumerate(_texts(result)):
@@ -31,7 +35,10 @@ def judge_result(result: object) -> tuple[Finding, ...]:
             found = judge_text(text)
             hidden += [msgspec.structs.replace(each, message=f"{label}: {each.message}") for each in found]
         if len(told) < MOST_FINDINGS // 2 and count < MOST_TEXTS:
-            told += [msgspec.structs.replace(each, hint=_HINT) for each in judge_instructions(text, label)]
+            said = judge_instructions(text, label)
+            if not said and not may_ask:
+                said = judge_requests(text, label)
+            told += [msgspec.structs.replace(each, hint=_HINT) for each in said]
     return (*hidden[: MOST_FINDINGS // 2], *told[: MOST_FINDINGS // 2])
 
 

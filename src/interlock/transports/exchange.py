@@ -20,6 +20,7 @@ from interlock.transports.sessions.session import Session as Session
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.ids import Worker
+from interlock.wire.large import Joined
 from interlock.wire.messages import Id, Notification, Request
 
 GONE: Final = "the client closed the connection"
@@ -92,6 +93,13 @@ class SessionExchange(abc.ABC, Generic[S_co, C_co]):
     @abc.abstractmethod
     def result(self, result: bytes) -> None:
         """The good answer: the result object as JSON."""
+
+    def result_list(self, head: bytes, listed: Joined) -> None:
+        """The good answer whose last member is a list: its beginning, and the list, which may have megabytes.
+
+        A transport that can write them one after the other copies neither.
+        """
+        self.result(b"".join((head, listed.octets, b"}")))
 
     @abc.abstractmethod
     def fail(self, fault: Fault) -> None:

@@ -20,7 +20,7 @@ from interlock.hub.admin.operations import Following, Operations
 from interlock.hub.app import HubApp
 from interlock.hub.calls.call import Caller
 from interlock.process.task_set import TaskSet
-from interlock.process.turns import encode_in_turns
+from interlock.process.turns import pieces_in_turns
 from interlock.transports.credentials import header_of
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.peers import peer_uid
@@ -37,6 +37,7 @@ from interlock.wire.messages import (
     Request,
     decode,
     encode_failure,
+    encode_id,
     encode_result,
 )
 from interlock.wire.ndjson import LineReader, Oversize
@@ -257,11 +258,11 @@ class _Connection(asyncio.Protocol):
             result = await self._operations.perform(self._operations.owner, name, request.params)
             # Before the answer is encoded, which may take several turns of the loop: events in between are not lost.
             following = self._operations.follow(name, request.params)
-            answer = encode_result(request.id, await encode_in_turns(result))
+            answer = await pieces_in_turns(result)
             if following is not None and self._following is not None:
                 hint = "open another connection"
                 raise Fault("INVALID_REQUEST", "this connection follows something already", hint=hint)
-            self._write(answer)
+            self._write_result(request.id, answer)
             if following is not None:
                 self._following, following = FollowingTask(following, self._write), None
         except Fault as fault:
@@ -277,6 +278,12 @@ class _Connection(asyncio.Protocol):
     def _write(self, line: bytes) -> None:
         if not self._transport.is_closing():
             self._transport.write(line + b"\n")
+
+    def _write_result(self, id: Id, pieces: list[bytes]) -> None:
+        """Write an answer that may have megabytes without joining it. No other line comes between its pieces."""
+        if not self._transport.is_closing():
+            for piece in (b'{"jsonrpc":"2.0","id":%b,"result":' % encode_id(id), *pieces, b"}\n"):
+                self._transport.write(piece)
 
     def _write_fault(self, id: Id | None, fault: Fault) -> None:
         self._write(encode_failure(id, fault.render(ErrorDialect.OLD_MCP)))

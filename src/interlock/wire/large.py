@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -62,6 +63,37 @@ class Read(bytes):
         }
         payload, spans = _joined({**front, **kept})
         return Read.of(payload, spans, self.names | {_encode(name) for name in front})
+
+
+class Joined(msgspec.Struct, frozen=True, eq=False):
+    """A JSON array that the hub joined from many items. It knows where they stand, so nobody looks for them."""
+
+    octets: bytes
+    sizes: tuple[Sequence[int], ...]
+    """The bytes of each item, in groups."""
+
+    @classmethod
+    def of(cls, items: Sequence[bytes]) -> Joined:
+        """An array of these items."""
+        return cls(b"[%b]" % b",".join(items), ([*map(len, items)],))
+
+    @classmethod
+    def read(cls, octets: bytes) -> Joined:
+        """An array that another part joined."""
+        return cls.of([*map(bytes, msgspec.json.decode(octets, type=list[msgspec.Raw]))])
+
+    def items(self) -> Iterator[bytes]:
+        """Each item of the array."""
+        at = 1
+        for size in chain.from_iterable(self.sizes):
+            yield self.octets[at : at + size]
+            at += size + 1
+
+    def extended(self, items: Sequence[bytes]) -> Joined:
+        """The array with further items at its end."""
+        comma = b"," if any(self.sizes) and items else b""
+        pieces = (memoryview(self.octets)[:-1], comma, b",".join(items), b"]")
+        return Joined(b"".join(pieces), (*self.sizes, [*map(len, items)]))
 
 
 def object_of(members: Mapping[str, bytes]) -> bytes:

@@ -153,7 +153,8 @@ def encode_notification(method: str, params: bytes = EMPTY_OBJECT) -> bytes:
 
 def encode_result(id: Id, result: bytes) -> bytes:
     """A good answer's bytes, without a newline. `result` is JSON already, on one line."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (b"%d" % id if type(id) is int else _quote(id), result)
+    id_ = b"%d" % id if type(id) is int else _quote(id)
+    return b"".join((b'{"jsonrpc":"2.0","id":', id_, b',"result":', result, b"}"))
 
 
 def encode_failure(id: Id | None, error: ErrorObject) -> bytes:

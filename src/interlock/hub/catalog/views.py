@@ -5,6 +5,7 @@ A list has one piece for each server. The piece of a server whose offer did not 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final, NamedTuple
@@ -15,7 +16,9 @@ from interlock.config.settings import Profile
 from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import Item, ItemKind, Tool
 from interlock.hub.catalog.offer import Offer, QuarantinedItem
+from interlock.process.turns import in_turns
 from interlock.protocols.patterns import PatternSet
+from interlock.wire.large import Joined
 
 
 class View(msgspec.Struct, frozen=True):
@@ -78,6 +81,8 @@ class Catalog:
         self._lists: dict[tuple[View, ItemKind], _Listing] = {}
         self._whole: dict[str, dict[ItemKind, Part]] = {}
         """The parts of each server outside profiles."""
+        self._rendered: dict[tuple[View, ItemKind], dict[str, Piece]] = {}
+        """Pieces that were rendered in turns, for the next list."""
         self._parts: dict[tuple[View, ItemKind], tuple[int, dict[str, Part]]] = {}
         self._servers: dict[View, tuple[int, dict[str, None]]] = {}
         self.arrangement = 0
@@ -98,6 +103,7 @@ class Catalog:
         self._lists = {key: value for key, value in self._lists.items() if key[0] in kept}
         self._parts = {key: value for key, value in self._parts.items() if key[0] in kept}
         self._servers.clear()
+        self._rendered.clear()
         self.arrangement += 1
         self._join_audiences()
         self._on_change()
@@ -211,19 +217,44 @@ class Catalog:
         return [item for item in items if not isinstance(item, Tool) or has(item, audiences)]
 
     def listing(self, view: View, kind: ItemKind) -> bytes:
-        """The items of one kind as a JSON array. Only changed offers are rendered again."""
+        """The items of one kind as a JSON array."""
+        return self.listed(view, kind).octets
+
+    def listed(self, view: View, kind: ItemKind) -> Joined:
+        """The items of one kind. Only changed offers are rendered again."""
         before = self._lists.get((view, kind), _NONE)
         if before.generation == self.generation:
-            return before.octets
-        pieces = ((part.offer, self._piece(before, view, part)) for part in self.parts(view, kind).values())
-        listing = self._lists[view, kind] = _joined(self.generation, pieces)
-        return listing.octets
+            return before.joined
+        rendered = self._rendered.pop((view, kind), {})
+        pieces = [self._piece(before, rendered, view, part) for part in self.parts(view, kind).values()]
+        listing = self._lists[view, kind] = _joined(self.generation, before, pieces)
+        return listing.joined
 
-    def piece(self, view: View, kind: ItemKind, server: str) -> memoryview:
-        """The items of one server in a list, without brackets."""
-        octets = self.listing(view, kind)
-        piece = self._lists[view, kind].pieces[server]
-        return memoryview(octets)[piece.start : piece.end]
+    async def render_in_turns(self, view: View, kind: ItemKind) -> None:
+        """Render the changed parts of a list in short turns of the loop. The next list is made from them."""
+        before = self._lists.get((view, kind), _NONE)
+        if before.generation == self.generation:
+            return
+        places = before.places
+        changed = [
+            part
+            for server, part in self.parts(view, kind).items()
+            if server not in places or places[server].offer is not part.offer
+        ]
+        texts: dict[str, list[bytes]] = {part.offer.server: [] for part in changed}
+        async for item in in_turns(chain.from_iterable(part.items for part in changed)):
+            if not self.knows(view):
+                return
+            texts[item.server].append(self.render(view, item))
+        rendered = {}
+        async for part in in_turns(changed):
+            rendered[part.offer.server] = _rendered(part.offer, texts[part.offer.server])
+        self._rendered[view, kind] = rendered
+
+    def piece(self, view: View, kind: ItemKind, server: str) -> Piece:
+        """The items of one server in a list."""
+        self.listed(view, kind)
+        return self._lists[view, kind].piece(server)
 
     def _join_audiences(self) -> None:
         self.audiences = frozenset().union(*(offer.audiences for offer in self._offers.values()))
@@ -269,11 +300,14 @@ class Catalog:
             return profile.sees(item)
         return self.sees_server(view, item.server)
 
-    def _piece(self, before: _Listing, view: View, part: Part) -> bytes | memoryview:
-        known = before.pieces.get(part.offer.server)
+    def _piece(self, before: _Listing, rendered: Mapping[str, Piece], view: View, part: Part) -> Piece | _Place:
+        known = before.places.get(part.offer.server)
         if known is not None and known.offer is part.offer:
-            return memoryview(before.octets)[known.start : known.end]
-        return b",".join(self.render(view, item) for item in part.items)
+            return known
+        made = rendered.get(part.offer.server)
+        if made is not None and made.offer is part.offer:
+            return made
+        return _rendered(part.offer, [self.render(view, item) for item in part.items])
 
 
 class Part(NamedTuple):
@@ -296,32 +330,60 @@ def _parts(offer: Offer) -> dict[ItemKind, Part]:
     return {kind: _part(offer, tuple(offer.items(kind))) for kind in KINDS}
 
 
-class _Piece(NamedTuple):
-    """The position of a server's part in a list, and the offer that it was rendered from."""
+class Piece(NamedTuple):
+    """The items of one server in a list."""
+
+    offer: Offer
+    octets: bytes | memoryview
+    """Without brackets."""
+    sizes: array[int]
+    """The bytes of each item."""
+
+
+def _rendered(offer: Offer, items: list[bytes]) -> Piece:
+    return Piece(offer, b",".join(items), array("L", map(len, items)))
+
+
+class _Place(NamedTuple):
+    """The position of a server's piece in a list, and the offer that it was rendered from."""
 
     offer: Offer
     start: int
     end: int
+    sizes: array[int]
 
 
 class _Listing(NamedTuple):
     generation: int
-    octets: bytes
-    pieces: dict[str, _Piece]
+    joined: Joined
+    places: dict[str, _Place]
+
+    def piece(self, server: str) -> Piece:
+        """The piece of a server that is in the list."""
+        place = self.places[server]
+        return Piece(place.offer, memoryview(self.joined.octets)[place.start : place.end], place.sizes)
 
 
-_NONE: Final = _Listing(-1, b"", {})
+_NONE: Final = _Listing(-1, Joined.of(()), {})
 _NO_OFFER: Final = Offer("")
 
 
-def _joined(generation: int, parts: Iterable[tuple[Offer, bytes | memoryview]]) -> _Listing:
+def _joined(generation: int, before: _Listing, pieces: Iterable[Piece | _Place]) -> _Listing:
+    """Join new pieces with the unchanged places of the list before."""
     at = 1
-    pieces: dict[str, _Piece] = {}
+    places: dict[str, _Place] = {}
     octets: list[bytes | memoryview] = [b"["]
-    for offer, part in parts:
-        pieces[offer.server] = _Piece(offer, at, at + len(part))
-        if part:
-            octets += (part, b",")
-            at += len(part) + 1
+    whole = memoryview(before.joined.octets)
+    for piece in pieces:
+        if isinstance(piece, Piece):
+            text, place = piece.octets, _Place(piece.offer, at, at + len(piece.octets), piece.sizes)
+        else:
+            text = whole[piece.start : piece.end]
+            place = piece if piece.start == at else piece._replace(start=at, end=at + len(text))
+        places[place.offer.server] = place
+        if text:
+            octets += (text, b",")
+            at = place.end + 1
     octets[1:] = [*octets[1:-1], b"]"]  # The last comma goes. One copy is made, as a list may have megabytes.
-    return _Listing(generation, b"".join(octets), pieces)
+    joined = Joined(b"".join(octets), tuple(place.sizes for place in places.values()))
+    return _Listing(generation, joined, places)

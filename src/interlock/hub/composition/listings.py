@@ -25,6 +25,7 @@ from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.embeddings import EmbeddingCache
 from interlock.hub.tool_search.instructions import section
 from interlock.hub.tool_search.learning import Learning
+from interlock.hub.tool_search.list_forms import ListForms
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.hub.tool_search.requests import Requests
@@ -64,7 +65,8 @@ class ListingParts:
         risk_of, needs = approvals.server_policies.risk_of, approvals.permissions.needs
         self.tokens = TokenCounts(self.changed)
         self.listings = ToolListings(catalog, self.tokens, authentication.access, approvals.deferred, live.offers)
-        self.secured = SecurityListing(catalog, foundation.plan_generation, approvals.server_policies.risk, needs)
+        secured = SecurityListing(catalog, approvals.server_policies.risk, needs)
+        self.forms = ListForms(secured, foundation.plan_generation)
         self.bus = foundation.bus
         self.change_notifier = ChangeNotifier(catalog, self.listings, self.bus)
         self.lifecycle_notifier = LifecycleNotifier(catalog, authentication.access, self.bus)

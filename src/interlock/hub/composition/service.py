@@ -62,7 +62,7 @@ def build_service(
     search = ToolSearchHandler(discovery_tools, listings.recorded_requests, background)
     lists = ListHandler(
         listings.listings,
-        listings.secured,
+        listings.forms,
         discovery_tools.contexts,
         listings.starting_servers,
         upstreams,
@@ -93,7 +93,7 @@ def build_service(
         calls.task_handler,
         search,
         MgpOperationsHandler(authentication.access_methods, discovery, foundation.journal, background),
-        HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
+        HealthHandler(readiness, listings.catalog, authentication.access, upstreams, background),
         StreamHandler(calls.dispatcher.open_requests, background),
         CallbackHandler(calls.callbacks.open),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),

@@ -88,14 +88,13 @@ def discover_result(info: bytes, offered: Mapping[str, object], instructions: st
     return msgspec.json.encode(result)
 
 
-def list_result(member: str, items: bytes, info: bytes, *, modern: bool) -> bytes:
-    """A whole list as one page."""
+def before_list(member: str, info: bytes, *, modern: bool) -> bytes:
+    """The beginning of a whole list as one page. The items and a brace follow."""
     if not modern:
-        return b'{"%b":%b}' % (member.encode(), items)
-    head = b'{"resultType":"complete","ttlMs":%d,"cacheScope":"private","_meta":{"%b":%b},"%b":' % (
+        return b'{"%b":' % member.encode()
+    return b'{"resultType":"complete","ttlMs":%d,"cacheScope":"private","_meta":{"%b":%b},"%b":' % (
         TTL_MS,
         SERVER_INFO.encode(),
         info,
         member.encode(),
     )
-    return b"%b%b}" % (head, items)

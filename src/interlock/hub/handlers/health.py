@@ -6,14 +6,15 @@ hub knows it. A client learns nothing of tools and servers that its lists do not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from interlock.hub.auth.access import Access
-from interlock.hub.calls.background_tasks import Serve
+from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.readiness import Readiness
@@ -21,17 +22,28 @@ from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.upstream import WITHOUT_FAULT, Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.memory import resident_mb
+from interlock.process.turns import in_turns
 from interlock.protocols.mcp.results import own_result
 from interlock.protocols.mgp.health import HUB, PING, STATUS, Health, Ping, Status, timestamp
 
 MAX_SERVERS: Final = 1_000
 """Servers in one status."""
 
+Answer = Callable[[Exchange, Caller], Coroutine[Any, Any, None]]
+
 
 class HealthHandler:
     """Reports the health of the hub and of its servers to clients."""
 
-    def __init__(self, readiness: Readiness, catalog: Catalog, access: Access, upstreams: Upstreams) -> None:
+    def __init__(
+        self,
+        readiness: Readiness,
+        catalog: Catalog,
+        access: Access,
+        upstreams: Upstreams,
+        background: BackgroundTasks,
+    ) -> None:
+        self._background = background
         self._readiness = readiness
         self._catalog = catalog
         self._access = access
@@ -40,23 +52,27 @@ class HealthHandler:
     @property
     def methods(self) -> dict[str, Serve]:
         """The methods of this handler."""
-        return {PING: self._ping, STATUS: self._status}
+        return {PING: partial(self._begin, self._ping), STATUS: partial(self._begin, self._status)}
 
-    def _ping(self, exchange: Exchange, caller: Caller) -> None:
+    def _begin(self, answer: Answer, exchange: Exchange, caller: Caller) -> None:
+        """Answer in short turns of the loop, as there may be thousands of servers."""
+        self._background.begin(answer(exchange, caller), exchange)
+
+    async def _ping(self, exchange: Exchange, caller: Caller) -> None:
         upstream = self._upstream(caller)
         if upstream is None:
-            ping = Ping(self._hub_health(self._reached(caller)), timestamp(), int(self._readiness.uptime_s), HUB)
+            ping = Ping(self._hub_health(await self._reached(caller)), timestamp(), int(self._readiness.uptime_s), HUB)
         else:
             ping = Ping(_health(upstream), timestamp(), upstream.uptime_secs, upstream.id)
         _answer(exchange, ping)
 
-    def _status(self, exchange: Exchange, caller: Caller) -> None:
+    async def _status(self, exchange: Exchange, caller: Caller) -> None:
         upstream = self._upstream(caller)
-        available, total = self._tools(caller)
+        available, total = await self._tools(caller)
         if upstream is None:
             reads = (rights := self._access.rights(caller.principal)) is not None and rights.admin_read
             refusal = self._readiness.refusal
-            reached = list(self._reached(caller))
+            reached = await self._reached(caller)
             resources: dict[str, object] = {"servers": _states(reached)}
             if reads:
                 resources["memory_bytes"] = int((resident_mb() or 0) * 1e6)
@@ -82,17 +98,19 @@ class HealthHandler:
         well = all(each.condition in WITHOUT_FAULT for each in reached)
         return Health.HEALTHY if well else Health.DEGRADED
 
-    def _reached(self, caller: Caller) -> Iterator[Upstream]:
+    async def _reached(self, caller: Caller) -> list[Upstream]:
         """The servers that the caller's lists can show."""
-        for server in self._catalog.servers(caller.view):
+        reached = []
+        async for server in in_turns(self._catalog.servers(caller.view)):
             upstream = self._upstreams.get(server)
             if upstream is not None and self._access.reaches(caller.principal, server):
-                yield upstream
+                reached.append(upstream)
+        return reached
 
-    def _tools(self, caller: Caller) -> tuple[int, int]:
+    async def _tools(self, caller: Caller) -> tuple[int, int]:
         """How many tools of the caller's lists can be called now, and how many there are."""
         seen_of, available, total = self._access.seen_of(caller.principal), 0, 0
-        for server, part in self._catalog.parts(caller.view, "tool").items():
+        async for server, part in in_turns(self._catalog.parts(caller.view, "tool").items()):
             upstream, seen = self._upstreams.get(server), len(seen_of(server, part.items))
             total += seen
             available += seen if upstream is not None and upstream.usable else 0

@@ -17,9 +17,9 @@ from interlock.hub.handlers.client_extensions import speaks_of_security
 from interlock.hub.live.tools import LiveOffers
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.contexts import Contexts
+from interlock.hub.tool_search.list_forms import ListForm, ListForms
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.searching_clients import list_scope_for, scope_of
-from interlock.hub.tool_search.security_listing import SecurityListing
 from interlock.hub.tool_search.starting_servers import StartingServers
 from interlock.hub.upstreams.task_offers import offers_tasks, with_tasks
 from interlock.hub.upstreams.upstream import Upstream
@@ -27,10 +27,10 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.methods import METHODS
-from interlock.protocols.mcp.older_revisions import tools_for
 from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
 from interlock.wire.errors import Fault
+from interlock.wire.large import Joined
 
 _LISTS: Final[dict[str, ItemKind]] = {
     "tools/list": "tool",
@@ -46,7 +46,7 @@ class ListHandler:
     def __init__(
         self,
         listings: ToolListings,
-        secured: SecurityListing,
+        forms: ListForms,
         contexts: Contexts,
         starting: StartingServers,
         upstreams: Upstreams,
@@ -56,7 +56,7 @@ class ListHandler:
     ) -> None:
         self._live = live
         self._listings = listings
-        self._secured = secured
+        self._forms = forms
         self._contexts = contexts
         self._starting = starting
         self._upstreams = upstreams
@@ -93,37 +93,48 @@ class ListHandler:
         starting = self._starting.within(list_scope)
         tools = method == "tools/list"
         unasked = self._starting.unasked(list_scope) if tools else []
-        if starting or unasked or (tools and not self._listings.settled(list_scope)):
-            self._background.begin(self._list_later(exchange, caller, list_scope, starting), exchange)
-        else:
-            self._answer_list(exchange, caller, list_scope)
+        if not (starting or unasked) and self._listings.at_hand(list_scope, _LISTS[method]):
+            listed = self._listed(exchange, caller, list_scope)
+            shown = self._forms.at_hand(_form(exchange.dialect, list_scope), listed) if tools else listed
+            if shown is not None and (not tools or self._listings.settled(list_scope)):
+                self._answer_list(exchange, shown)
+                return
+        self._background.begin(self._list_later(exchange, caller, list_scope, starting), exchange)
 
     async def _list_later(
         self, exchange: Exchange, caller: Caller, list_scope: ListScope, starting: list[Upstream]
     ) -> None:
         await self._starting.wait(starting)
-        if exchange.request.method == "tools/list":
+        kind = _LISTS[exchange.request.method]
+        if kind == "tool":
             await self._starting.ask(list_scope)
+        await self._listings.prepare(list_scope, kind)
+        if kind == "tool" and not self._listings.settled(list_scope):
             await self._listings.settle(list_scope)
-        self._answer_list(exchange, caller, list_scope)
+            await self._listings.prepare(list_scope, kind)
+        listed = self._listed(exchange, caller, list_scope)
+        if kind == "tool":
+            form = _form(exchange.dialect, list_scope)
+            made = await self._forms.make(form, listed)
+            current = self._listed(exchange, caller, list_scope)
+            # Rights may have changed in the turns between.
+            listed = made if current.octets == listed.octets else self._forms.at_once(form, current)
+        self._answer_list(exchange, listed)
 
-    def _answer_list(self, exchange: Exchange, caller: Caller, list_scope: ListScope) -> None:
-        method = exchange.request.method
-        row = METHODS[method]
-        items = self._listings.listing(list_scope, _LISTS[method], self._contexts.listed(caller, exchange.session))
-        modern = exchange.dialect.modern
-        if method == "tools/list":
-            if speaks_of_security(exchange.dialect):
-                items = self._secured(list_scope.view, items)
-            if not modern:
-                items = tools_for(exchange.dialect.revision, items)
-        exchange.result(answers.list_result(row.list_member, items, self._info, modern=modern))
+    def _listed(self, exchange: Exchange, caller: Caller, list_scope: ListScope) -> Joined:
+        kind = _LISTS[exchange.request.method]
+        return self._listings.listed(list_scope, kind, self._contexts.listed(caller, exchange.session))
+
+    def _answer_list(self, exchange: Exchange, listed: Joined) -> None:
+        member = METHODS[exchange.request.method].list_member
+        exchange.result_list(answers.before_list(member, self._info, modern=exchange.dialect.modern), listed)
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
         offered = self._offered(exchange.dialect, caller)
         list_scope = scope_of(caller, exchange.dialect, exchange.session)
         starting = self._starting.within(list_scope)
-        if not starting and self._listings.introduced(list_scope):
+        known = self._listings.introduction_at_hand(list_scope)
+        if not starting and known and self._listings.introduced(list_scope):
             self._introduce(exchange, list_scope, offered)
         else:
             self._background.begin(self._introduce_later(exchange, list_scope, offered, starting), exchange)
@@ -132,6 +143,7 @@ class ListHandler:
         self, exchange: Exchange, list_scope: ListScope, offered: Mapping[str, object], starting: list[Upstream]
     ) -> None:
         await self._starting.wait(starting)
+        await self._listings.prepare_introduction(list_scope)
         await self._listings.settle(list_scope)
         self._introduce(exchange, list_scope, offered)
 
@@ -155,3 +167,7 @@ class ListHandler:
 
     def _upstream(self, caller: Caller) -> Upstream | None:
         return None if caller.view.server is None else self._upstreams.get(caller.view.server)
+
+
+def _form(dialect: Dialect, list_scope: ListScope) -> ListForm:
+    return ListForm(dialect.revision, list_scope.view if speaks_of_security(dialect) else None)

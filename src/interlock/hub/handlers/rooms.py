@@ -123,7 +123,7 @@ class RoomHandler:
 
 def shown(message: RoomMessage) -> str:
     """A message with its label on the first line, hidden characters visible. Pure and slow: it searches the text."""
-    found = judge_result(message.payload)
+    found = judge_result(message.payload, may_ask=True)
     label = message.label | ({"warnings": [finding.message for finding in found]} if found else {})
     return show_hidden(f"{msgspec.json.encode(label).decode()}\n{message.text}")
 

@@ -44,7 +44,7 @@ def judged(injections: Iterable[Sourced], maskers: Mapping[str, Masker] | None =
         judged_texts: list[object] = [*(_words(block) for block in content), metadata]
         if not is_plain_name(injection.namespace):
             judged_texts.append(injection.namespace)
-        found = judge_result(judged_texts)[:MOST_FINDINGS]
+        found = judge_result(judged_texts, may_ask=True)[:MOST_FINDINGS]
         refused = bool(found) and injection.position == "system"
         outcome = "refused" if refused else "flagged"
         findings += [(sourced.server, outcome, f"{injection.namespace[:60]}: {each.message}"[:500]) for each in found]

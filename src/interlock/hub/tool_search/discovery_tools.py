@@ -92,6 +92,7 @@ class DiscoveryTools:
             if filters.status not in (None, CONNECTED, KNOWN):
                 raise DiscoveryError("status", f"status is {CONNECTED} or {KNOWN}")
             query, strategy = params.get("query", ""), params.get("strategy", "hybrid")
+            await self._listings.prepare_calls(caller.list_scope)
             seen = self._listings.callable(caller.list_scope)
             found = await self._search.find(seen, query, strategy, count, filters, explain=explain)
         except DiscoveryError as cause:

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.discovery.tokens import at_least
 from interlock.hub.tool_search.tokens import SIGNS, TokenCounts
 from interlock.wire.bounded_cache import remembers_short
 
@@ -46,10 +47,15 @@ def merged(
     used = length = 0
     counted = True
     for server, text in texts:
-        raw = _cut(text).encode("utf-8", "replace") if bare else section(server, text)
-        if not _cut(text):
+        if not text:
+            continue
+        raw, least = _section(server, text, bare)
+        if not raw:
             continue
         length += len(raw)
+        if max_tokens is not None and used + least > max_tokens:
+            left_out.append(server)  # However it is counted. Most servers end here where there are very many.
+            continue
         cost = 0 if max_tokens is None else tokens.of_text(raw) + _seam(raw)
         counted = counted and (max_tokens is None or tokens.counted([raw]))
         if length > MAX_TOTAL_CHARS or (max_tokens is not None and used + cost > max_tokens):
@@ -61,6 +67,13 @@ def merged(
 
 
 @remembers_short(4096)
+def _section(server: str, text: str, bare: bool) -> tuple[bytes, int]:
+    """The text of a server, and a lower bound for its tokens. Both are asked for with every change of any server."""
+    cut = _cut(text)
+    raw = cut.encode("utf-8", "replace") if bare or not cut else section(server, text)
+    return raw, at_least(raw)
+
+
 def section(server: str, text: str) -> bytes:
     """The text of a server under its name."""
     return f"# {server} (tools named {server}__…)\n{_below(_cut(text))}".encode("utf-8", "replace")

@@ -5,7 +5,7 @@ Principals with the same rights share an entry: a list depends on rights, never 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final, TypeVar, cast
 
@@ -24,6 +24,7 @@ Stamp = tuple[int, int, int]
 Basis = tuple[int, int]
 """The versions of the configuration and the rights."""
 Value = TypeVar("Value")
+_Key = tuple[str, ListScope, Sight]
 
 
 class _Cached(msgspec.Struct, frozen=True):
@@ -42,11 +43,16 @@ class ListCache:
         self._catalog = catalog
         self._tokens = tokens
         self._access = access
-        self._values: dict[tuple[str, ListScope, Sight], _Cached] = {}
+        self._values: dict[_Key, _Cached] = {}
 
     def stamp(self, list_scope: ListScope) -> Stamp:
         """The versions that a list is made from now."""
         return (self._catalog.generation, self._tokens.generation, self._access.revision(list_scope.principal))
+
+    def at_hand(self, what: str, list_scope: ListScope) -> bool:
+        """Whether a value is known and current."""
+        cached = self._current(self._key(what, list_scope))
+        return cached is not None and cached.stamp == self.stamp(list_scope)
 
     def get(self, what: str, list_scope: ListScope, make: Callable[[], Value]) -> Value:
         """A value, computed again when its versions change or a right expires."""
@@ -54,19 +60,46 @@ class ListCache:
 
     def get_from(self, what: str, list_scope: ListScope, make: Callable[[Value | None], Value]) -> Value:
         """A value that can be computed from the last one, while neither configuration nor rights have changed."""
-        sight = self._access.sight(list_scope.principal)
-        audiences = tuple(each for each in list_scope.audiences if each in self._catalog.audiences)
-        key = (what, msgspec.structs.replace(list_scope, principal=LOCAL_AGENT, audiences=audiences), sight)
-        stamp = self.stamp(list_scope)
-        cached = self._values.get(key)
-        if cached is not None and cached.until is not None and self._access.now() >= cached.until:
-            cached = None
+        key, stamp, basis = self._key(what, list_scope), self.stamp(list_scope), self._basis(list_scope)
+        cached = self._current(key)
         if cached is not None and cached.stamp == stamp:
             return cast(Value, cached.value)
-        basis = (self._catalog.arrangement, stamp[2])
         value = make(cast(Value, cached.value) if cached is not None and cached.basis == basis else None)
+        self._put(key, _Cached(stamp, basis, self._until(list_scope, key), value))
+        return value
+
+    async def compute(self, what: str, list_scope: ListScope, make: Callable[[Value | None], Awaitable[Value]]) -> None:
+        """Compute the greatest part of a value in turns, for the next `get_from` to start from.
+
+        It is dropped if configuration or rights change meanwhile.
+        """
+        key, basis = self._key(what, list_scope), self._basis(list_scope)
+        until = self._until(list_scope, key)
+        cached = self._current(key)
+        value = await make(cast(Value, cached.value) if cached is not None and cached.basis == basis else None)
+        if (key, basis) == (self._key(what, list_scope), self._basis(list_scope)):
+            self._put(key, _Cached(_NEVER, basis, until, value))
+
+    def _key(self, what: str, list_scope: ListScope) -> _Key:
+        audiences = tuple(each for each in list_scope.audiences if each in self._catalog.audiences)
+        scope = msgspec.structs.replace(list_scope, principal=LOCAL_AGENT, audiences=audiences)
+        return (what, scope, self._access.sight(list_scope.principal))
+
+    def _basis(self, list_scope: ListScope) -> Basis:
+        return (self._catalog.arrangement, self._access.revision(list_scope.principal))
+
+    def _until(self, list_scope: ListScope, key: _Key) -> datetime | None:
+        return self._access.until(list_scope.principal) if key[2].agent else None
+
+    def _current(self, key: _Key) -> _Cached | None:
+        cached = self._values.get(key)
+        expired = cached is not None and cached.until is not None and self._access.now() >= cached.until
+        return None if expired else cached
+
+    def _put(self, key: _Key, cached: _Cached) -> None:
         if len(self._values) >= MAX_CACHED:
             self._values.clear()
-        until = self._access.until(list_scope.principal) if sight.agent else None
-        self._values[key] = _Cached(stamp, basis, until, value)
-        return value
+        self._values[key] = cached
+
+
+_NEVER: Final = (-1, -1, -1)

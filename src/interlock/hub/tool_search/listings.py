@@ -6,6 +6,7 @@ is a session of the handshake era, whose list also shows the tools that it loade
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
@@ -15,23 +16,23 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import ItemKind, Tool
-from interlock.hub.catalog.views import EVERYTHING, Catalog
+from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
 from interlock.hub.tool_search.instructions import SHARE, Instructions, merged
 from interlock.hub.tool_search.list_cache import ListCache
 from interlock.hub.tool_search.listed_categories import listed_categories
-from interlock.hub.tool_search.room_definitions import ROOM_DEFINITIONS, ROOM_TOKENS, room_resource
-from interlock.hub.tool_search.seen_items import WRAPPING_TOKENS, ListState, SeenItems, Select, seen_items
+from interlock.hub.tool_search.room_definitions import ROOM_DEFINITIONS, room_resource
+from interlock.hub.tool_search.seen_items import WRAPPING_TOKENS, Identity, ListState
+from interlock.hub.tool_search.seen_lists import SeenLists
 from interlock.hub.tool_search.tokens import TokenCounts, joint
+from interlock.hub.tool_search.whole_tokens import WholeTokens, room_tokens
 from interlock.protocols.patterns import PatternSet
+from interlock.wire.large import Joined
 
 OWN_TOOLS_TOKENS: Final = sum(TOKENS.values()) + sum(map(joint, DEFINITIONS.values())) + 2
 """The tokens of the hub's own tools in a list, and of the list itself."""
 ANSWER_TOKENS: Final = 160
 """Pinned tools always leave this much for an answer: enough to say that no tool fits."""
-
-Identity = tuple[str, str]
-"""A tool's server and its own name there."""
 
 
 class OwnItems(Protocol):
@@ -59,32 +60,79 @@ class ToolListings:
         self._deferred = deferred
         """The id of the open decision on a permission that a tool lacks, or an empty text."""
         self._cache = ListCache(catalog, tokens, access)
+        self._seen = SeenLists(catalog, access, self._cache)
+        self._whole = WholeTokens(catalog, tokens, self._seen)
 
     def listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> bytes:
         """The items of one kind as a JSON array, with the tools that the session loaded."""
+        return self.listed(list_scope, kind, loaded).octets
+
+    def listed(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> Joined:
+        """The items of one kind, with the tools that the session loaded."""
         listing, own = self._listing(list_scope, kind, loaded), self._own_items(list_scope, kind)
-        return joined(listing, own) if own else listing
+        return listing.extended(own) if own else listing
+
+    def at_hand(self, list_scope: ListScope, kind: ItemKind) -> bool:
+        """Whether a list is known, so that it takes no time."""
+        return self._cache.at_hand("shown" if kind == "tool" else kind, list_scope)
+
+    async def prepare(self, list_scope: ListScope, kind: ItemKind) -> None:
+        """Make a list, and the instructions that stand beside it, in short turns of the loop.
+
+        A change meanwhile costs the next reader the work of that change.
+        """
+        await self._seen.select_in_turns(list_scope, kind)
+        if kind == "tool":
+            await self._whole.count_in_turns(list_scope)
+        if kind != "tool" or self.level(list_scope) == "L0":
+            await self._seen.render_in_turns(list_scope, kind)
+            self._seen.of(list_scope, kind)
+            await asyncio.sleep(0)
+            self._seen.whole(list_scope, kind)
+            await asyncio.sleep(0)
+        self.listed(list_scope, kind)
+        await asyncio.sleep(0)
+
+    def introduction_at_hand(self, list_scope: ListScope) -> bool:
+        """Whether the instructions are known, so that they take no time."""
+        return self._cache.at_hand("instructions", list_scope)
+
+    async def prepare_introduction(self, list_scope: ListScope) -> None:
+        """Find the instructions in short turns of the loop."""
+        await self._seen.select_in_turns(list_scope, "tool")
+        await self._whole.count_in_turns(list_scope)
+        await self._seen.reach_in_turns(list_scope)
+        self.level(list_scope)
+        await asyncio.sleep(0)
+        self.instructions(list_scope)
+        await asyncio.sleep(0)
+
+    async def prepare_calls(self, list_scope: ListScope) -> None:
+        """Find the tools that the principal may call in short turns of the loop."""
+        await self._seen.select_called_in_turns(list_scope)
+        self.callable(list_scope)
+        await asyncio.sleep(0)
 
     def state(self, list_scope: ListScope, kind: ItemKind) -> ListState:
         """The state of a list, without rendering a whole one."""
         if list_scope.view.profile is not None or (kind == "tool" and self.level(list_scope) != "L0"):
             return ListState(None, self.listing(list_scope, kind))
-        return ListState(self._seen(list_scope, kind), self._own_items(list_scope, kind))
+        return ListState(self._seen.of(list_scope, kind), b",".join(self._own_items(list_scope, kind)))
 
-    def _own_items(self, list_scope: ListScope, kind: ItemKind) -> bytes:
-        return b"" if self._own is None else b",".join(self._own.items(list_scope, kind))
+    def _own_items(self, list_scope: ListScope, kind: ItemKind) -> tuple[bytes, ...]:
+        return () if self._own is None else self._own.items(list_scope, kind)
 
-    def _listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...]) -> bytes:
+    def _listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...]) -> Joined:
         if kind == "resource" and list_scope.rooms:
-            rooms = b",".join(map(room_resource, list_scope.rooms))
-            return self._cache.get(kind, list_scope, lambda: joined(self._whole(list_scope, kind), rooms))
+            rooms = [*map(room_resource, list_scope.rooms)]
+            return self._cache.get(kind, list_scope, lambda: self._seen.whole(list_scope, kind).extended(rooms))
         if kind != "tool":
-            return self._cache.get(kind, list_scope, lambda: self._whole(list_scope, kind))
+            return self._cache.get(kind, list_scope, lambda: self._seen.whole(list_scope, kind))
         level, listing = self._shown(list_scope)
         if level in ("L0", "L1", "L2") or not loaded:
             return listing
         more = [self._catalog.render(list_scope.view, tool) for tool in self._still_fitting(list_scope, loaded)]
-        return joined(listing, b",".join(more)) if more else listing
+        return listing.extended(more) if more else listing
 
     def level(self, list_scope: ListScope) -> Level:
         """How much of the catalog the list shows."""
@@ -117,13 +165,13 @@ class ToolListings:
 
     def tools(self, list_scope: ListScope) -> list[Tool]:
         """Every tool that the principal sees."""
-        return cast(list[Tool], self._seen(list_scope, "tool").items)
+        return cast(list[Tool], self._seen.of(list_scope, "tool").items)
 
     def callable(self, list_scope: ListScope) -> frozenset[Identity]:
         """The identities of the tools that the principal may call. A search finds no others."""
 
         def find() -> frozenset[Identity]:
-            seen = self._selected(list_scope, "tool", "called", self._access.callable_of(list_scope.principal))
+            seen = self._seen.called(list_scope)
             return frozenset((item.server, item.name) for item in seen.items)
 
         return self._cache.get("callable", list_scope, find)
@@ -179,7 +227,7 @@ class ToolListings:
     def listed_tokens(self, list_scope: ListScope, tools: int) -> int:
         """All tokens in the context, given those of pinned, loaded and found tools, which a whole list contains."""
         if self.level(list_scope) == "L0":
-            tools = self._whole_tokens(list_scope) + self._room_tokens(list_scope) - self._fixed(list_scope)
+            tools = self._whole.total(list_scope) + room_tokens(list_scope) - self._fixed(list_scope)
         return self._fixed(list_scope) + self.instructions(list_scope).tokens + tools
 
     def budget(self, list_scope: ListScope) -> Budget | None:
@@ -213,32 +261,21 @@ class ToolListings:
 
     def _fixed(self, list_scope: ListScope) -> int:
         """The tokens that every list takes."""
-        own = OWN_TOOLS_TOKENS + self._room_tokens(list_scope)
+        own = OWN_TOOLS_TOKENS + room_tokens(list_scope)
         return own + (self._categories(list_scope)[1] if list_scope.level == "L1" else 0)
 
     def _instructions(self, list_scope: ListScope) -> Instructions:
-        reached = self._reached(list_scope)
+        reached = self._seen.reached(list_scope)
         servers = [name for name in self._catalog.servers(list_scope.view) if name in reached]
         offers = ((name, self._catalog.offer(name)) for name in servers)
         texts = ((name, offer.instructions) for name, offer in offers if offer is not None)
         return merged(texts, self._tokens_for_instructions(list_scope), self._tokens, bare=list_scope.view.bare)
 
-    def _reached(self, list_scope: ListScope) -> frozenset[str]:
-        """The servers that the principal may see or call something of. Offers do not matter."""
-
-        def find(before: frozenset[str] | None) -> frozenset[str]:
-            if before is not None:
-                return before
-            servers = self._catalog.servers(EVERYTHING)
-            return frozenset(name for name in servers if self._access.reaches(list_scope.principal, name))
-
-        return self._cache.get_from("reached", ListScope(EVERYTHING, principal=list_scope.principal), find)
-
     def _tokens_for_instructions(self, list_scope: ListScope) -> int | None:
         if list_scope.budget is None:
             return None
         if self.level(list_scope) == "L0":
-            taken = self._whole_tokens(list_scope) + self._room_tokens(list_scope) if self._bound(list_scope) else 0
+            taken = self._whole.total(list_scope) + room_tokens(list_scope) if self._whole.bound(list_scope) else 0
         else:
             reserved = () if list_scope.parts is None else list_scope.parts[1:]
             taken = self._fixed(list_scope) + sum(self.pinned(list_scope).values()) + sum(reserved) + ANSWER_TOKENS
@@ -254,106 +291,40 @@ class ToolListings:
         fitting = set(fit(costs, max(0, list_scope.budget - used)).kept)
         return [tool for name, tool in tools.items() if name in fitting]
 
-    def _shown(self, list_scope: ListScope) -> tuple[Level, bytes]:
-        def show() -> tuple[Level, bytes]:
+    def _shown(self, list_scope: ListScope) -> tuple[Level, Joined]:
+        def show() -> tuple[Level, Joined]:
             level = self.level(list_scope)
-            shown = self._whole(list_scope, "tool") if level == "L0" else self._few(list_scope, level)
-            return level, joined(shown, ROOM_DEFINITIONS) if list_scope.rooms else shown
+            shown = self._seen.whole(list_scope, "tool") if level == "L0" else self._few(list_scope, level)
+            return level, shown.extended(ROOM_DEFINITIONS) if list_scope.rooms else shown
 
         return self._cache.get("shown", list_scope, show)
 
-    @staticmethod
-    def _room_tokens(list_scope: ListScope) -> int:
-        """The tokens of the tools for rooms, where the caller has any."""
-        return ROOM_TOKENS if list_scope.rooms else 0
-
-    def _whole(self, list_scope: ListScope, kind: ItemKind) -> bytes:
-        """All items of one kind. Callers that see all of them share the rendered list of the catalog."""
-        seen, view = self._seen(list_scope, kind), list_scope.view
-        if seen.whole:
-            return self._catalog.listing(view, kind)
-        pieces: list[bytes | memoryview] = []
-        for server, part in seen.parts.items():
-            if part.items and part.whole:
-                pieces.append(self._catalog.piece(view, kind, server))
-            else:
-                pieces += [self._catalog.render(view, item) for item in part.items]
-        return b"[" + b",".join(pieces) + b"]"
-
-    def _seen(self, list_scope: ListScope, kind: ItemKind) -> SeenItems:
-        """The items that the principal sees."""
-        return self._selected(list_scope, kind, "seen", self._access.seen_of(list_scope.principal))
-
-    def _selected(self, list_scope: ListScope, kind: ItemKind, what: str, select: Select) -> SeenItems:
-        audiences = tuple(each for each in list_scope.audiences if each in self._catalog.audiences)
-        parts = self._catalog.parts(list_scope.view, kind)
-        # Budget and level decide how much is listed, not what is seen.
-        scope = ListScope(list_scope.view, principal=list_scope.principal, audiences=list_scope.audiences)
-
-        def find(before: SeenItems | None) -> SeenItems:
-            return seen_items(parts, audiences, select, before)
-
-        return self._cache.get_from(f"{what} {kind}", scope, find)
-
     def _level(self, list_scope: ListScope) -> Level:
-        if not self._bound(list_scope):
+        if not self._whole.bound(list_scope):
             # A caller of one server's own address wants that whole server.
             return "L0" if list_scope.view.bare else list_scope.level or "L0"
         if not list_scope.view.bare and list_scope.level not in (None, "L0"):
             return list_scope.level
-        return "L0" if self._fits(list_scope) else "L3"
-
-    def _bound(self, list_scope: ListScope) -> bool:
-        """Whether a budget bounds the list. A view of one server is bound only by a budget set for the caller."""
-        return list_scope.budget is not None and (list_scope.stated or not list_scope.view.bare)
-
-    def _fits(self, list_scope: ListScope) -> bool:
-        """Whether the whole list fits into the budget, whatever the pending counts are."""
-        if self._fits_by_far(list_scope):
-            return True
-        return not self._exceeds(list_scope) and self._whole_tokens(list_scope) <= self._for_tools(list_scope)
-
-    def _whole_tokens(self, list_scope: ListScope) -> int:
-        """The tokens of a list of all tools."""
-        return 2 + sum(self.cost(list_scope, tool) for tool in self.tools(list_scope))
-
-    def _for_tools(self, list_scope: ListScope) -> int:
-        """The tokens that a whole list of tools may have."""
-        return (list_scope.budget or 0) - self._room_tokens(list_scope)
-
-    def _fits_by_far(self, list_scope: ListScope) -> bool:
-        """Whether the whole list fits even if each byte were a token, with one more at each joint. Reads no text."""
-        if list_scope.view.profile is not None:
-            return False  # a profile may describe a tool at any length
-        return 2 + self._seen(list_scope, "tool").most <= self._for_tools(list_scope)
-
-    def _exceeds(self, list_scope: ListScope) -> bool:
-        """Whether the whole list exceeds the budget, whatever the pending counts are. Stops as early as possible."""
-        minimum = 0
-        for tool in self.tools(list_scope):
-            minimum += self._tokens.at_least(self._catalog.render(list_scope.view, tool))
-            if minimum > self._for_tools(list_scope):
-                return True
-        return False
+        return "L0" if self._whole.fits(list_scope) else "L3"
 
     def _settled(self, list_scope: ListScope) -> bool:
-        if not self._bound(list_scope):
+        if not self._whole.bound(list_scope):
             return True
         by_size = list_scope.view.bare or list_scope.level in (None, "L0")
-        if by_size and self._fits(list_scope):
+        if by_size and self._whole.fits(list_scope):
             return True
-        undecided = [] if not by_size or self._exceeds(list_scope) else [*self.tools(list_scope)]
+        undecided = [] if not by_size or self._whole.exceeds(list_scope) else [*self.tools(list_scope)]
         undecided += self._to_pin(list_scope) if self.pinned_over_budget(list_scope) else []
         return self._tokens.counted(self._catalog.render(list_scope.view, tool) for tool in undecided)
 
-    def _few(self, list_scope: ListScope, level: Level) -> bytes:
+    def _few(self, list_scope: ListScope, level: Level) -> Joined:
         found = DEFINITIONS[FIND] if level != "L1" else with_categories(self._categories(list_scope)[0])
         parts = [found, DEFINITIONS[CALL], DEFINITIONS[REQUEST]]
         if level == "L3":
             pinned = self.pinned(list_scope)
             listed = (tool for tool in self._to_pin(list_scope) if self.name(list_scope, tool) in pinned)
             parts += [self._catalog.render(list_scope.view, tool) for tool in listed]
-        return b"[" + b",".join(parts) + b"]"
+        return Joined.of(parts)
 
     def _categories(self, list_scope: ListScope) -> tuple[list[str], int]:
         """The categories of the tools, largest first, and an upper bound for the tokens of their names."""
@@ -363,8 +334,3 @@ class ToolListings:
             return listed_categories(self.tools(list_scope), beyond)
 
         return self._cache.get("categories", list_scope, find)
-
-
-def joined(listing: bytes, more: bytes) -> bytes:
-    """A list with further items."""
-    return listing[:-1] + (b"" if listing == b"[]" else b",") + more + b"]"

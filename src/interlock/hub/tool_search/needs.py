@@ -16,8 +16,9 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.creations import Create
-from interlock.hub.tool_search.listings import Identity, ToolListings
+from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.search import ToolSearch
+from interlock.hub.tool_search.seen_items import Identity
 from interlock.protocols.mgp.permissions import Risk
 from interlock.wire.errors import Fault
 

@@ -67,7 +67,7 @@ _ALL: Final = (
 )
 
 ROOM_TOOLS: Final = frozenset(definition["name"] for definition in _ALL)
-ROOM_DEFINITIONS: Final = b",".join(msgspec.json.encode(definition) for definition in _ALL)
+ROOM_DEFINITIONS: Final = tuple(msgspec.json.encode(definition) for definition in _ALL)
 """As they stand in a list."""
 ROOM_TOKENS: Final = 600
 """Upper bound for the tokens of these definitions in a list."""

@@ -15,12 +15,43 @@ import msgspec
 from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import Item, Tool
 from interlock.hub.catalog.views import Part
+from interlock.process.turns import in_turns
 
 WRAPPING_TOKENS: Final = 20
 """The tokens of the object schema around an output schema that has none, for clients before 2026-07-28."""
 
+Identity = tuple[str, str]
+"""A tool's server and its own name there."""
+Measure = Callable[[Item], tuple[int, bool]]
+"""The tokens of a tool, and whether they were counted."""
 Select = Callable[[str, tuple[Item, ...]], tuple[Item, ...]]
 """Selects among the items of one server."""
+
+
+class PartSum:
+    """Adds up the tokens of a server's tools, a few at a time. Exact counts are added once, bounds until counted."""
+
+    __slots__ = ("_done", "_exact", "_generation", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._done = 0
+        self._generation = -1
+        self._exact = True
+
+    def add(self, items: tuple[Item, ...], measure: Measure, generation: int, enough: float, most: int) -> bool:
+        """Add at most so many items. True if all are added, or more tokens than `enough`."""
+        if self._generation != generation and not self._exact:
+            self.tokens, self._done, self._exact = 0, 0, True
+        self._generation = generation
+        for item in items[self._done : self._done + most]:
+            if self.tokens > enough:
+                return True
+            tokens, exact = measure(item)
+            self.tokens += tokens
+            self._exact = self._exact and exact
+            self._done += 1
+        return self._done == len(items) or self.tokens > enough
 
 
 class SeenPart(msgspec.Struct, frozen=True, eq=False):
@@ -30,6 +61,10 @@ class SeenPart(msgspec.Struct, frozen=True, eq=False):
     items: tuple[Item, ...]
     most: int
     """Upper bound for the tokens of the tools: as if each byte were one, with one more at each joint."""
+    least: PartSum = msgspec.field(default_factory=PartSum)
+    """A lower bound for the tokens of the tools in a list."""
+    cost: PartSum = msgspec.field(default_factory=PartSum)
+    """The tokens of the tools in a list, or an upper bound."""
 
     @property
     def whole(self) -> bool:
@@ -59,6 +94,22 @@ def seen_items(
     for server, part in parts.items():
         one = known.get(server)
         seen[server] = one if one is not None and one.part is part else _seen_part(server, part, audiences, select)
+    return _joined(seen)
+
+
+async def seen_in_turns(
+    parts: Mapping[str, Part], audiences: tuple[str, ...], select: Select, before: SeenItems | None
+) -> SeenItems:
+    """The same in short turns of the loop. The caller checks that `select` still holds at the end."""
+    known = {} if before is None else before.parts
+    seen = {}
+    async for server, part in in_turns(parts.items()):
+        one = known.get(server)
+        seen[server] = one if one is not None and one.part is part else _seen_part(server, part, audiences, select)
+    return _joined(seen)
+
+
+def _joined(seen: Mapping[str, SeenPart]) -> SeenItems:
     items = [*chain.from_iterable(one.items for one in seen.values())]
     return SeenItems(seen, items, sum(one.most for one in seen.values()))
 

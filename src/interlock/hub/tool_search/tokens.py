@@ -86,6 +86,10 @@ class TokenCounts:
             total += count
         return total
 
+    def known(self, text: bytes) -> int | None:
+        """The tokens of a text; None while it is not counted."""
+        return self._known.get(digest_of(text))
+
     def count(self, tools: Iterable[Tool]) -> None:
         """Count these tools and their summaries soon."""
         for tool in tools:

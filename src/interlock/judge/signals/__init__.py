@@ -40,6 +40,8 @@ class Signal(NamedTuple):
     language: str = ""
     address: bool = False
     """Whether it only addresses the model, or speaks firmly, as honest definitions do too."""
+    prose: bool = False
+    """Whether honest pages say it too, so that it counts little in a result."""
 
 
 def read_signals() -> list[Signal]:
@@ -50,8 +52,9 @@ def read_signals() -> list[Signal]:
 
 
 def _signal(rule: str, row: Row, fragments: dict[str, str]) -> Signal:
-    name, weight, language, *address = row.head
-    return Signal(rule, float(weight), _spelled_out(row.one("="), fragments), name, language, bool(address))
+    name, weight, language, *marks = row.head
+    pattern = _spelled_out(row.one("="), fragments)
+    return Signal(rule, float(weight), pattern, name, language, "address" in marks, "prose" in marks)
 
 
 def _spelled_out(pattern: str, fragments: dict[str, str]) -> str:

@@ -7,7 +7,6 @@ resources with 2025-06-18. Content that a revision cannot carry is described in 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +19,7 @@ RESULT: Final = "result"
 """The member that holds a value which is no object, where only objects are allowed."""
 
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+OUTPUT_SCHEMA: Final = b"outputSchema"
 _WHOLE: Final = f"#/properties/{RESULT}"
 
 
@@ -28,24 +28,21 @@ def wraps(output_schema: bytes | None) -> bool:
     return output_schema is not None and msgspec.json.decode(output_schema, type=_Kind).type != "object"
 
 
-def tools_for(revision: Revision, items: bytes) -> bytes:
-    """A list of tools, with output schemas as the revision has them."""
-    return items if revision.modern or not may_spell(items, b"outputSchema") else _older_tools(revision, items)
-
-
-@lru_cache(maxsize=8)
-def _older_tools(revision: Revision, items: bytes) -> bytes:
-    # Kept, since a list is asked for often, but not many of them: one may be megabytes.
-    tools = msgspec.json.decode(items, type=list[dict[str, msgspec.Raw]])
-    for tool in tools:
-        schema = tool.get("outputSchema")
-        if schema is None:
-            continue
-        if not revision.structures:
-            del tool["outputSchema"]
-        elif wraps(bytes(schema)):
-            tool["outputSchema"] = msgspec.Raw(msgspec.json.encode(_wrapped(msgspec.json.decode(schema))))
-    return msgspec.json.encode(tools)
+def older_tool(revision: Revision, definition: bytes) -> bytes:
+    """A definition of a tool, with its output schema as the revision has it."""
+    if revision.modern or not may_spell(definition, OUTPUT_SCHEMA):
+        return definition
+    tool = _decode_fields(definition)
+    schema = tool.get("outputSchema")
+    if schema is None:
+        return definition
+    if not revision.structures:
+        del tool["outputSchema"]
+    elif wraps(bytes(schema)):
+        tool["outputSchema"] = msgspec.Raw(msgspec.json.encode(_wrapped(msgspec.json.decode(schema))))
+    else:
+        return definition
+    return msgspec.json.encode(tool)
 
 
 def _may_have_structure(result: bytes) -> bool:

@@ -1,10 +1,13 @@
-"""OpenAPI 3.1 of a list of tools: one path for each, with its real schemas. Pure: definitions in, a document out."""
+"""OpenAPI 3.1 of a list of tools: one path for each, with its real schemas. Pure: definitions in, a document out.
+
+The part of a tool depends on that tool alone, so a document of thousands can be made tool by tool.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from interlock.protocols.registry.about import Definition, about
@@ -35,6 +38,31 @@ _DATA_KEYWORDS: Final = frozenset({"const", "enum", "default", "examples", "exam
 _NAMED_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
 
+class ToolPart(NamedTuple):
+    """The part of a document that one tool makes up."""
+
+    paths: Json
+    schemas: Json
+    tags: list[str]
+
+
+class ComponentNames:
+    """Names of tools as components may be called, and never two alike."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def take(self, name: str) -> str:
+        """The component of the tool with this name."""
+        plain = _UNNAMED.sub("_", name)
+        component, number = plain, 1
+        while component in self._taken:
+            number += 1
+            component = f"{plain}.{number}"
+        self._taken.add(component)
+        return component
+
+
 def openapi(
     definitions: Iterable[Definition],
     *,
@@ -44,44 +72,46 @@ def openapi(
     examples: Examples = examples_of,
 ) -> Json:
     """The document, with the given tools alone: a caller finds no trace of tools that it may not see."""
-    paths: Json = {"/tools": {"get": _listing()}}
-    schemas: Json = {"Error": _ERROR, "Result": _RESULT, "Tool": _TOOL, "Validity": _VALIDITY}
+    names = ComponentNames()
+    parts = [tool_part(each, names.take(str(each["name"])), examples) for each in definitions]
+    paths, schemas = dict(OWN_PATHS), dict(OWN_SCHEMAS)
     tags: dict[str, None] = {}
-    for definition in definitions:
-        component = _component(str(definition["name"]), schemas)
-        path = f"/tools/{quote(str(definition['name']), safe='')}"
-        schemas[f"{component}.input"] = _embedded(definition.get("inputSchema"), f"{component}.input")
-        if "outputSchema" in definition:
-            schemas[f"{component}.output"] = _embedded(definition["outputSchema"], f"{component}.output")
-        declared = about(definition)
-        tags |= dict.fromkeys(_tags(definition))
-        shared = {"tags": _tags(definition), **({"deprecated": True} if declared.deprecated else {})}
-        body = _arguments(component, examples(definition))
-        paths[path] = {"get": _showing(definition, shared), "post": _calling(definition, component, body, shared)}
-        paths[f"{path}/validate"] = {"post": _validating(definition, body, shared)}
+    for part in parts:
+        paths |= part.paths
+        schemas |= part.schemas
+        tags |= dict.fromkeys(part.tags)
+    return {
+        **introduction(title, version, description),
+        "tags": [{"name": tag} for tag in tags],
+        "paths": paths,
+        "components": {"schemas": schemas, **OWN_COMPONENTS},
+    }
+
+
+def introduction(title: str, version: str, description: str = "") -> Json:
+    """The members of a document that do not depend on its tools."""
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version, **({"description": description} if description else {})},
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
-        "tags": [{"name": tag} for tag in tags],
-        "paths": paths,
-        "components": {
-            "schemas": schemas,
-            "responses": {str(status): _failure(status) for status in _FAILURES},
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-        },
         "security": [{"key": []}, {}],
     }
 
 
-def _component(name: str, schemas: Mapping[str, object]) -> str:
-    """The tool's name as a component may be called, and never that of another."""
-    plain = _UNNAMED.sub("_", name)
-    component, number = plain, 1
-    while f"{component}.input" in schemas:
-        number += 1
-        component = f"{plain}.{number}"
-    return component
+def tool_part(definition: Definition, component: str, examples: Examples = examples_of) -> ToolPart:
+    """The paths, schemas and tags of one tool."""
+    path = f"/tools/{quote(str(definition['name']), safe='')}"
+    schemas = {f"{component}.input": _embedded(definition.get("inputSchema"), f"{component}.input")}
+    if "outputSchema" in definition:
+        schemas[f"{component}.output"] = _embedded(definition["outputSchema"], f"{component}.output")
+    tags = _tags(definition)
+    shared = {"tags": tags, **({"deprecated": True} if about(definition).deprecated else {})}
+    body = _arguments(component, examples(definition))
+    paths: Json = {
+        path: {"get": _showing(definition, shared), "post": _calling(definition, component, body, shared)},
+        f"{path}/validate": {"post": _validating(definition, body, shared)},
+    }
+    return ToolPart(paths, schemas, tags)
 
 
 def _tags(definition: Definition) -> list[str]:
@@ -235,3 +265,11 @@ _VALIDITY: Final[Json] = {
     "properties": {"valid": {"type": "boolean", "const": True}, "confirmation": {"type": "string"}},
     "required": ["valid"],
 }
+
+OWN_PATHS: Final[Json] = {"/tools": {"get": _listing()}}
+OWN_SCHEMAS: Final[Json] = {"Error": _ERROR, "Result": _RESULT, "Tool": _TOOL, "Validity": _VALIDITY}
+OWN_COMPONENTS: Final[Json] = {
+    "responses": {str(status): _failure(status) for status in _FAILURES},
+    "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+}
+"""Components beside the schemas. Every tool refers to them."""

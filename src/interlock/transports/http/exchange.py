@@ -24,7 +24,7 @@ from interlock.transports.http.turn import Turn
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.large import LARGE
+from interlock.wire.large import LARGE, Joined
 from interlock.wire.messages import (
     RESULT_LENGTH,
     Id,
@@ -144,6 +144,23 @@ class HttpExchange(OpenExchange):
         connection.write(b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":' % (head, size, encoded_id))
         connection.write(result)
         connection.finish(turn, b"}")
+
+    def result_list(self, head: bytes, listed: Joined) -> None:
+        """The good answer whose last member is a list. A large list is written as it is."""
+        turn, connection = self._turn, self._turn.connection
+        apart = self._outlet is None and self._batch is None and turn.keep_alive
+        if not (self.open and apart and len(listed.octets) > LARGE) or connection is None:
+            super().result_list(head, listed)
+            return
+        self.open = False
+        self.on_cancel = None
+        if self._channel is not None:
+            self._channel.settle(self.request.id)
+        begun = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (encode_id(self.request.id), head)
+        size = len(begun) + len(listed.octets) + 2
+        connection.write(b"%b%d\r\n\r\n%b" % (connection.listener.ok_head, size, begun))
+        connection.write(listed.octets)
+        connection.finish(turn, b"}}")
 
     def fail(self, fault: Fault) -> None:
         """The bad answer, in the client's own dialect."""

@@ -19,10 +19,10 @@ from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.calls.call import Caller
-from interlock.process.turns import encode_in_turns
+from interlock.process.turns import pieces_in_turns
 from interlock.transports.large_reading import LargeReading
 from interlock.web.admin.document import paths
-from interlock.web.rest.outcomes import RequestInfo, answer
+from interlock.web.rest.outcomes import RequestInfo, good_answer
 from interlock.web.rest.routes import ENTRANCE, Address, Answer
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
@@ -77,7 +77,7 @@ class _Endpoint:
         self._operations.demand(principal, self._operation, where.trace_id)
         params = await self._params(request)
         result = await self._operations.perform(principal, self._operation.name, params, where.trace_id)
-        return answer(await encode_in_turns(result), where)
+        return good_answer(await pieces_in_turns(result), where)
 
     async def _authenticate(self, request: Request) -> Principal:
         caller = await self._authenticator.admit_in_time(ENTRANCE, dict(request.scope["headers"]))

@@ -20,12 +20,15 @@ from interlock.transports.drain import Drain
 from interlock.transports.exchange import NEEDS_CLIENT, Exchange, unanswered
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, ErrorObject, Fault
+from interlock.wire.large import Joined
 from interlock.wire.messages import Request, one_line
 
 MAX_UNREAD: Final = 1_000
 """Unread events for one client. The oldest are dropped first. Chunks wait for a client that has half of them unread."""
 
 _EVENTS: Final = {PROGRESS: "progress", CHUNK: "chunk"}
+
+Outcome = bytes | Joined | Fault
 
 _NEEDS_MORE: Final = TABLE["MISSING_CAPABILITY"].new_mcp
 
@@ -46,7 +49,7 @@ class RestExchange(Exchange):
         super().__init__(Request(1, method, params), preview(params), dialect, caller, None, None)
         self.streams = streams
         self._events: deque[RestEvent] = deque(maxlen=MAX_UNREAD)
-        self._outcome: bytes | Fault | None = None
+        self._outcome: Outcome | None = None
         self._woken = asyncio.Event()
         self._drain = Drain()
 
@@ -56,6 +59,10 @@ class RestExchange(Exchange):
 
     def result(self, result: bytes) -> None:
         self._finish(result)
+
+    def result_list(self, head: bytes, listed: Joined) -> None:
+        """REST shows a list without the other members, and its items by themselves."""
+        self._finish(listed)
 
     def fail(self, fault: Fault) -> None:
         self._finish(fault)
@@ -77,7 +84,7 @@ class RestExchange(Exchange):
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         raise unanswered(method, "over REST")
 
-    async def next(self) -> RestEvent | bytes | Fault:
+    async def next(self) -> RestEvent | Outcome:
         """The next event, and finally the answer."""
         while True:
             if self._events:
@@ -98,7 +105,7 @@ class RestExchange(Exchange):
             if on_cancel is not None:
                 on_cancel(reason)
 
-    def _finish(self, outcome: bytes | Fault) -> None:
+    def _finish(self, outcome: Outcome) -> None:
         if self._outcome is None:
             self._outcome = outcome
             self.on_cancel = None

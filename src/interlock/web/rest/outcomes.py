@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
+from interlock.process.turns import Octets, slices_in_turns
 from interlock.protocols.mcp.answers import INPUT_REQUIRED, read_members
 from interlock.protocols.registry.errors import ErrorBody, error_body
 from interlock.transports.exchange import unanswered
 from interlock.transports.http.answers import bearer_challenge
+from interlock.transports.large_reading import LargeReading
 from interlock.wire.errors import Fault
+from interlock.wire.large import LARGE, Read, object_of
+from interlock.wire.limits import DEFAULT
 
 _STATUSES: Final = {
     "APPROVAL_PENDING": 409,
@@ -32,24 +37,35 @@ class RequestInfo(msgspec.Struct, frozen=True):
     documentation_url: str | None = None
 
 
-def tool_result(result: bytes) -> bytes:
-    """A tool's result for the client. Raises a Fault if the tool reports an error or requests input."""
+async def tool_result(result: bytes) -> list[Octets]:
+    """A tool's result for the client, in pieces that are no copies where it is large.
+
+    Raises a Fault if the tool reports an error or requests input.
+    """
     read = read_members(result)
     if read.kind == INPUT_REQUIRED:
         raise unanswered("inputRequests", "over REST")
-    fields = _decode(result)
+    if type(result) is not Read:
+        fields = {name: bytes(raw) for name, raw in _decode(result).items()}
+        if read.failed is not False:
+            raise await _failed(fields)
+        return [object_of({"content": b"[]"} | {name: fields[name] for name in _MEMBERS if name in fields})]
     if read.failed is not False:
-        raise _failed(fields)
-    members = {member: fields[member] for member in _MEMBERS if member in fields}
-    return msgspec.json.encode({"content": [], **members})
+        raise await _failed(result.members)
+    whole, pieces = memoryview(result), list[Octets]()
+    for name in _MEMBERS:
+        start, end = result.spans.get(name, (0, 0))
+        value = whole[start:end] or (b"[]" if name == "content" else b"")
+        pieces += (b'%b"%b":' % (b"," if pieces else b"{", name.encode()), value) if value else ()
+    return [*pieces, b"}"]
 
 
-def plain_result(result: bytes) -> bytes:
+async def plain_result(result: bytes) -> list[Octets]:
     """Any other result, without members that only MCP needs."""
     fields = _decode(result)
     for member in ("resultType", "ttlMs", "cacheScope", "_meta"):
         fields.pop(member, None)
-    return msgspec.json.encode(fields)
+    return [msgspec.json.encode(fields)]
 
 
 def status_of(fault: Fault) -> int:
@@ -64,6 +80,22 @@ def body_of(fault: Fault, info: RequestInfo) -> ErrorBody:
 def answer(body: bytes, info: RequestInfo, status: int = 200) -> Response:
     """A JSON response that caches must not store."""
     return Response(body, status, {"cache-control": "no-store", **_headers(info)}, "application/json")
+
+
+def good_answer(pieces: Sequence[Octets], info: RequestInfo) -> Response:
+    """A good response of any size. A large one is sent slice by slice, and not joined before."""
+    size = sum(map(len, pieces))
+    if size <= LARGE:
+        return answer(b"".join(pieces), info)
+    return answer_in_pieces(slices_in_turns(*pieces), info, size)
+
+
+def answer_in_pieces(pieces: AsyncIterator[Octets], info: RequestInfo, size: int | None = None) -> Response:
+    """A good response that is sent piece by piece, as its client reads it."""
+    headers = {"cache-control": "no-store", **_headers(info)}
+    if size is not None:
+        headers["content-length"] = str(size)
+    return StreamingResponse(pieces, 200, headers, "application/json")
 
 
 def refusal(fault: Fault, info: RequestInfo, *, allow: str = "") -> Response:
@@ -82,12 +114,12 @@ def _headers(info: RequestInfo) -> dict[str, str]:
     return {"x-trace-id": info.trace_id, "x-content-type-options": "nosniff"}
 
 
-def _failed(fields: dict[str, msgspec.Raw]) -> Fault:
+async def _failed(fields: Mapping[str, bytes]) -> Fault:
     """The fault of a failed tool. Interlock servers report wrong arguments and timeouts in `structuredContent`."""
     try:
-        structured: Any = msgspec.json.decode(fields.get("structuredContent", b"null"))
-        content: Any = msgspec.json.decode(fields.get("content", b"[]"))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        structured = await _decoded(fields.get("structuredContent", b"null"))
+        content = await _decoded(fields.get("content", b"[]"))
+    except (msgspec.DecodeError, UnicodeDecodeError, Fault):
         structured, content = None, []
     error = structured.get("error") if isinstance(structured, dict) else None
     detail = error if isinstance(error, dict) else {}
@@ -100,3 +132,10 @@ def _failed(fields: dict[str, msgspec.Raw]) -> Fault:
         case "TIMEOUT":
             return Fault("TIMEOUT", message)
     return Fault("UPSTREAM_ERROR", message, data={"retryable": detail.get("retryable") is True})
+
+
+async def _decoded(value: bytes) -> Any:
+    """A value of any size. Raises a `Fault` or a `DecodeError`."""
+    if len(value) <= LARGE:
+        return msgspec.json.decode(value)
+    return (await LargeReading.here().value(value, DEFAULT)).value

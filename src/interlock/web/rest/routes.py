@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -22,19 +22,28 @@ from starlette.types import Receive, Scope, Send
 
 from interlock.hub.authentication import Authenticator
 from interlock.hub.calls.call import Caller
+from interlock.process.turns import Octets, slices_in_turns
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION
 from interlock.protocols.mcp.revisions import LATEST
 from interlock.protocols.registry.about import about
 from interlock.protocols.traces import Traceparent, new_span_id, new_trace_id, read_traceparent
 from interlock.transports.exchange import Service
 from interlock.transports.large_reading import LargeReading
-from interlock.web.rest.documents import Documents, ToolList
-from interlock.web.rest.exchange import RestEvent, RestExchange
-from interlock.web.rest.outcomes import RequestInfo, answer, body_of, plain_result, refusal, tool_result
+from interlock.web.rest.documents import Documents, definition, rendered
+from interlock.web.rest.exchange import Outcome, RestEvent, RestExchange
+from interlock.web.rest.outcomes import (
+    RequestInfo,
+    answer_in_pieces,
+    body_of,
+    good_answer,
+    plain_result,
+    refusal,
+    tool_result,
+)
 from interlock.web.rest.page import documentation_page
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
-from interlock.wire.large import LARGE, object_of
+from interlock.wire.large import LARGE, Joined, object_of
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import strict
 from interlock.wire.sse import KEEP_ALIVE
@@ -46,6 +55,8 @@ ENTRANCE: Final = "/mcp"
 KEEP_ALIVE_S: Final = 15.0
 
 Answer = Callable[[Request, RequestInfo], Awaitable[Response]]
+Read = Callable[[bytes], Awaitable[Sequence[Octets]]]
+"""Reads a result: its body for the client, in pieces."""
 More = Callable[[Caller], Mapping[str, object]]
 """Further paths of the OpenAPI document that a caller may use."""
 
@@ -103,21 +114,19 @@ class _Rest:
         self._documents = Documents()
 
     async def list(self, request: Request, info: RequestInfo) -> Response:
-        listing = await self._listing(await self._admit(request), request)
-        return answer(plain_result(listing), info)
+        return good_answer((b'{"tools":', (await self._listed(request)).octets, b"}"), info)
 
     async def show(self, request: Request, info: RequestInfo) -> Response:
-        listed = await self._listed(request)
         name = request.path_params["tool_name"]
-        rendered = await asyncio.to_thread(listed.rendered, name)
-        if rendered is None:
+        found = await definition(await self._listed(request), name)
+        if found is None:
             raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", hint="GET /tools lists all tools")
-        return answer(rendered, info)
+        return good_answer((await asyncio.to_thread(rendered, found),), info)
 
     async def openapi(self, request: Request, info: RequestInfo) -> Response:
         listed = await self._listed(request)
         more = self._more(await self._admit(request))
-        return answer(await listed.openapi(more), info)
+        return answer_in_pieces(self._documents.openapi(listed, more), info)
 
     async def call(self, request: Request, info: RequestInfo) -> Response:
         caller = await self._admit(request)
@@ -135,35 +144,38 @@ class _Rest:
     async def _admit(self, request: Request) -> Caller:
         return await self._authenticator.admit_in_time(ENTRANCE, dict(request.scope["headers"]))
 
-    async def _listed(self, request: Request) -> ToolList:
-        return self._documents.of(await self._listing(await self._admit(request), request))
-
-    async def _listing(self, caller: Caller, request: Request) -> bytes:
-        exchange = RestExchange("tools/list", b"{}", caller)
+    async def _listed(self, request: Request) -> Joined:
+        exchange = RestExchange("tools/list", b"{}", await self._admit(request))
         outcome = await self._serve(exchange, request)
-        assert isinstance(outcome, bytes)
-        return outcome
+        if isinstance(outcome, Joined):
+            return outcome
+        assert isinstance(outcome, bytes)  # An observer of requests had it joined.
+        return Joined.read(msgspec.json.decode(outcome, type=_Tools).tools)
 
     async def _answered(
-        self, exchange: RestExchange, request: Request, info: RequestInfo, read: Callable[[bytes], bytes]
+        self,
+        exchange: RestExchange,
+        request: Request,
+        info: RequestInfo,
+        read: Read,
     ) -> Response:
         try:
             first = await self._serve(exchange, request)
+            assert not isinstance(first, Joined)
             if not isinstance(first, bytes):
                 events = self._events(first, exchange, info)
                 return StreamingResponse(events, headers=_STREAM_HEADERS, media_type="text/event-stream")
-            body = read(first)
+            body = await read(first)
         except Fault as fault:
             # Only a caller that may see the tool learns its documentation URL.
             if fault.kind.http == 422:
                 info = await self._with_documentation(exchange, request, info)
             return refusal(fault, info)
         if exchange.streams and "application/json" not in request.headers["accept"].lower():
-            whole = _event("result", body)
-            return Response(whole, headers=_STREAM_HEADERS, media_type="text/event-stream")
-        return answer(body, info)
+            return StreamingResponse(_event("result", *body), headers=_STREAM_HEADERS, media_type="text/event-stream")
+        return good_answer(body, info)
 
-    async def _serve(self, exchange: RestExchange, request: Request) -> RestEvent | bytes | None:
+    async def _serve(self, exchange: RestExchange, request: Request) -> RestEvent | bytes | Joined | None:
         """Pass the exchange to the hub and return its first event or answer. Raises a Fault.
 
         Returns None when a streaming client needs a keep-alive first. A client that disconnects cancels the call.
@@ -189,26 +201,38 @@ class _Rest:
             raise first
         return first
 
-    async def _events(self, first: RestEvent | None, exchange: RestExchange, info: RequestInfo) -> AsyncIterator[bytes]:
-        event: RestEvent | bytes | Fault | None = first
+    async def _events(
+        self, first: RestEvent | None, exchange: RestExchange, info: RequestInfo
+    ) -> AsyncIterator[Octets]:
+        event: RestEvent | Outcome | None = first
         try:
             while event is None or isinstance(event, RestEvent):
-                yield KEEP_ALIVE if event is None else _event(event.name, event.data)
+                if event is None:
+                    yield KEEP_ALIVE
+                else:
+                    async for piece in _event(event.name, event.data):
+                        yield piece
                 waiting = asyncio.ensure_future(exchange.next())
                 done, _ = await asyncio.wait({waiting}, timeout=KEEP_ALIVE_S)
                 waiting.cancel()
                 event = waiting.result() if done else None
-            yield _last(event, info)
+            assert not isinstance(event, Joined)
+            name, data = await _last(event, info)
+            async for piece in _event(name, *data):
+                yield piece
         finally:
             exchange.cancel("the client disconnected")
 
     async def _with_documentation(self, exchange: RestExchange, request: Request, info: RequestInfo) -> RequestInfo:
         with contextlib.suppress(Fault):
-            listed = await self._listed(request)
-            definition = listed.definition(request.path_params["tool_name"])
-            if definition is not None:
-                return msgspec.structs.replace(info, documentation_url=about(definition).documentation_url)
+            found = await definition(await self._listed(request), request.path_params["tool_name"])
+            if found is not None:
+                return msgspec.structs.replace(info, documentation_url=about(found).documentation_url)
         return info
+
+
+class _Tools(msgspec.Struct):
+    tools: msgspec.Raw
 
 
 async def _disconnected(request: Request) -> None:
@@ -249,17 +273,24 @@ def _params(request: Request, info: RequestInfo, arguments: bytes, *, streams: b
     return object_of(members)
 
 
-def _last(outcome: bytes | Fault, info: RequestInfo) -> bytes:
+async def _last(outcome: bytes | Fault, info: RequestInfo) -> tuple[str, list[Octets]]:
+    """The name and the data of the last event."""
     try:
         if isinstance(outcome, Fault):
             raise outcome
-        return _event("result", tool_result(outcome))
+        return "result", await tool_result(outcome)
     except Fault as fault:
-        return _event("error", msgspec.json.encode(body_of(fault, info)))
+        return "error", [msgspec.json.encode(body_of(fault, info))]
 
 
-def _event(name: str, data: bytes) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+async def _event(name: str, *data: Octets) -> AsyncIterator[Octets]:
+    """An event, in pieces where it is large."""
+    pieces = (b"event: %b\ndata: " % name.encode(), *data, b"\n\n")
+    if sum(map(len, pieces)) <= LARGE:
+        yield b"".join(pieces)
+        return
+    async for piece in slices_in_turns(*pieces):
+        yield piece
 
 
 _STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
