@@ -43,6 +43,7 @@ from interlock.hub.upstreams.logs import line_of
 from interlock.protocols.traces import new_trace_id
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import LARGE
 from interlock.wire.messages import EMPTY_OBJECT, strict
 
@@ -184,7 +185,7 @@ def _read(params: bytes, operation: Operation) -> tuple[msgspec.Struct, str]:
             raise Fault("INVALID_PARAMS", f"no parameter {unknown[0][:100]!r}", hint=hint)
         proof = msgspec.json.decode(params, type=_Proven).passphrase if operation.proof is not None else ""
         return msgspec.json.decode(params, type=operation.params), proof
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+    except JSON_ERRORS as cause:
         raise Fault("INVALID_PARAMS", str(cause)) from None
 
 

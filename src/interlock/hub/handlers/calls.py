@@ -23,6 +23,7 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.registry.errors import registry_fault
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json
 
 
 class CallHandler:
@@ -171,10 +172,7 @@ class CallHandler:
 
     def _complete(self, exchange: Exchange, caller: Caller) -> None:
         fields = members(exchange.request.params)
-        try:
-            ref = msgspec.json.decode(fields.get("ref", b"{}"), type=_Reference)
-        except msgspec.DecodeError as cause:
-            raise Fault("INVALID_PARAMS", f"ref: {cause}") from None
+        ref = decode_json(fields.get("ref", b"{}"), _Reference, "INVALID_PARAMS", "ref")
         if ref.type == "ref/prompt" and ref.name is not None:
             target = self._pipeline.reach(caller, "prompt", ref.name, exchange)
             original = {**members(bytes(fields["ref"])), "name": target.name}

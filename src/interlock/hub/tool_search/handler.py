@@ -20,6 +20,7 @@ from interlock.hub.tool_search.recorded_requests import FITS, RecordedRequests
 from interlock.hub.upstreams.sharing import audiences
 from interlock.protocols.mcp.meta import Members
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 
 SEARCH_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})
 
@@ -157,7 +158,7 @@ def _arguments(fields: Members) -> dict[str, Any]:
     raw = fields.get("arguments")
     try:
         arguments = {} if raw is None else msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+    except JSON_ERRORS as cause:
         raise Fault("INVALID_TOOL_ARGS", f"arguments: {cause}") from None
     if not isinstance(arguments, dict):
         raise Fault("INVALID_TOOL_ARGS", "arguments must be an object")
