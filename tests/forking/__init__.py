@@ -66,7 +66,7 @@ def _socket() -> str:
     folder = tempfile.TemporaryDirectory(prefix="fork-")
     _compile(folder.name)
     path = f"{folder.name}/socket"
-    line = [sys.executable, str(HERE / "fork_server.py"), path]
+    line = [sys.executable, str(HERE / "fork_server.py"), path, *_program(path)]
     # In a session of its own, so that a signal to this one's processes does not reach it.
     server = subprocess.Popen(
         line,
