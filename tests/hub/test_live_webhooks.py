@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import statistics
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -155,21 +154,16 @@ async def test_a_webhook_reaches_a_waiting_official_client_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with hook_hub(tmp_path, monkeypatch, agent="local") as hub:
-        took: list[float] = []
         async with Client(hub.url + "/mcp") as session:
             names = [tool.name for tool in (await session.list_tools()).tools]
             assert "wait_for_events" in names
-            for number in range(12):
+            for number in range(3):
                 call = asyncio.create_task(session.call_tool("wait_for_events", {"timeout_s": 50}))
                 await until(lambda: is_waiting(hub, "local"))
                 body = json.dumps({"type": "tick", "data": number}).encode()
-                began = time.perf_counter()
                 assert (await post(hub, body, signed(body, f"t{number}")))[0] == 200
-                result = await call
-                took.append(time.perf_counter() - began)
+                result = await asyncio.wait_for(call, 40)  # long before it would give up by itself
                 assert f'"data": {number}' in result.content[0].text  # type: ignore[union-attr]
-        print(f"p50 {statistics.median(took) * 1000:.1f} ms")
-        assert statistics.median(took) < 5, "the figure is bench/live.py's; here only that nobody waits for a timeout"
 
 
 async def test_a_wake_is_told_signed_and_again_until_it_is_taken(
