@@ -237,8 +237,8 @@ class Hub(msgspec.Struct, frozen=True):
     """Tokens that the tool list may take in a context. If the list is longer, only pinned tools and the tools for
     finding others are listed."""
     audit: Literal["batched", "strict"] = "batched"
-    """When an audit log entry is committed: with others, usually within 0.1 s and at most after 1 s (`batched`), or
-    before its call is sent (`strict`)."""
+    """When an audit log entry is committed: with others, usually within 0.1 s (`batched`; while the database is behind
+    by 1 s, before its call is sent), or always before its call is sent (`strict`)."""
     metrics: Literal["admin_read", "open", "off"] = "admin_read"
     """Readers of `/metrics`: callers with the permission `admin_read`, everyone (`open`), or nobody (`off`)."""
     node: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")] | None = None
