@@ -19,14 +19,17 @@ from interlock.hub.admin.health import HealthOperations, ShowHealth
 from interlock.hub.app import HubApp
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.views import EVERYTHING, Catalog
 from interlock.hub.handlers.discovery_methods import ListServers
+from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.tool_search.list_forms import ListForm, ListForms
 from interlock.process.turns import AT_ONCE, SLICE, encode_in_turns, pieces_in_turns, slices_in_turns
 from interlock.protocols.mcp.results import own_result
 from interlock.protocols.mcp.revisions import R2025_03_26
+from interlock.protocols.mgp.health import STATUS
 from interlock.protocols.registry.openapi import ToolPart, openapi, tool_part
 from interlock.version import VERSION
 from interlock.web.metrics.gather import gather
@@ -92,8 +95,8 @@ async def test_the_lists_of_servers_are_made_in_many_turns(tmp_path: Path) -> No
     await hub.start()
     try:
         async with Turns() as turns:
-            health = await HealthOperations(hub).show(OPERATOR, ShowHealth(), "")
-        assert (len(health.servers), turns.count >= MANY) == (SERVERS, True)
+            shown = await HealthOperations(hub).show(OPERATOR, ShowHealth(), "")
+        assert (len(shown.servers), turns.count >= MANY) == (SERVERS, True)
         async with Turns() as turns:
             found = await hub.discovery.list(OPERATOR, ListServers())
         assert (len(found.servers), turns.count >= MANY) == (SERVERS, True)
@@ -101,6 +104,15 @@ async def test_the_lists_of_servers_are_made_in_many_turns(tmp_path: Path) -> No
             gathered = await gather(hub, None)
         assert len([*gathered.values["interlock_server_tools"]]) == SERVERS
         assert turns.count >= MANY
+        health = HealthHandler(hub.readiness, hub.catalog, hub.access, hub.upstreams, BackgroundTasks())
+        caller = hub.authenticator.admit_key(None, "/mcp")
+        exchange = RestExchange(STATUS, b"{}", caller)
+        async with Turns() as turns:
+            health.methods[STATUS](exchange, caller)
+            status = await exchange.next()
+        assert isinstance(status, bytes)
+        assert len(msgspec.json.decode(status)["resources"]["servers"]) == SERVERS
+        assert turns.count >= 2 * MANY  # The servers and their tools.
     finally:
         await hub.stop()
 

@@ -11,7 +11,9 @@ from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import Item
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
+from interlock.hub.tool_search import instructions
 from interlock.hub.tool_search.seen_items import ListState, Measure, PartSum, SeenItems, seen_items
+from interlock.hub.tool_search.tokens import TokenCounts
 
 SERVERS = 50
 
@@ -115,3 +117,19 @@ def test_the_tools_of_a_server_are_counted_once_and_again_only_after_more_counts
     enough = PartSum()
     assert enough.add((item,) * 5, measure(True), 3, 15, 5)
     assert (enough.tokens, len(measured)) == (20, 12)
+
+
+def test_the_bounds_of_instructions_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bytes] = []
+
+    def bound(text: bytes) -> int:
+        found.append(text)
+        return len(text)
+
+    monkeypatch.setattr(instructions, "at_most", bound)
+    texts = [(f"counted-once-{number}", "Use it.") for number in range(SERVERS)]
+    tokens = TokenCounts(lambda: None)
+    first = instructions.merged(texts, 200, tokens, bare=False)
+    assert (len(found), len(first.left_out) > 0, first.counted) == (SERVERS, True, False)
+    assert instructions.merged(texts, 200, tokens, bare=False) == first
+    assert len(found) == SERVERS

@@ -6,7 +6,7 @@ hub knows it. A client learns nothing of tools and servers that its lists do not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -61,7 +61,7 @@ class HealthHandler:
     async def _ping(self, exchange: Exchange, caller: Caller) -> None:
         upstream = self._upstream(caller)
         if upstream is None:
-            ping = Ping(self._hub_health(await self._reached(caller)), timestamp(), int(self._readiness.uptime_s), HUB)
+            ping = Ping(self._hub_health(await self._states(caller)), timestamp(), int(self._readiness.uptime_s), HUB)
         else:
             ping = Ping(_health(upstream), timestamp(), upstream.uptime_secs, upstream.id)
         _answer(exchange, ping)
@@ -72,12 +72,13 @@ class HealthHandler:
         if upstream is None:
             reads = (rights := self._access.rights(caller.principal)) is not None and rights.admin_read
             refusal = self._readiness.refusal
-            reached = await self._reached(caller)
-            resources: dict[str, object] = {"servers": _states(reached)}
+            states = await self._states(caller)
+            shown = {each: states[each] for each in islice(states, MAX_SERVERS)}
+            resources: dict[str, object] = {"servers": shown}
             if reads:
                 resources["memory_bytes"] = int((resident_mb() or 0) * 1e6)
             status = Status(
-                self._hub_health(reached),
+                self._hub_health(states),
                 int(self._readiness.uptime_s),
                 available,
                 total,
@@ -91,21 +92,21 @@ class HealthHandler:
             status = Status(_health(upstream), upstream.uptime_secs, available, total, pending, {}, state)
         _answer(exchange, status)
 
-    def _hub_health(self, reached: Iterable[Upstream]) -> Health:
+    def _hub_health(self, states: Mapping[str, Mapping[str, str]]) -> Health:
         """Unhealthy while every call is refused; degraded while a server that the caller sees is down."""
         if self._readiness.refusal is not None:
             return Health.UNHEALTHY
-        well = all(each.condition in WITHOUT_FAULT for each in reached)
+        well = all(state["health"] in WITHOUT_FAULT for state in states.values())
         return Health.HEALTHY if well else Health.DEGRADED
 
-    async def _reached(self, caller: Caller) -> list[Upstream]:
-        """The servers that the caller's lists can show."""
-        reached = []
+    async def _states(self, caller: Caller) -> dict[str, dict[str, str]]:
+        """The state and the health of each server that the caller's lists can show."""
+        states = {}
         async for server in in_turns(self._catalog.servers(caller.view)):
             upstream = self._upstreams.get(server)
             if upstream is not None and self._access.reaches(caller.principal, server):
-                reached.append(upstream)
-        return reached
+                states[server] = {"state": upstream.state.value, "health": upstream.condition}
+        return states
 
     async def _tools(self, caller: Caller) -> tuple[int, int]:
         """How many tools of the caller's lists can be called now, and how many there are."""
@@ -118,11 +119,6 @@ class HealthHandler:
 
     def _upstream(self, caller: Caller) -> Upstream | None:
         return None if caller.view.server is None else self._upstreams.get(caller.view.server)
-
-
-def _states(reached: Iterable[Upstream]) -> dict[str, dict[str, str]]:
-    """The state and the health of each server, for clients that ask instead of being told."""
-    return {each.id: {"state": each.state.value, "health": each.condition} for each in islice(reached, MAX_SERVERS)}
 
 
 def _health(upstream: Upstream) -> Health:

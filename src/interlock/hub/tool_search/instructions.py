@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.discovery.tokens import at_least
+from interlock.discovery.tokens import at_least, at_most
 from interlock.hub.tool_search.tokens import SIGNS, TokenCounts
 from interlock.wire.bounded_cache import remembers_short
 
@@ -49,15 +49,18 @@ def merged(
     for server, text in texts:
         if not text:
             continue
-        raw, least = _section(server, text, bare)
+        raw, least, most = _section(server, text, bare)
         if not raw:
             continue
         length += len(raw)
         if max_tokens is not None and used + least > max_tokens:
             left_out.append(server)  # However it is counted. Most servers end here where there are very many.
             continue
-        cost = 0 if max_tokens is None else tokens.of_text(raw) + _seam(raw)
-        counted = counted and (max_tokens is None or tokens.counted([raw]))
+        cost = 0
+        if max_tokens is not None:
+            known = tokens.known(raw)
+            cost = (most if known is None else known) + _seam(raw)
+            counted = (known is not None or tokens.counted([raw])) and counted
         if length > MAX_TOTAL_CHARS or (max_tokens is not None and used + cost > max_tokens):
             left_out.append(server)
             continue
@@ -67,11 +70,11 @@ def merged(
 
 
 @remembers_short(4096)
-def _section(server: str, text: str, bare: bool) -> tuple[bytes, int]:
-    """The text of a server, and a lower bound for its tokens. Both are asked for with every change of any server."""
+def _section(server: str, text: str, bare: bool) -> tuple[bytes, int, int]:
+    """The text of a server, and bounds for its tokens. They are asked for with every change of any server."""
     cut = _cut(text)
     raw = cut.encode("utf-8", "replace") if bare or not cut else section(server, text)
-    return raw, at_least(raw)
+    return raw, at_least(raw), at_most(raw)
 
 
 def section(server: str, text: str) -> bytes:

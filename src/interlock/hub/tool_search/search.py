@@ -125,11 +125,9 @@ class ToolSearch:
         await self.learning.close()
 
     async def _vectors_of(self, query: object) -> dict[str, Vector | None]:
-        from interlock.discovery.index import texts_to_embed
-
         if not isinstance(query, str) or not query.strip():
             return {}  # the index refuses it with the reason
-        return await self._embeddings.of_query(texts_to_embed(query))
+        return await self._embeddings.of_query(await asyncio.to_thread(_texts_to_embed, query))
 
     async def _learn(self) -> None:
         """Compute the vectors of tools in small batches, so that searches can run in between."""
@@ -213,6 +211,12 @@ def _all_of(offer: Offer, server_status: _ServerStatus) -> Iterable[tuple[Tool, 
         yield tool, WITHHELD
     for tool in offer.lacking.values():
         yield tool, WITHHELD
+
+
+def _texts_to_embed(query: str) -> list[str]:
+    from interlock.discovery.index import texts_to_embed  # The first import takes long, so a thread does it, too.
+
+    return texts_to_embed(query)
 
 
 def _teach(index: ToolIndex, lacking: list[tuple[Identity, str]], vectors: list[Vector | None]) -> None:

@@ -17,7 +17,7 @@ from interlock.hub.app import HubApp
 from interlock.protocols.traces import new_trace_id
 from interlock.rooms.gateway import Gateway
 from interlock.transports.http.listener import HttpListener
-from interlock.web.metrics.gather import gather
+from interlock.web.metrics.gather import Gathered, gather
 from interlock.web.rest.outcomes import RequestInfo, refusal
 from interlock.wire.errors import Fault
 
@@ -71,9 +71,13 @@ class MetricsPage:
     async def _make(self) -> None:
         try:
             gathered = await gather(self._hub_app, self.listener, self._rooms)
-            from interlock.web.metrics.render import render
-
-            self._page = await asyncio.to_thread(render, gathered)
+            self._page = await asyncio.to_thread(_rendered, gathered)
             self._made_at = time.monotonic()
         finally:
             self._making = None
+
+
+def _rendered(gathered: Gathered) -> bytes:
+    from interlock.web.metrics.render import render  # The first import takes long, so a thread does it, too.
+
+    return render(gathered)
