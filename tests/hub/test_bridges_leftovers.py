@@ -123,7 +123,7 @@ async def test_nothing_is_left_of_calls_however_they_end(tmp_path: Path) -> None
             await until(lambda: hub.hub_app.hub.open_calls == len(hub.hub_app.parking) == 0)
             for session in hub.hub_app.hub.clients.sessions:
                 assert not session.channel.opened
-                assert not session.channel._asked
+                assert not session.channel._open_requests
             for line in (
                 line for name in servers for line in hub.hub_app.upstreams[name].pool.private.open_connections()
             ):

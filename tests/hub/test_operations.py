@@ -55,7 +55,7 @@ def broken(operation: Operation, cause: BaseException | None = None) -> Mapping[
     async def fail(self: object, by: Principal, params: Any, trace: str) -> msgspec.Struct:
         raise cause or RuntimeError("secret detail")
 
-    fail.__qualname__ = operation.handler.__qualname__  # It names the family.
+    fail.__qualname__ = operation.handler.__qualname__  # it names the class that the hub calls it on
     return {**OPERATIONS, operation.name: msgspec.structs.replace(operation, handler=fail)}
 
 
