@@ -85,7 +85,7 @@ def test_tools_that_are_gone_leave_and_those_that_grew_cost_more() -> None:
 def test_what_an_answer_tells_has_room_beside_what_it_loads() -> None:
     session = SessionTools(Budget(1_000, 0, 500, 500))
     session.load([("old", 300)])
-    loaded = session.load([("a", 300), ("b", 200)], told={"a": 350, "b": 250}, spare=100)
+    loaded = session.load([("a", 300), ("b", 200)], answer_tokens={"a": 350, "b": 250}, spare=100)
     assert (loaded.kept, loaded.left_out, loaded.evicted) == (("a",), ("b",), ("old",))
     assert session.total_tokens + 350 + 100 <= 1_000
 

@@ -18,7 +18,7 @@ def members(cls: type) -> set[str]:
 
 def test_a_wrapped_exchange_and_a_middleware_pass_everything_on() -> None:
     copied = set(SessionExchange.__slots__) - {"dialect"}
-    made_of_others = {"revoke"}  # It calls `fail` and `on_cancel`.
+    made_of_others = {"revoke", "result_list"}  # They call `fail` and `on_cancel`, and `result`.
     assert members(SessionExchange) - copied - made_of_others <= members(WrappedExchange)
     assert members(SessionService) - {"admit"} <= members(Middleware)
 
