@@ -151,6 +151,28 @@ async def test_calls_of_people_and_of_agents_that_are_gone_are_judged_too(hub: R
     assert (judged.status, "no key or settings of gone any more" in judged.text) == (200, True)
 
 
+async def test_a_call_that_took_long_is_shown_and_judged_with_its_arguments(hub: RunningHub, visitor: Visitor) -> None:
+    recorder, path = hub.hub_app.recorder, "/console/timeline?event=TOOL_EXECUTED&agent=patient"
+    client = RawClient(hub.url + "/mcp", await hub.new_key("patient", "service"))
+    await recorder.flushed()
+    before = recorder.last_seq
+    waiting = asyncio.ensure_future(
+        client.modern("tools/call", {"name": "busy__hang", "arguments": {"mark": "long ago"}})
+    )
+    await until(lambda: recorder.last_seq > before)
+    await recorder.flushed()  # The intent is an entry of its own now.
+    waiting.cancel()
+
+    async def has_ended() -> bool:
+        return bool(links((await visitor.get(path)).text))
+
+    await until(has_ended)
+    (entry,) = links((await visitor.get(path)).text)
+    assert "long ago" in (await visitor.get(entry)).text
+    judged = (await visitor.get(f"{entry}?judge=yes")).text
+    assert 'SUCCESS">allowed</span>' in judged
+
+
 async def test_unknown_entries_are_not_found(visitor: Visitor) -> None:
     for path in (
         "/console/timeline?before=999999",

@@ -76,7 +76,7 @@ async def show_one(visit: Visit) -> Response:
     """One entry, and those of its trace."""
     params = visit.request.path_params
     found = await visit.perform("audit.show", OneEntry, chain=str(params["chain"])[:200], seq=params["seq"])
-    record = found.entry.record
+    record = _with_arguments(found)
     judged, not_judged = None, ""
     if "judge" in visit.request.query_params:
         try:
@@ -99,6 +99,16 @@ async def show_one(visit: Visit) -> Response:
         retries=sum(other.record.event == RETRIED for other in found.related),
         approvals=_approvals(found.related),
     )
+
+
+def _with_arguments(found: OneEntry) -> Record:
+    """The record with its arguments. A call that took long has them in the entry of its intent."""
+    record, chain = found.entry.record, found.entry.chain
+    if record.given is not msgspec.UNSET or not record.intent:
+        return record
+    same = (other.record for other in found.related if (other.chain, other.seq) == (chain, record.intent))
+    intent = next(same, record)
+    return msgspec.structs.replace(record, given=intent.given)
 
 
 def _approvals(entries: list[Entry]) -> list[tuple[str, str]]:
