@@ -111,14 +111,17 @@ class Recording:
         """Record that another tool is called in the place of one that failed."""
         self._record(FELL_BACK, call, error, {"fallback_tool": target.name, "error_code": error.code})
 
-    def found(self, event: str, call: Call, rules: list[str], masked: Mapping[str, int] | None = None) -> None:
+    def found(
+        self, event: str, call: Call, rules: list[str], masked: Mapping[str, int] | None = None, reason: str = ""
+    ) -> None:
         """Record findings in a call or its result that did not refuse it, and how much was masked by kind."""
         call.trace = call.trace or trace_of(call.exchange)
         details: dict[str, object] = {"rules": rules}
         if masked:
             # As texts: the audit log hides the values of members that are named like a secret.
             details["masked"] = [f"{count} {kind}" for kind, count in sorted(masked.items())]
-        self.recorder.event(event, call.caller.principal, call.target, call.trace, rule=rules[0], details=details)
+        principal, target = call.caller.principal, call.target
+        self.recorder.event(event, principal, target, call.trace, rule=rules[0], reason=reason, details=details)
 
     def _record(self, event: str, call: Call, error: ErrorObject, details: dict[str, object]) -> None:
         principal, reason = call.caller.principal, error.message[:1000]

@@ -1,6 +1,7 @@
 """Findings that did not refuse a call: counted by server and rule, logged, and recorded in the audit log.
 
-Only rules and names go there: arguments and results may hold secrets.
+For arguments, only rules go there: the audit log has the arguments beside them. For a result, which nothing else
+records, the findings go there with their quotes. Log and audit log redact secrets in them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.recording import Recording
 from interlock.hub.upstreams.logs import Logs
 from interlock.judge.findings import Finding
+
+MAX_REASON_CHARS = 1000
 
 
 class ObservedFindings:
@@ -29,14 +32,16 @@ class ObservedFindings:
     def on_call(self, call: Call, findings: tuple[Finding, ...]) -> None:
         """Note findings about a call for which a stricter mode refuses it."""
         rules = _count(self.would_refuse, call, findings)
-        self._log(call, f"would refuse {call.target.name} of {call.caller.owner}: {', '.join(rules)}")
+        self._log(call, f"would refuse {call.target.name} of {call.caller.principal.id}: {', '.join(rules)}")
         self._recording.found(WOULD_REFUSE, call, rules)
 
     def on_result(self, call: Call, findings: tuple[Finding, ...], masked: Mapping[str, int]) -> None:
         """Note findings in a result, and how much was masked in it by kind."""
         rules = _count(self.flagged, call, findings)
-        self._log(call, f"flagged in a result of {call.target.name} for {call.caller.owner}: {', '.join(rules)}")
-        self._recording.found(FLAGGED, call, rules, masked)
+        reason = " ".join(dict.fromkeys(finding.message for finding in findings))[:MAX_REASON_CHARS]
+        caller = call.caller.principal.id
+        self._log(call, f"flagged in a result of {call.target.name} for {caller}: {', '.join(rules)}. {reason}")
+        self._recording.found(FLAGGED, call, rules, masked, reason)
 
     def _log(self, call: Call, text: str) -> None:
         self._logs.add(call.target.server, "hub", text)
