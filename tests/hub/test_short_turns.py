@@ -20,13 +20,18 @@ from interlock.hub.app import HubApp
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.call import Caller
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.views import EVERYTHING, Catalog
 from interlock.hub.handlers.discovery_methods import ListServers
 from interlock.hub.handlers.health import HealthHandler
+from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.tool_search.list_forms import ListForm, ListForms
+from interlock.hub.tool_search.listings import ToolListings
+from interlock.hub.tool_search.searching_clients import list_scope_for
 from interlock.process.turns import AT_ONCE, SLICE, encode_in_turns, pieces_in_turns, slices_in_turns
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.results import own_result
 from interlock.protocols.mcp.revisions import R2025_03_26
 from interlock.protocols.mgp.health import STATUS
@@ -163,6 +168,40 @@ async def test_the_first_list_of_a_principal_is_made_in_many_turns(
         assert b"outputSchema" not in older.octets
     finally:
         await hub.stop()
+
+
+async def test_sessions_over_http_open_after_the_instructions_were_found_once_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = {f"s{number}": Server(url="http://127.0.0.1:1/mcp", start="on-demand") for number in range(SERVERS)}
+    async with running_hub(tmp_path, servers, wait=False) as hub:
+        for name in servers:
+            hub.hub_app.catalog.put(make_offer(name, tools(1)))
+        prepare, answer = ToolListings.prepare_introduction, ListHandler.initialize_result
+        prepared: list[ListScope] = []
+        at_hand: list[bool] = []
+
+        async def prepare_noted(listings: ToolListings, list_scope: ListScope) -> None:
+            async with Turns() as turns:
+                await prepare(listings, list_scope)
+            assert turns.count >= MANY
+            prepared.append(list_scope)
+
+        def answer_noted(handler: ListHandler, dialect: Dialect, caller: Caller, transport: str = "") -> bytes:
+            scope = list_scope_for(caller.list_scope, dialect.client_info)
+            at_hand.append(hub.hub_app.listings.introduction_at_hand(scope))
+            return answer(handler, dialect, caller, transport)
+
+        monkeypatch.setattr(ToolListings, "prepare_introduction", prepare_noted)
+        monkeypatch.setattr(ListHandler, "initialize_result", answer_noted)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(5):
+                group.create_task(RawClient(hub.url + "/mcp").initialize())
+        assert at_hand == [True] * 5
+        assert prepared
+        await RawClient(hub.url + "/mcp").initialize()
+        assert len(at_hand) == 6
+        assert len(prepared) <= 5, "the sixth found everything there"
 
 
 async def test_an_openapi_document_is_made_a_few_tools_at_a_time_and_each_tool_once(

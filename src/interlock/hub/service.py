@@ -157,6 +157,10 @@ class HubService:
         """The node and worker that ids of sessions and streams name."""
         return self._sessions.worker
 
+    def prepare_session(self, caller: Caller, dialect: Dialect) -> asyncio.Future[None] | None:
+        """Begin to find the tools that the result of `initialize` names, where they are not known."""
+        return self._lists.prepare_introduction(dialect, caller)
+
     def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
         """Open a session. It starts no server and waits for none."""
         if not caller.current:

@@ -271,6 +271,9 @@ class Server(LiveMethods):
         """The caller: anyone, unless the author gave `admit`."""
         return Anyone() if self._admit is None else self._admit(path, headers)
 
+    def prepare_session(self, caller: Caller, dialect: Dialect) -> None:
+        """Nothing is to be prepared."""
+
     def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
         """Open a session of the handshake era."""
         session = Session(self.worker.new_id(), channel, caller, speaking(dialect))

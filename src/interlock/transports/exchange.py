@@ -189,6 +189,9 @@ class SessionService(Protocol[S, C]):
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> C:
         """The caller at this address. Raises AUTH_REQUIRED, AUTH_EXPIRED, ACCESS_DENIED or METHOD_NOT_FOUND."""
 
+    def prepare_session(self, caller: C, dialect: Dialect) -> asyncio.Future[None] | None:
+        """Begin the work without which `open_session` would hold the loop for long. None if there is none."""
+
     def open_session(self, channel: SessionChannel, caller: C, dialect: Dialect) -> tuple[S, bytes]:
         """Open a session. Returns it with the InitializeResult as JSON. Raises RESOURCE_EXHAUSTED."""
 

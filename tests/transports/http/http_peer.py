@@ -60,6 +60,9 @@ class WaitingService:
             raise Fault("RATE_LIMITED", "later", retry_after_ms=2500)
         return NamedCaller(said)
 
+    def prepare_session(self, caller: Caller, dialect: Dialect) -> None:
+        pass
+
     def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
         session = Session(self.worker.new_id(), channel, caller, dialect)
         self.registry.open(session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -67,6 +68,13 @@ class ListHandler:
     def methods(self) -> dict[str, Serve]:
         """The methods of this handler."""
         return {**dict.fromkeys(_LISTS, self._list), "server/discover": self._discover}
+
+    def prepare_introduction(self, dialect: Dialect, caller: Caller) -> asyncio.Future[None] | None:
+        """Begin the work without which `initialize_result` would take long. None if there is none."""
+        list_scope = list_scope_for(caller.list_scope, dialect.client_info)
+        if self._listings.introduction_at_hand(list_scope):
+            return None
+        return asyncio.ensure_future(self._listings.prepare_introduction(list_scope))
 
     def initialize_result(self, dialect: Dialect, caller: Caller, transport: str = "") -> bytes:
         """The result of `initialize`."""

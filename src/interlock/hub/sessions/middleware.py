@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Generic
 
@@ -27,6 +28,9 @@ class Middleware(Generic[HC]):
     @property
     def worker(self) -> Worker:
         return self._service.worker
+
+    def prepare_session(self, caller: HC, dialect: Dialect) -> asyncio.Future[None] | None:
+        return self._service.prepare_session(caller, dialect)
 
     def open_session(self, channel: SessionChannel, caller: HC, dialect: Dialect) -> tuple[Session, bytes]:
         return self._service.open_session(channel, caller, dialect)

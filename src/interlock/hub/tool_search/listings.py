@@ -62,6 +62,8 @@ class ToolListings:
         self._cache = ListCache(catalog, tokens, access)
         self._seen = SeenLists(catalog, access, self._cache)
         self._whole = WholeTokens(catalog, tokens, self._seen)
+        self._introductions: dict[ListScope, asyncio.Task[None]] = {}
+        """Instructions that are being found."""
 
     def listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> bytes:
         """The items of one kind as a JSON array, with the tools that the session loaded."""
@@ -98,7 +100,14 @@ class ToolListings:
         return self._cache.at_hand("instructions", list_scope)
 
     async def prepare_introduction(self, list_scope: ListScope) -> None:
-        """Find the instructions in short turns of the loop."""
+        """Find the instructions in short turns of the loop, once for all clients that wait for the same."""
+        finding = self._introductions.get(list_scope)
+        if finding is None:
+            finding = self._introductions[list_scope] = asyncio.create_task(self._find_instructions(list_scope))
+            finding.add_done_callback(lambda _: self._introductions.pop(list_scope))
+        await asyncio.shield(finding)
+
+    async def _find_instructions(self, list_scope: ListScope) -> None:
         await self._seen.select_in_turns(list_scope, "tool")
         await self._whole.count_in_turns(list_scope)
         await self._seen.reach_in_turns(list_scope)

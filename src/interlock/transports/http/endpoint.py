@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp import headers as mcp_headers
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import (
     check_session_version,
     is_modern,
@@ -46,6 +47,7 @@ from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     BadMessage,
     Failure,
+    Id,
     Notification,
     Request,
     Result,
@@ -100,11 +102,15 @@ class McpEndpoint:
                 refuse(turn, 405, Fault("INVALID_REQUEST", "only POST, GET and DELETE"), _ALLOW_ALL)
         except AuthenticationPending as waiting:
             waiting.settled.add_done_callback(lambda _: self._again(turn))
-        except Fault as fault:
-            id_, fault = id_of(turn, fault), self._malformed.counted(turn, fault)
+        except Exception as cause:
+            self._fail(turn, cause)
+
+    def _fail(self, turn: Turn, cause: Exception) -> None:
+        if isinstance(cause, Fault):
+            id_, fault = id_of(turn, cause), self._malformed.counted(turn, cause)
             refuse(turn, fault.kind.http, fault, error_dialect=error_dialect_of(turn, fault), id=id_)
-        except Exception:
-            _log.exception("a request to %s failed", turn.head.path)
+        else:
+            _log.error("a request to %s failed", turn.head.path, exc_info=cause)
             refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=id_of(turn, None))
 
     def _again(self, turn: Turn) -> None:
@@ -221,9 +227,26 @@ class McpEndpoint:
         LargeReading.here().read(body, self._limits, self._limits.members, read)
 
     def _initialize(self, turn: Turn, caller: Caller, request: Request) -> None:
-        opened, greeting = self.sessions.open(caller, read_initialize(request.params))
+        dialect = read_initialize(request.params)
+        preparing = self._service.prepare_session(caller, dialect)
+        if preparing is None:
+            self._open_session(turn, caller, request.id, dialect)
+        else:
+            # Prepared or not: what is missing then is found at once.
+            preparing.add_done_callback(lambda _: self._open_prepared(turn, caller, request.id, dialect))
+
+    def _open_prepared(self, turn: Turn, caller: Caller, id: Id, dialect: Dialect) -> None:
+        """Open a session for a client that waits for it still."""
+        if turn.connection is not None:
+            try:
+                self._open_session(turn, caller, id, dialect)
+            except Exception as cause:
+                self._fail(turn, cause)
+
+    def _open_session(self, turn: Turn, caller: Caller, id: Id, dialect: Dialect) -> None:
+        opened, greeting = self.sessions.open(caller, dialect)
         named = b"mcp-session-id: %b\r\n" % opened.session.id.encode()
-        turn.answer(200, encode_result(request.id, greeting), named)
+        turn.answer(200, encode_result(id, greeting), named)
 
     def _take_notification(self, turn: Turn, caller: Caller, notification: Notification) -> None:
         view = preview(notification.params)
