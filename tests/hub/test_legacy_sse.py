@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import warnings
 from collections.abc import AsyncIterator
@@ -21,14 +22,17 @@ from pydantic import BaseModel
 from interlock.client import Client
 from interlock.client.dial import to_service
 from interlock.client.handlers import Handlers
+from interlock.client.sinks import FutureSink
 from interlock.config.settings import Server
 from interlock.hub.node_id import node_id
 from interlock.transports.exchange import Service
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.origin import Origin
 from interlock.transports.http.sse_client import SseLink
+from interlock.transports.link import Outgoing
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
+from unread_answers import FEW_MEMBERS, UNREAD
 
 from .asking_server import Counts, asking_server
 from .modern_client import ModernClient
@@ -189,6 +193,36 @@ async def test_t13_a_server_is_reached_where_its_guard_says_by_the_older_transpo
         older = await newer.legacy_sse()
         await older.close()
         await newer.close()
+
+
+@pytest.mark.parametrize(("message", "reason"), UNREAD.values(), ids=UNREAD.keys())
+async def test_the_caller_gets_the_reason_why_an_answer_cannot_be_read(message: bytes, reason: str) -> None:
+    posted: list[dict[str, Any]] = []
+    streams: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"GET"):
+            streams.append(writer)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+            writer.write(b"event: endpoint\ndata: /messages/1\n\n")
+        else:
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            posted.append(msgspec.json.decode(await reader.readexactly(length)))
+            writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+            streams[0].write(b"event: message\ndata: " + message % posted[0]["id"] + b"\n\n")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/sse"
+        link = await SseLink.open(url, _NullListener(), limits=FEW_MEMBERS)
+        waiting = FutureSink(lambda *_: None, lambda _: None)
+        link.send(Outgoing("tools/list", b"{}", asyncio.get_running_loop().time() + 120), waiting)
+        with pytest.raises(Fault, match=f"^its answer cannot be read: {re.escape(reason)}"):
+            await waiting.future
+        await link.close()
+    assert [message["method"] for message in posted] == ["tools/list"], "the server gets no answer to an answer"
 
 
 class _NullListener:

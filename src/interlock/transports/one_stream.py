@@ -248,6 +248,14 @@ class OneStreamLink(Link):
         """Stop waiting, and tell nobody."""
         return self._conversation.withdraw(id) is not None
 
+    def fail(self, id: Id | None, why: str) -> bool:
+        """Fail the request of ours with this id. False where none waits."""
+        waiting = None if id is None else self._conversation.waiting.get(id)
+        if id is None or waiting is None or not self._forget(id):
+            return False
+        waiting[0].sink.on_lost(Fault("UPSTREAM_ERROR", why))
+        return True
+
     def _lose_all(self, fault: Fault) -> None:
         """The stream is gone, and with it everyone's answer."""
         self._fault = fault

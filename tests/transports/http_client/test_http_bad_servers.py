@@ -19,6 +19,7 @@ from interlock.transports.http.heads import Heads, line
 from interlock.transports.http.origin import Origin, split_url
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
+from unread_answers import FEW_MEMBERS, UNREAD
 from waiting import until
 
 SMALL = Limits(message_bytes=64 * 1024)
@@ -122,6 +123,46 @@ async def test_an_answer_that_is_none_fails_its_own_request(at, body: bytes, kin
     linked = await at(script)
     assert (await linked.lose()).name == "UPSTREAM_ERROR"
     assert await linked.ask("tools/list") == {}
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["JSON", "SSE"])
+@pytest.mark.parametrize(("message", "reason"), UNREAD.values(), ids=UNREAD.keys())
+async def test_the_caller_gets_the_reason_why_an_answer_cannot_be_read(
+    at, message: bytes, reason: str, streamed: bool
+) -> None:
+    async def script(visit) -> None:
+        body = message % visit.id
+        if not streamed:
+            await visit.reply(200, body, Content_Type="application/json")
+            return
+        await visit.stream()
+        await visit.chunk(b"data: " + body + b"\n\n")
+        await visit.gone()  # the call does not wait for the end of the stream
+
+    fault = await (await at(script, limits=FEW_MEMBERS)).lose()
+    assert (fault.name, fault.message.partition(reason)[0]) == ("UPSTREAM_ERROR", "its answer cannot be read: ")
+    assert reason in fault.message
+
+
+async def test_a_stream_that_ends_behind_an_unreadable_event_says_why_it_was_unreadable(at) -> None:
+    async def script(visit) -> None:
+        await visit.stream()
+        await visit.chunk(b'data: {"result":{},"result":{},"id":%d,"jsonrpc":"2.0"\n\n' % visit.id)
+        await visit.end()
+
+    fault = await (await at(script)).lose()
+    assert fault.name == "OUTCOME_UNKNOWN"
+    assert fault.message.startswith("the response stream ended without the answer: its answer cannot be read: not JSON")
+
+
+async def test_an_unreadable_event_of_another_request_ends_nobodys_call(at) -> None:
+    async def script(visit) -> None:
+        await visit.stream()
+        await visit.chunk(b'data: {"jsonrpc":"2.0","id":%d,"result":{},"result":{}}\n\n' % (visit.id + 7))
+        await visit.answer({"n": 1})
+        await visit.end()
+
+    assert await (await at(script)).ask() == {"n": 1}
 
 
 async def test_a_compressed_answer_is_refused(at) -> None:

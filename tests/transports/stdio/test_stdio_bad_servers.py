@@ -29,6 +29,7 @@ from interlock.transports.stdio.server_lines import BAD_LINES
 from interlock.transports.stdio.stderr_lines import LINE_BYTES, LINES_PER_SECOND, StderrLines
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
+from unread_answers import FEW_MEMBERS, UNREAD
 from waiting import until
 
 SMALL = Limits(message_bytes=64 * 1024)
@@ -75,6 +76,15 @@ async def test_an_answer_that_cannot_be_read_fails_its_own_request(run) -> None:
     fault = await lost(server.start("unreadable"))
     assert fault.name == "UPSTREAM_ERROR"
     assert not other.future.done()
+
+
+@pytest.mark.parametrize(("message", "reason"), UNREAD.values(), ids=UNREAD.keys())
+async def test_the_caller_gets_the_reason_why_an_answer_cannot_be_read(run, message: bytes, reason: str) -> None:
+    server = await run(limits=FEW_MEMBERS)
+    fault = await lost(server.start("words", {"line": message.decode("latin-1")}))
+    assert (fault.name, fault.message.partition(reason)[0]) == ("UPSTREAM_ERROR", "its answer cannot be read: ")
+    assert reason in fault.message
+    assert await server.ask("echo", {"n": 1}) == {"n": 1}
 
 
 async def test_an_answer_that_is_too_large_fails_its_own_request(run) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from interlock.protocols.mcp.meta import names_method
 from interlock.protocols.mgp.errors import read_recovery
 from interlock.transports.http.heads import fits
+from interlock.transports.unread_answers import answered_id
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large_messages import Outcome
@@ -45,21 +46,30 @@ class Reader(Protocol):
         """Answer a request of the server that cannot be taken (handshake era)."""
 
 
-def read_messages(link: Reader, data: bytes) -> list[Message]:
+class Taken(NamedTuple):
+    """The messages of a body or an event."""
+
+    messages: list[Message]
+    unread: BadMessage | None = None
+    """The last one that cannot be read, unless it is a request of the server. It may be the awaited answer."""
+
+
+def read_messages(link: Reader, data: bytes) -> Taken:
     """The message in a body or an event, or those of a batch (2025-03-26). An unreadable message is reported."""
     try:
         if not is_batch(data):
-            return [decode(data, link.limits)]
+            return Taken([decode(data, link.limits)])
         parts = decode_batch(data, link.limits)
     except BadMessage as bad:
         bad.asks = bad.id is not None and names_method(data)
         parts = [bad]
-    return taken(link, parts)
+    return taken(link, parts, data)
 
 
-def taken(link: Reader, outcome: Outcome) -> list[Message]:
-    """The valid messages among those read. An invalid one is reported, and refused if it is a request."""
+def taken(link: Reader, outcome: Outcome, data: bytes) -> Taken:
+    """The valid messages among those read from `data`. An invalid one is reported, and refused if it is a request."""
     messages: list[Message] = []
+    unread: BadMessage | None = None
     for part in outcome if isinstance(outcome, list) else [outcome]:
         if not isinstance(part, BadMessage):
             messages.append(part)
@@ -67,7 +77,10 @@ def taken(link: Reader, outcome: Outcome) -> list[Message]:
         link.complain(part.message, "message")
         if part.id is not None and part.asks:
             link.refuse_unread(part.id, part.render(ErrorDialect.OLD_MCP))
-    return messages
+        else:
+            part.id = answered_id(part, data)
+            unread = part
+    return Taken(messages, unread)
 
 
 def read_error(body: bytes) -> ErrorObject | None:

@@ -16,6 +16,7 @@ from interlock.transports.http.reading import (
     FLOOD,
     RETRY_SECONDS,
     Reader,
+    Taken,
     header_text,
     http_fault,
     read_error,
@@ -26,11 +27,12 @@ from interlock.transports.http.reading import (
 from interlock.transports.http.reply import Failed, Reply, ReplyConnection
 from interlock.transports.large_reading import MOST_HELD, LargeReading
 from interlock.transports.link import Outgoing, Sink
+from interlock.transports.unread_answers import why_unread
 from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
-from interlock.wire.messages import Failure, Id, Message, Notification, Request, Result
+from interlock.wire.messages import BadMessage, Failure, Id, Notification, Request, Result
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 ERROR_BYTES: Final = 64 * 1024
@@ -137,6 +139,8 @@ class Call(msgspec.Struct, eq=False):
     _bad: int = 0
     _answered: bool = False
     """Whether its answer came: the rest of its stream belongs to nobody."""
+    _unread: BadMessage | None = None
+    """The last event that could not be read and named no request."""
     _chunks: list[bytes] | None = None
     _waiting: list[SseEvent] | None = None
     """Events behind a large one that is being read; None where none is."""
@@ -258,7 +262,7 @@ class Call(msgspec.Struct, eq=False):
 
         def read(outcome: Outcome) -> None:
             waiting, self._waiting = self._waiting, None
-            self._take(taken(self.link, outcome))
+            self._take(taken(self.link, outcome, data))
             if waiting is None or self._answered:
                 return
             self._take_events(waiting)
@@ -275,15 +279,15 @@ class Call(msgspec.Struct, eq=False):
         if event.retry is not None:
             self._retry = event.retry / 1000
 
-    def _take(self, messages: list[Message]) -> None:
-        if messages:
+    def _take(self, came: Taken) -> None:
+        if came.messages:
             self._bad = 0
         else:
             self._bad += 1
             if self._bad > BAD_EVENTS:
                 self._lose("UPSTREAM_ERROR", FLOOD)
                 return
-        for message in messages:
+        for message in came.messages:
             if isinstance(message, Notification):
                 self._notified(message)
             elif isinstance(message, Request):
@@ -294,8 +298,18 @@ class Call(msgspec.Struct, eq=False):
                 return
             else:
                 self.link.complain(f"an answer to {message.id!r} came for request {self.id}")
-        if self._json:
+        if came.unread is not None:
+            self._take_unread(came.unread)
+        elif self._json:
             self._lose("UPSTREAM_ERROR", "the server's answer is not the answer to this request")
+
+    def _take_unread(self, bad: BadMessage) -> None:
+        """A body is the answer to this request. An event is, if it names it."""
+        if self._json or bad.id == self.id:
+            self._answered = True
+            self._lose("UPSTREAM_ERROR", why_unread(bad))
+        elif bad.id is None:
+            self._unread = bad
 
     def _take_answer(self, answer: Result | Failure) -> None:
         if self.outgoing.method == "initialize":
@@ -350,7 +364,7 @@ class Call(msgspec.Struct, eq=False):
             self._resumes += 1
             self.link.resume(self, self._retry)
             return
-        self._lose("OUTCOME_UNKNOWN", why)
+        self._lose("OUTCOME_UNKNOWN", why if self._unread is None else f"{why}: {why_unread(self._unread)}")
 
     def _lose(self, name: str, why: str, hint: str = "") -> None:
         self.link.lose(self, Fault(name, why, hint=hint))

@@ -7,10 +7,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 from urllib.parse import urljoin
 
 from interlock.process.task_set import TaskSet
+from interlock.protocols.mcp.meta import names_method
 from interlock.protocols.oauth.challenges import read_challenge
 from interlock.transports.http.authorized_calls import MOST_REFUSALS, Authorization, Refused
 from interlock.transports.http.heads import Heads
@@ -21,6 +23,7 @@ from interlock.transports.http.reply import Failed, Reply
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Listener
 from interlock.transports.one_stream import OneStreamLink, Waiter
+from interlock.transports.unread_answers import answered_id, why_unread
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
@@ -145,15 +148,17 @@ class SseLink(OneStreamLink):
 
     def _received(self, data: bytes) -> None:
         if len(data) > LARGE:
-            LargeReading.here().read(data, self._limits, self._limits.answer_members, self._read)
+            read = partial(self._read, data)
+            LargeReading.here().read(data, self._limits, self._limits.answer_members, read)
             return
         try:
             message: Outcome = decode(data, self._limits)
         except BadMessage as bad:
+            bad.asks = bad.id is not None and names_method(data)
             message = bad
-        self._read(message)
+        self._read(data, message)
 
-    def _read(self, outcome: Outcome) -> None:
+    def _read(self, data: bytes, outcome: Outcome) -> None:
         if self._fault is not None:
             return
         if isinstance(outcome, list):
@@ -164,8 +169,11 @@ class SseLink(OneStreamLink):
             return
         self._complain("message", outcome.message)
         self._stream.bad += 1
-        if outcome.id is not None:
+        if outcome.id is not None and outcome.asks:
+            # A request of its own that cannot be taken. Its ids are not ours.
             self._write(encode_failure(outcome.id, outcome.render(ErrorDialect.OLD_MCP)))
+        else:
+            self.fail(answered_id(outcome, data), why_unread(outcome))
 
     # Sending.
 

@@ -10,6 +10,7 @@ from interlock.transports.http.reading import (
     FLOOD,
     RETRY_SECONDS,
     Reader,
+    Taken,
     header_text,
     read_messages,
     taken,
@@ -20,7 +21,7 @@ from interlock.transports.link import Listener
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
-from interlock.wire.messages import Message, Notification, Request
+from interlock.wire.messages import Notification, Request
 from interlock.wire.sse import EventReader, EventTooLarge
 
 RETRY_LEAST: Final = 0.1
@@ -127,17 +128,17 @@ class StandingStream(Reply):
 
         def read(outcome: Outcome) -> None:
             if not self._stopped:
-                self._take_all(taken(self._link, outcome))
+                self._take_all(taken(self._link, outcome, data))
 
         LargeReading.here().read(data, self._link.limits, self._link.limits.answer_members, read)
 
-    def _take_all(self, messages: list[Message]) -> None:
-        self._bad = 0 if messages else self._bad + 1
+    def _take_all(self, came: Taken) -> None:
+        self._bad = 0 if came.messages else self._bad + 1
         if self._bad > BAD_EVENTS:
             self._link.complain(FLOOD)
             self.stop()
             return
-        for message in messages:
+        for message in came.messages:
             if isinstance(message, Notification):
                 self._link.on_notification(message)
             elif isinstance(message, Request):

@@ -175,13 +175,6 @@ class StdioLink(OneStreamLink):
             return self._take(message)
         return False
 
-    def fail(self, id: Id | None, why: str) -> bool:
-        waiting = None if id is None else self._conversation.waiting.get(id)
-        if id is None or waiting is None or not self._forget(id):
-            return False
-        waiting[0].sink.on_lost(Fault("UPSTREAM_ERROR", why))
-        return True
-
     def refuse_unread(self, bad: BadMessage) -> None:
         if not self.modern and bad.id is not None:
             self._write(encode_failure(bad.id, bad.render(ErrorDialect.OLD_MCP)))

@@ -7,7 +7,6 @@ more slowly, so that it never takes more than its share of the loop.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from time import thread_time
@@ -19,6 +18,7 @@ from interlock.transports.fairness import FIRST_S, Share
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.one_stream import Waiter
 from interlock.transports.stdio.stderr_lines import printable
+from interlock.transports.unread_answers import answered_id, id_in, why_unread
 from interlock.wire.conversation import Conversation
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
@@ -36,8 +36,6 @@ BAD_BYTES: Final = 10 * 1024 * 1024
 LONG_LINES: Final = 8
 """A line this many times too long counts as one without an end. Its answer fails as soon as it is too long; other
 requests to this server do not suffer from it."""
-
-_ID_IN_HEAD = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\b')
 
 
 class Taker(Protocol):
@@ -242,7 +240,7 @@ class ServerLines:
         if bad.id is not None and (bad.asks or (len(line) <= LARGE and names_method(line))):
             # A request of its own that cannot be taken. Its ids are not ours.
             self._link.refuse_unread(bad)
-        elif self._link.fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}"):
+        elif self._link.fail(answered_id(bad, line), why_unread(bad)):
             self._bad_bytes = 0  # one bad answer, however long, is no flood
 
     def _oversize(self, data: bytes) -> None:
@@ -259,10 +257,4 @@ class ServerLines:
         limit = self._limits.message_bytes
         self._link.complain("oversize", f"a line over {limit} bytes")
         for head in heads:
-            self._link.fail(_id_in(head), f"its answer is over the limit of {limit} bytes")
-
-
-def _id_in(head: bytes) -> int | None:
-    """The id at the beginning of a message that cannot be read as a whole."""
-    known = _ID_IN_HEAD.match(head)
-    return None if known is None else int(known[1])
+            self._link.fail(id_in(head), f"its answer is over the limit of {limit} bytes")

@@ -60,6 +60,8 @@ def act(id_: int, mood: str, params: dict) -> None:
             say({"id": id_, "result": {"again": True}})
         case "unreadable":
             raw(b'{"jsonrpc":"2.0","id":%d,"result":{},"result":{}}\n' % id_)
+        case "words":
+            raw(params["line"].encode("latin-1") % id_ + b"\n")
         case "big":
             raw(b'{"jsonrpc":"2.0","id":%d,"result":{"x":"' % id_ + b"x" * params["bytes"] + b'"}}\n')
         case "no newline":

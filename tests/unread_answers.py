@@ -1,0 +1,20 @@
+"""Answers that cannot be read, and the reason that a caller must get: `%d` is the place of the request's id."""
+
+from __future__ import annotations
+
+from interlock.wire.limits import Limits
+
+FEW_MEMBERS = Limits(answer_members=20_000)
+HEAD = b'{"jsonrpc":"2.0","id":%d,"result":'
+LONG = b'"' + b"x" * 70_000 + b'"'
+
+UNREAD = {
+    "a name twice": (HEAD + b"{}" + b',"result":{}}', "member 'result' stands twice"),
+    "no JSON": (HEAD + b"{oops}}", "not JSON: "),
+    "no end": (HEAD + b"{", "not JSON: "),
+    "too many members": (HEAD + b'{"tools":[' + b"0," * 40_000 + b"0]}}", "more than 20000 members"),
+    "large, with a name twice": (HEAD + b'{"x":' + LONG + b',"y":1,"y":2}}', "member 'y' stands twice"),
+    "large and no JSON": (HEAD + b'{"x":' + LONG + b",oops}}", "not JSON: "),
+    "large and no UTF-8": (HEAD + b'{"x":' + LONG + b',"y":"\xff"}}', "not JSON: "),
+    "large and too deep": (HEAD + b'{"x":' + LONG + b',"y":' + b"[" * 100 + b"]" * 100 + b"}}", "nested deeper"),
+}
