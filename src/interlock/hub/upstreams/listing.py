@@ -20,7 +20,7 @@ from interlock.hub.catalog.offer import Offer
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.logs import Logs
-from interlock.hub.upstreams.restarts import requested_wait_s
+from interlock.hub.upstreams.restarts import MAX_DOUBLINGS, requested_wait_s
 from interlock.hub.upstreams.task_offers import takes_tasks
 from interlock.process.threads import WorkerThreads
 from interlock.process.wake_signal import WakeSignal
@@ -36,7 +36,8 @@ MAX_FURTHER: Final = 1_000
 """Tools of one server for one audience beyond those for everybody. Further ones are left out."""
 
 LIST_AGAIN_S: Final = 10.0
-"""The hub requests lists that it could not read again after this time."""
+"""The hub requests lists that it could not read again after this time, and after twice that each further time."""
+LIST_AGAIN_MOST_S: Final = 640.0
 
 _LISTS: Final = (
     ("tools", "tools/list"),
@@ -64,6 +65,8 @@ class Lists:
         self.problem: Fault | None = None
         """Why the last reading failed."""
         self._later: asyncio.TimerHandle | None = None
+        self._failures = 0
+        """Readings in a row that failed. An answer that is too large costs much each time, and stays too large."""
         self.for_everybody: frozenset[str] = frozenset()
         """The names of the tools in the last list of the shared connection, as the server gave them."""
         self._for_some: dict[str, list[bytes]] = {}
@@ -120,7 +123,9 @@ class Lists:
             self._log(f"its lists could not be read, the last known stay: {reason}")
             self.problem = Fault("UPSTREAM_ERROR", f"its lists could not be read: {reason}")
             if self._later is None:
-                pause = max(LIST_AGAIN_S, requested_wait_s(cause) if isinstance(cause, Fault) else 0)
+                pause = min(LIST_AGAIN_S * 2.0**self._failures, LIST_AGAIN_MOST_S)
+                self._failures = min(self._failures + 1, MAX_DOUBLINGS)
+                pause = max(pause, requested_wait_s(cause) if isinstance(cause, Fault) else 0)
                 self._later = asyncio.get_running_loop().call_later(pause, self._again)
             return
         tasks = takes_tasks(connection.peer, modern=False)
@@ -141,10 +146,12 @@ class Lists:
         await self._hub.on_offer(offer)
         self.known = True
         self.problem = None
+        self._failures = 0
 
     def on_disconnected(self) -> None:
         """Cancel a planned reading: the next connection reads the lists anyway."""
         self.problem = None
+        self._failures = 0
         if self._later is not None:
             self._later.cancel()
             self._later = None

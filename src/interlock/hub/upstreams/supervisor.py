@@ -151,8 +151,8 @@ class Supervisor:
         return not self._lists.known and self.status.runs
 
     async def started(self) -> None:
-        """Wait until the server is listed or down."""
-        while self.starting:
+        """Wait until the server is listed or down, or its lists could not be read."""
+        while self.starting and self._lists.problem is None:
             await self.status.change()
 
     def down(self) -> Fault:
