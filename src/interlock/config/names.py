@@ -9,6 +9,8 @@ import re
 import unicodedata
 from urllib.parse import urlsplit
 
+from interlock.wire.unicode_forms import normalize
+
 RESERVED = frozenset(
     {"hub", "admin", "interlock", "kernel", "mgp", "system", "constructor", "prototype"}
     | {"con", "prn", "aux", "nul"}
@@ -67,7 +69,7 @@ def adopt_id(name: str) -> str | None:
     """The id for a server of another program's file; None if its name is empty or has invisible characters."""
     if any(unicodedata.category(char).startswith("C") for char in name):
         return None
-    plain = unicodedata.normalize("NFKC", name).lower()
+    plain = normalize("NFKC", name).lower()
     adopted = _SEPARATORS.sub(_one_separator, _FOREIGN.sub("-", plain)).strip("-_")[:32].rstrip("-_")
     if adopted in RESERVED:
         adopted += "-server"

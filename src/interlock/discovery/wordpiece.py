@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from interlock.discovery.errors import DiscoveryError
+from interlock.wire.unicode_forms import normalize
 
 MAX_WORD = 100
 """Characters of one word; a longer one is unknown as a whole."""
@@ -62,7 +63,7 @@ def _plain(text: str) -> str:
     text = text.lower()
     if text.isascii():
         return text
-    return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
+    return "".join(c for c in normalize("NFD", text) if unicodedata.category(c) != "Mn")
 
 
 def _words(text: str) -> list[str]:

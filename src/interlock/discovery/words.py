@@ -6,9 +6,10 @@ The one rule: a tool definition and a query go through the same functions, so th
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import lru_cache
 from itertools import pairwise
+
+from interlock.wire.unicode_forms import normalize
 
 MAX_TEXT = 65_536
 """Characters of one text that are read; of a longer one its first half of them and its last."""
@@ -92,7 +93,7 @@ def _parts(word: str, wholes: bool) -> list[str]:
 
 def _without_marks(text: str) -> str:
     """Compatibility forms unified, accents of Latin letters dropped (`café` meets `cafe`); other scripts stay whole."""
-    return unicodedata.normalize("NFC", _ACCENTED.sub(r"\1", unicodedata.normalize("NFKD", text)))
+    return normalize("NFC", _ACCENTED.sub(r"\1", normalize("NFKD", text)))
 
 
 def _singular(word: str) -> str:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 import re
-import unicodedata
 import zlib
 from collections.abc import Callable, Iterator
+
+from interlock.wire.unicode_forms import normalize
 
 MOST_UNPACKED = 65_536
 _SHORTEST = 30
@@ -152,7 +153,7 @@ def _shapes(text: str) -> Iterator[tuple[str, str]]:
     if len(_CAPITAL.findall(text, 0, _READ)) > _FEW:
         yield "in letters of another script", text.translate(_CAPITALS)
     if len(_MARKED.findall(text, 0, _READ)) > 3 * _FEW:
-        bare = unicodedata.normalize("NFD", text)
+        bare = normalize("NFD", text)
         yield "covered with marks", re.sub("[\u0300-\u036f]+", "", bare)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import codecs
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
 from interlock.judge.signals import NAME, RESULT, SAYS, Signal, read_signals
 from interlock.judge.signals.tongues import deeds_in
 from interlock.judge.text import bare
+from interlock.wire.unicode_forms import normalize
 
 ENOUGH = 1.5
 """The weight at which text counts as an instruction."""
@@ -85,7 +85,7 @@ def unfold(text: str) -> str:
     """The text as a reader would take it: compatibility forms, look-alike letters and hidden characters undone."""
     if not text.isascii():
         text = bare(text)
-        text = _MIXED_WORD.sub(lambda match: match[0].translate(_TWINS), unicodedata.normalize("NFKC", text))
+        text = _MIXED_WORD.sub(lambda match: match[0].translate(_TWINS), normalize("NFKC", text))
     return _BLANK_LINES.sub("\n", _BLANKS.sub(" ", text))
 
 

@@ -12,6 +12,7 @@ from hashlib import sha256
 
 from interlock.judge.findings import Finding
 from interlock.judge.text import judge_text, strip_hidden
+from interlock.wire.unicode_forms import normalize
 
 LONGEST_NAME = 128
 LONGEST_EXPOSED = 48
@@ -58,8 +59,8 @@ def skeleton(name: str) -> str:
     name = name[: 2 * LONGEST_NAME]
     if name.isascii():
         return name.translate(_ASCII_TWINS)
-    plain = unicodedata.normalize("NFKC", strip_hidden(name))
-    decomposed = unicodedata.normalize("NFKD", plain.translate(_TWINS))
+    plain = normalize("NFKC", strip_hidden(name))
+    decomposed = normalize("NFKD", plain.translate(_TWINS))
     bare = "".join(char for char in decomposed if not unicodedata.combining(char))
     return bare.translate(_TWINS).translate(_ASCII_TWINS)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import re
-import unicodedata
 from collections.abc import Callable
+
+from interlock.wire.unicode_forms import normalize
 
 _ROUNDS = 4
 _MOST_READINGS = 24
@@ -108,7 +109,7 @@ def _escapes(text: str) -> str:
 
 
 def _normal_form(text: str) -> str:
-    return text if text.isascii() else unicodedata.normalize("NFKC", text.translate(_LOOKALIKES))
+    return text if text.isascii() else normalize("NFKC", text.translate(_LOOKALIKES))
 
 
 def _bare_hex(text: str) -> str:

@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import secrets
 import time
-import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
@@ -22,6 +21,7 @@ from interlock.config.value_types import PassphraseUse
 from interlock.hub.auth.principals import Principal
 from interlock.store import Collection, Mirror, Store
 from interlock.wire.errors import Fault
+from interlock.wire.unicode_forms import normalize
 
 SHORTEST: Final = 8
 MAX_WRONG: Final = 5
@@ -165,5 +165,5 @@ class Passphrase:
 
 def _scrypt(text: str, salt: bytes, cost: int, block: int) -> bytes:
     """Takes a tenth of a second and 32 MB, so it runs in a thread."""
-    plain = unicodedata.normalize("NFC", text).encode("utf-8", "surrogatepass")
+    plain = normalize("NFC", text).encode("utf-8", "surrogatepass")
     return hashlib.scrypt(plain, salt=salt, n=cost, r=block, p=1, maxmem=256 * cost * block, dklen=32)

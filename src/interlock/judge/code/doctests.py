@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-import unicodedata
+
+from interlock.wire.unicode_forms import normalize
 
 _EXAMPLE = re.compile(r"^[ \t]*>>> ?(.*(?:\n[ \t]*\.\.\.(?: .*)?$)*)", re.MULTILINE)
 _CONTINUED = re.compile(r"\n[ \t]*\.\.\. ?")
@@ -20,7 +21,7 @@ _CALL = re.compile(
 
 def with_examples(code: str, tree: ast.Module) -> str | None:
     """The code with all the examples in its texts behind it; None when others than these could be run."""
-    plain = code if code.isascii() else unicodedata.normalize("NFKC", code)
+    plain = code if code.isascii() else normalize("NFKC", code)
     calls = plain.count("testmod")
     if any(name in plain for name in _MADE) or calls > _MOST_CALLS or calls != len(_CALL.findall(plain)):
         return None

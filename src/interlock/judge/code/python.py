@@ -14,6 +14,7 @@ from interlock.judge.code.quiet import quiet
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.tree import TreeJudge
 from interlock.judge.findings import Finding
+from interlock.wire.unicode_forms import has_long_run
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00a0\u00ad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
@@ -65,6 +66,8 @@ def parse_python(code: str) -> ast.Module | None:
 
 def _parse(code: str) -> tuple[ast.Module | None, int]:
     """The tree, or the line at which there is none."""
+    if has_long_run(code):  # Python normalizes names as well, and would hold the interpreter for long
+        return None, 0
     try:
         with quiet():
             return ast.parse(code), 0

@@ -7,7 +7,6 @@ everything that it may be.
 from __future__ import annotations
 
 import ast
-import unicodedata
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
@@ -21,6 +20,7 @@ from interlock.judge.code.scopes import may_be_builtin
 from interlock.judge.code.shapes import asks_for_class, is_followed, is_method_call_on_super, is_plain_format
 from interlock.judge.code.sizes import is_too_large
 from interlock.judge.findings import Finding
+from interlock.wire.unicode_forms import normalize
 
 MAX_NODES = 15_000
 MAX_DEPTH = 120
@@ -200,7 +200,7 @@ class TreeJudge:
             self._note("code.import", node, f"Import not allowed: {module!r}", "use only the allowed imports")
 
     def on_name(self, node: ast.Name, parent: ast.AST) -> None:
-        name = node.id if node.id.isascii() else unicodedata.normalize("NFKC", node.id)
+        name = node.id if node.id.isascii() else normalize("NFKC", node.id)
         if name in words.BLOCKED_BUILTINS:
             if isinstance(node.ctx, ast.Load) or name.startswith("__"):
                 self._note("code.builtin", node, f"Blocked pattern: {name!r}", "write the code itself")
@@ -223,7 +223,7 @@ class TreeJudge:
         """An attribute matters by its own name, or because it hangs from something imported or renamed."""
         name = node.attr
         if not name.isascii():
-            name = unicodedata.normalize("NFKC", name)
+            name = normalize("NFKC", name)
         elif name not in words.JUDGED_ATTRIBUTES and name[0] != "_":
             base = node.value
             while base.__class__ is ast.Attribute:
