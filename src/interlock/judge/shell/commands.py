@@ -18,7 +18,8 @@ from interlock.judge.shell.wrappers import inner_commands
 
 MAX_NESTING = 4
 MAX_NESTED_WORDS = 256
-_HARMLESS = frozenset({"--version", "--help", "-V", "-h", "-?"})
+_ASKS_FOR_HELP = frozenset({"--version", "--help"})
+"""Alone, harmless for every program. Short forms differ (`bash -h` runs its input), so rows name them."""
 _DIRECTLY = "run the program directly, or ask for a tool that does this one thing"
 _ARGUMENT_SHELL = Verdict("shell.runs_shell", "an argument names a shell to run", _DIRECTLY)
 
@@ -67,7 +68,7 @@ _SIGNAL = re.compile(r"[A-Z]{3,10}[12]?|\d{1,2}")
 
 
 def _is_harmless(program: Program, name: str, arguments: Sequence[str], rules: ShellRules) -> bool:
-    if len(arguments) == 1 and arguments[0] in _HARMLESS:
+    if len(arguments) == 1 and arguments[0] in _ASKS_FOR_HELP:
         return True
     forms = program.harmless or program.everyday
     return bool(forms) and program.is_harmless(Use(name, arguments), everyday=rules.everyday)
