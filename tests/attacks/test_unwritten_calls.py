@@ -10,13 +10,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
+from hub.instructed_server import InstructedServer
+from hub.legacy_client import LegacyClient, answers
+from hub.people import read_and_answer
 from hub.running_hub import RawClient, RunningHub, child, running_hub
-from interlock.config.settings import Hub, Timeouts
+from hub.test_bridges_questions import ALL, FORM
+from interlock.config.settings import Agent, Approvals, Hub, Requests, Server, Timeouts
 from interlock.hub.audit import write_failures
+from interlock.hub.audit.record import NOT_SENT
 from interlock.hub.audit.search import search
+from interlock.hub.auth.grants import GRANTS, Grant, grant_id
+from interlock.hub.auth.principals import Principal
 from interlock.store import sqlite as sqlite_module
+from interlock.store.documents import Change
 from interlock.store.records import Search
 from waiting import until
 
@@ -38,8 +47,26 @@ def locked(database: Path) -> Iterator[None]:
         other.close()
 
 
-async def call(hub: RunningHub) -> Any:
-    return await RawClient(hub.url + "/mcp").modern("tools/call", ECHO)
+async def call(hub: RunningHub, key: str | None = None) -> Any:
+    return await RawClient(hub.url + "/mcp", key).modern("tools/call", ECHO)
+
+
+async def waiting_for_its_commit(hub: RunningHub, key: str | None = None) -> asyncio.Task[Any]:
+    """A call that waits for the commit of its intent, since the database is locked."""
+    recorder = hub.hub_app.recorder
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            held = asyncio.create_task(call(hub, key))
+            await until(lambda done=held.done: done() or bool(recorder._strict))
+            if not held.done():
+                return held
+
+
+def deny_echo(hub: RunningHub, agent: str) -> None:
+    """Deny the tool to an agent, as another hub on the same store does."""
+    id_ = grant_id(agent, "busy", "echo", "deny")
+    grant = Grant("tool_grant", agent, "busy", "deny", "echo", id=id_)
+    hub.hub_app.store.deliver([Change(GRANTS.name, id_, 10**6, 10**6, GRANTS.encode(grant))])
 
 
 async def readiness(hub: RunningHub) -> tuple[int, Any]:
@@ -112,3 +139,68 @@ async def test_t34_readiness_is_what_a_call_meets(
         assert "result" in await waiting
         await until(lambda: is_ready(hub, True))
         assert "result" in await call(hub)
+
+
+@pytest.mark.parametrize("mode", ["batched", "strict"])
+async def test_a_call_that_was_denied_while_it_waited_for_its_entry_is_not_sent(
+    tmp_path: Path, patient: None, mode: Literal["batched", "strict"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
+    hub_settings = Hub(audit=mode, timeouts=Timeouts(start_s=120))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
+        key = await hub.new_key("bob")
+        with locked(tmp_path / "home" / "hub.db"):
+            held = await waiting_for_its_commit(hub, key)
+            deny_echo(hub, "bob")
+            assert not held.done()
+        async with asyncio.timeout(WITHIN_S):
+            assert (await held)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+        assert hub.hub_app.hub.open_calls == 0
+        await hub.hub_app.recorder.flushed()
+        found = await hub.hub_app.store.read(lambda database: search(database, Search(actor="bob"), 1_000))
+        ended = [entry.record for entry in found if entry.record.outcome is not None]
+        assert ended[0].outcome == NOT_SENT
+
+
+async def test_a_call_that_was_denied_while_its_approval_was_used_up_is_not_sent(tmp_path: Path, patient: None) -> None:
+    hub_settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0.0))
+    agents = {"careful": Agent(ask=("busy__echo",))}
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings, agents=agents) as hub:
+        key = hub.key("careful")
+        asked = (await call(hub, key))["result"]["_meta"]["dev.interlock/error"]["decision"]
+        await read_and_answer(hub.hub_app.inbox, asked, "once", Principal("person:ada", "person"))
+        with locked(tmp_path / "home" / "hub.db"):
+            held = asyncio.create_task(call(hub, key))
+            await until(lambda: hub.hub_app.hub.open_calls == 1)
+            deny_echo(hub, "careful")
+            assert not held.done()
+        async with asyncio.timeout(WITHIN_S):
+            assert (await held)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+        assert hub.hub_app.hub.open_calls == 0
+
+
+async def test_a_request_to_a_client_that_was_denied_while_it_waited_for_its_entry_is_not_sent(
+    tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
+    go: Any = {"jsonrpc": "2.0", "method": "go"}
+    asked = {"id": "q", "method": "elicitation/create", "params": FORM}
+    steps = [{"until": "go"}, {"ask": asked}, {"wait": "q"}]
+    hub_settings = Hub(audit="strict", timeouts=Timeouts(start_s=120, tool_s=120))
+    async with InstructedServer().http() as instructed:
+        settings = Server(url=instructed.url, era="legacy")
+        async with running_hub(tmp_path, {"instructed": settings}, hub=hub_settings) as hub:
+            client = LegacyClient(hub.url + "/mcp", answers("ada"))
+            await client.initialize(ALL)
+            calling = asyncio.create_task(client.call("instructed__do", {"steps": steps}))
+            await until(lambda: bool(instructed.asked("tools/call")))
+            with locked(tmp_path / "home" / "hub.db"):
+                await instructed.take(go, print, print)
+                await until(lambda: bool(hub.hub_app.recorder._strict))
+                denied = msgspec.structs.replace(settings, requests=Requests(elicitation="deny"))
+                config = msgspec.structs.replace(hub.hub_app.config, servers={"instructed": denied})
+                await hub.hub_app.apply(config)
+            async with asyncio.timeout(WITHIN_S):
+                await calling
+            assert "error" in instructed.answer_to("q")[0]
+            assert not [message for message in client.heard if message.get("method") == "elicitation/create"]

@@ -212,8 +212,11 @@ class CallPipeline(Protocol):
     def confirm(self, call: Call, plan: Plan) -> bool:
         """Note findings about a committed call. False where its approval must be used up before it is sent."""
 
+    def is_current(self, call: Call, plan: Plan) -> bool:
+        """Whether the verdicts that a call passed still hold."""
+
     async def judge_again(self, call: Call, plan: Plan) -> Plan | None:
-        """The current plan of a call that waited for its server; None if it was refused meanwhile."""
+        """The current plan of a call that waited after its checks; None if it was refused meanwhile."""
 
     def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
         """Judge a server's request to a client like any call, and send it once it may be."""

@@ -1,4 +1,7 @@
-"""The latest refusals, for `interlock why`. Bounded: the audit log has them all."""
+"""Refusals that only a call that waited meets, and the latest refusals for `interlock why`.
+
+The latest are bounded: the audit log has them all.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,17 @@ class Refusal(msgspec.Struct, frozen=True):
 def is_refusal(fault: Fault) -> bool:
     """Whether a gate of the hub refused a call, rather than a peer that answered with an error."""
     return fault.foreign_code is None and "gate" in fault.data
+
+
+def unknown_now(fault: Fault) -> Refuse:
+    """The caller can no longer use the name of its call. It is told what it is told of any unknown name."""
+    return Refuse(fault, str(fault.data.get("rule") or NO_SUCH_NAME), hidden=True)
+
+
+def changed() -> Refuse:
+    """A change between the checks of a call and its sending."""
+    fault = Fault("SERVER_RESTARTING", "the tools changed while the call was checked", retry_after_ms=100)
+    return Refuse(fault, "a call is judged by what holds when it goes out")
 
 
 class Refusals:

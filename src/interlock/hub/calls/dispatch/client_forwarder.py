@@ -7,12 +7,12 @@ from functools import partial
 from typing import Protocol
 
 from interlock.hub.audit.record import ASKED, CANCELLED, FETCHED, TIMED_OUT, UNREADABLE, Outcome
-from interlock.hub.audit.write_failures import CommitSlow, cannot_record
+from interlock.hub.audit.write_failures import CommitSlow
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.commit_waits import CommitWaits
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.server_request import ServerRequestExchange
-from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
 
@@ -28,8 +28,9 @@ class RequestDispatcher(Protocol):
 class ClientForwarder:
     """Forwards requests of servers to clients."""
 
-    def __init__(self, recording: Recording, dispatcher: RequestDispatcher) -> None:
+    def __init__(self, recording: Recording, commit_waits: CommitWaits, dispatcher: RequestDispatcher) -> None:
         self._recording = recording
+        self._commit_waits = commit_waits
         self._dispatcher = dispatcher
 
     def send(self, call: Call, plan: Plan) -> None:
@@ -37,21 +38,13 @@ class ClientForwarder:
         try:
             if not self._recording.strict:
                 self._recording.begin(call, plan.judged)
-                self._forward(call)
+                self._forward(call, plan)
                 return
         except CommitSlow:
             pass
-        self._recording.begin(call, plan.judged, partial(self._on_recorded, call))
+        self._commit_waits.begin(call, plan, partial(self._forward, call))
 
-    def _on_recorded(self, call: Call, error: StoreError | None) -> None:
-        if error is not None:
-            self._fail(call, cannot_record(error))
-        elif call.exchange.open:
-            self._forward(call)
-        else:
-            self._dispatcher.done(call)
-
-    def _forward(self, call: Call) -> None:
+    def _forward(self, call: Call, plan: Plan) -> None:
         exchange = call.exchange
         assert isinstance(exchange, ServerRequestExchange), "only servers call targets at a client"
         if exchange.leaves:

@@ -12,12 +12,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.audit.write_failures import CommitSlow, cannot_record
+from interlock.hub.audit.write_failures import CommitSlow
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.bridges.retries import STATE, Bridges
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.callbacks import Callbacks
 from interlock.hub.calls.dispatch.client_forwarder import ClientForwarder
+from interlock.hub.calls.dispatch.commit_waits import CommitWaits
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
@@ -31,7 +32,6 @@ from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import AUGMENTED
-from interlock.store import StoreError
 from interlock.transports.requests.open_requests import OpenRequests
 from interlock.wire.errors import Fault
 
@@ -85,7 +85,8 @@ class Dispatcher:
         self.callbacks = callbacks
         self.quota = quota
         self._background = background
-        self._client_forwarder = ClientForwarder(recording, self)
+        self._commit_waits = CommitWaits(recording, background, self)
+        self._client_forwarder = ClientForwarder(recording, self._commit_waits, self)
         self._clock = asyncio.get_running_loop().time
         self.open_requests: OpenRequests[Forwarder] = OpenRequests()
         """The calls that a client can cancel by their id."""
@@ -114,10 +115,10 @@ class Dispatcher:
             elif not (call.would_refuse or call.approval or call.altered) or plan.pipeline.confirm(call, plan):
                 self.send(call, plan)
         except Fault as fault:
-            self._fail_unsent(call, fault)
+            self.fail_unsent(call, fault)
         except Exception:
             _log.exception("a call to %s could not be sent", call.target.server)
-            self._fail_unsent(call, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+            self.fail_unsent(call, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
 
     def refusal(self, call: Call) -> Refuse | None:
         """Why a call that passed every gate could not be sent now. Nothing is taken."""
@@ -201,7 +202,7 @@ class Dispatcher:
         if connection is None or connection.connection.reopening is not None:
             self._background.begin(self._send_when_connected(call, plan, upstream, key), call)
         else:
-            self._forward(call, plan, connection)
+            self._forward(call, connection, plan)
 
     def _resumes(self, call: Call) -> bool:
         """Whether this request continued a parked call, which has a place of its own, or was refused."""
@@ -214,23 +215,8 @@ class Dispatcher:
             self.done(call)
         return resumed
 
-    def _forward_once_recorded(self, call: Call, plan: Plan, upstream_connection: UpstreamConnection) -> None:
-        try:
-            self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, upstream_connection))
-        except Fault as fault:
-            self._fail_unsent(call, fault)
-
-    def _on_recorded(
-        self, call: Call, plan: Plan, upstream_connection: UpstreamConnection, error: StoreError | None
-    ) -> None:
-        if error is not None:
-            self._fail_unsent(call, cannot_record(error))
-        elif call.exchange.open:
-            self._forward(call, plan, upstream_connection)
-        else:
-            self.done(call)
-
-    def _fail_unsent(self, call: Call, fault: Fault) -> None:
+    def fail_unsent(self, call: Call, fault: Fault) -> None:
+        """Answer a committed call that is not sent, and give its place back."""
         upstream = call.upstream
         self.done(call)
         if fault.name == "LOGIN_REQUIRED":
@@ -238,23 +224,23 @@ class Dispatcher:
         else:
             call.exchange.fail(fault)
 
-    def _forward(self, call: Call, plan: Plan, upstream_connection: UpstreamConnection) -> None:
+    def _forward(self, call: Call, upstream_connection: UpstreamConnection, plan: Plan) -> None:
         """Record the intent and forward the call: at once, or once it is committed if the log is strict or slow."""
         connection, owner = upstream_connection
         dialect = call.exchange.dialect
         try:
             if call.ticket is None:
                 if self._recording.strict:
-                    self._forward_once_recorded(call, plan, upstream_connection)
+                    self._commit_waits.begin(call, plan, partial(self._forward, call, upstream_connection))
                     return
                 self._recording.begin(call, plan.judged)
             if dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
                 self._tasks.prepare(call, upstream_connection)
         except CommitSlow:
-            self._forward_once_recorded(call, plan, upstream_connection)
+            self._commit_waits.begin(call, plan, partial(self._forward, call, upstream_connection))
             return
         except Fault as fault:
-            self._fail_unsent(call, fault)
+            self.fail_unsent(call, fault)
             return
         if owner is not None:
             owner.used = self._clock()
@@ -292,15 +278,15 @@ class Dispatcher:
             connection = await self._connect(call, plan, upstream, key)
             current = await plan.pipeline.judge_again(call, plan)
         except TimeoutError:
-            self._fail_unsent(call, upstream.down())
+            self.fail_unsent(call, upstream.down())
         except Fault as fault:
-            self._fail_unsent(call, fault)
+            self.fail_unsent(call, fault)
         except BaseException:
             self.done(call)
             raise
         else:
             if current is not None:
-                self._forward(call, current, connection)
+                self._forward(call, connection, current)
 
     async def _connect(
         self, call: Call, plan: Plan, upstream: Upstream, key: ConnectionKey | None

@@ -23,7 +23,7 @@ from interlock.hub.calls.plan import CallPolicy, Gate, PlanGeneration, make_plan
 from interlock.hub.calls.rates import limited
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.refusal_pacing import SLOWED, RefusalPacing
-from interlock.hub.calls.refusals import NO_SUCH_NAME, Refusals
+from interlock.hub.calls.refusals import Refusals, changed, unknown_now
 from interlock.hub.calls.server_request import ServerRequestExchange
 from interlock.hub.calls.timeouts import checks_timed_out
 from interlock.hub.calls.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
@@ -274,8 +274,11 @@ class Pipeline:
 
     async def _use_approval(self, call: Call, plan: Plan, approval: Approval) -> None:
         """The last step of a commit: use the approval up in the store, and only then send the call."""
+        current: Plan | None = plan
         try:
             taken = await self._approvals.take(approval)
+            if taken and call.exchange.open:
+                current = await self.judge_again(call, plan)
         except StoreError as cause:
             self.dispatcher.withdraw(call, plan)
             self.refuse(call, Refuse(fault_of(cause), approval.source), "commit")
@@ -283,8 +286,10 @@ class Pipeline:
         except BaseException:
             self.dispatcher.withdraw(call, plan)
             raise
+        if current is None:
+            return
         if taken and call.exchange.open:
-            self.dispatcher.send(call, plan)
+            self.dispatcher.send(call, current)
             return
         self.dispatcher.withdraw(call, plan)
         if call.exchange.open:
@@ -296,7 +301,7 @@ class Pipeline:
         try:
             again = self.plan(call.caller, plan.target.kind, plan.name)
         except Fault as fault:
-            self.refuse(call, _unknown_now(fault), "resolve")
+            self.refuse(call, unknown_now(fault), "resolve")
             return
         call.target = again.target
         fits = approval is not None and ask is not None and self._approvals.fits(call, approval, ask)
@@ -329,13 +334,17 @@ class Pipeline:
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
         if type(verdict) is Pass and self.plan_generation.number != plan.generation:
-            verdict = _changed()
+            verdict = changed()
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
-    async def judge_again(self, call: Call, plan: Plan) -> Plan | None:
-        """The current plan of a call that waited for its server; None if it was refused meanwhile."""
+    def is_current(self, call: Call, plan: Plan) -> bool:
+        """Whether the verdicts that a call passed still hold."""
         current = plan.generation == self.plan_generation.number and self._loop.time() < plan.valid_until
-        if current and call.caller.current:
+        return current and call.caller.current
+
+    async def judge_again(self, call: Call, plan: Plan) -> Plan | None:
+        """The current plan of a call that waited after its checks; None if it was refused meanwhile."""
+        if self.is_current(call, plan):
             return plan
         approval, call.approval = call.approval, None
         verdict: Verdict
@@ -346,17 +355,17 @@ class Pipeline:
                 call.target = plan_now.target
                 verdict, gate = self.judge(call, plan_now)
             else:
-                verdict, gate = _changed(), "resolve"
+                verdict, gate = changed(), "resolve"
             if isinstance(verdict, Wait):
                 verdict, gate = await self.waited(call, plan_now, verdict, gate)
         except Fault as fault:
-            verdict, gate = _unknown_now(fault), "resolve"
+            verdict, gate = unknown_now(fault), "resolve"
         if isinstance(verdict, Ask) and approval is not None and self._approvals.fits(call, approval, verdict):
             call.approval, verdict = approval, PASS
         if type(verdict) is Pass:
             return plan_now
         self.dispatcher.withdraw(call, plan)
-        self.refuse(call, verdict if isinstance(verdict, Refuse) else _changed(), gate)
+        self.refuse(call, verdict if isinstance(verdict, Refuse) else changed(), gate)
         return None
 
     # Refusals
@@ -382,16 +391,6 @@ class Pipeline:
     def _record_refusal(self, call: Call, refusal: Refuse, gate: str) -> None:
         self.refusals.add(call, refusal, gate)
         self._recording.refused(call, refusal.fault, gate, refusal.rule)
-
-
-def _unknown_now(fault: Fault) -> Refuse:
-    """The caller can no longer use the name of its call. It is told what it is told of any unknown name."""
-    return Refuse(fault, str(fault.data.get("rule") or NO_SUCH_NAME), hidden=True)
-
-
-def _changed() -> Refuse:
-    fault = Fault("SERVER_RESTARTING", "the tools changed while the call was checked", retry_after_ms=100)
-    return Refuse(fault, "a call is judged by what holds when it goes out")
 
 
 def _behind(plan: Plan, gate: str) -> tuple[tuple[str, Check], ...]:

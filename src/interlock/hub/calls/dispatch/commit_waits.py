@@ -1,0 +1,78 @@
+"""Calls that wait for the commit of their intents, because the audit log is strict or the database is slow.
+
+A call is judged by what holds when it goes out: where anything changed during the wait, the gates judge it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from interlock.hub.audit.write_failures import cannot_record
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.recording import Recording
+from interlock.store import StoreError
+from interlock.wire.errors import Fault
+
+Forward = Callable[[Plan], None]
+"""Sends a call by its current plan. A `Fault` that it raises is the answer."""
+
+_log = logging.getLogger(__name__)
+
+
+class CommittedCalls(Protocol):
+    """The dispatcher, as this uses it."""
+
+    def done(self, call: Call) -> None:
+        """Give the place of a call back, and record how it ended."""
+
+    def fail_unsent(self, call: Call, fault: Fault) -> None:
+        """Answer a committed call that is not sent, and give its place back."""
+
+
+class CommitWaits:
+    """Sends calls once their intents are committed."""
+
+    def __init__(self, recording: Recording, background: BackgroundTasks, dispatcher: CommittedCalls) -> None:
+        self._recording = recording
+        self._background = background
+        self._dispatcher = dispatcher
+
+    def begin(self, call: Call, plan: Plan, forward: Forward) -> None:
+        """Record the intent of a call, and forward the call once it is committed. Every failure is answered."""
+        try:
+            self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, forward))
+        except Fault as fault:
+            self._dispatcher.fail_unsent(call, fault)
+
+    def _on_recorded(self, call: Call, plan: Plan, forward: Forward, error: StoreError | None) -> None:
+        if error is not None:
+            self._dispatcher.fail_unsent(call, cannot_record(error))
+        elif plan.pipeline.is_current(call, plan):
+            self._forward(call, plan, forward)
+        else:
+            self._background.begin(self._forward_if_allowed(call, plan, forward), call)
+
+    async def _forward_if_allowed(self, call: Call, plan: Plan, forward: Forward) -> None:
+        try:
+            current = await plan.pipeline.judge_again(call, plan) if call.exchange.open else plan
+        except BaseException:
+            self._dispatcher.done(call)
+            raise
+        if current is not None:
+            self._forward(call, current, forward)
+
+    def _forward(self, call: Call, plan: Plan, forward: Forward) -> None:
+        if not call.exchange.open:
+            self._dispatcher.done(call)
+            return
+        try:
+            forward(plan)
+        except Fault as fault:
+            self._dispatcher.fail_unsent(call, fault)
+        except Exception:  # others wait for the same commit, and are answered after this call
+            _log.exception("a call to %s could not be sent", call.target.server)
+            self._dispatcher.fail_unsent(call, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
