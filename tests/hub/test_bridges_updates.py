@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from interlock.hub.handlers import resource_subscriptions
+from interlock.hub.upstreams.connection_pool import ConnectionPool
+from interlock.wire.errors import Fault
 
 from .modern_client import ModernClient
 from .running_hub import RawClient, child, running_hub, until
@@ -145,3 +150,63 @@ async def test_a_stream_that_the_hub_ends_is_told_so(tmp_path: Path) -> None:
     await stream
     meta = {"io.modelcontextprotocol/subscriptionId": "s"}
     assert heard[1:] == [{"jsonrpc": "2.0", "id": "s", "result": {"resultType": "complete", "_meta": meta}}]
+
+
+async def test_many_streams_share_what_they_ask_of_a_server_and_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams, resources = 20, 100
+    notes = [f"note://{number}" for number in range(streams * resources)]
+    uris = [f"interlock://a/{note}" for note in notes]
+    runs = 0
+    watch = ConnectionPool._watch_shared
+
+    async def counted(pool: ConnectionPool) -> Mapping[str, Fault]:
+        nonlocal runs
+        runs += 1
+        return await watch(pool)
+
+    monkeypatch.setattr(ConnectionPool, "_watch_shared", counted)
+    async with instructed_hub(tmp_path, "modern") as (hub, instructed):
+        instructed.forget(*notes)
+        runs = 0
+        heard: list[list[Any]] = [[] for _ in range(streams)]
+        opened = [
+            asyncio.ensure_future(open_stream(ModernClient(hub.url + "/mcp", {}), each, uris[at::streams]))
+            for at, each in enumerate(heard)
+        ]
+        await until(lambda: all(heard))
+        for at, each in enumerate(heard):
+            assert each[0]["params"]["notifications"]["resourceSubscriptions"] == uris[at::streams]
+        for stream in opened:
+            stream.cancel()
+        await until(lambda: not hub.hub_app.hub.clients.streams)
+        await until(
+            lambda: "resourceSubscriptions" not in instructed.asked("subscriptions/listen")[-1]["notifications"]
+        )
+        assert runs <= 4 * streams, "not one for each resource"
+
+
+async def test_a_principal_may_watch_so_many_resources_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource_subscriptions, "MAX_OF_PRINCIPAL", 3)
+    notes = [f"note://{number}" for number in range(4)]
+    uris = [f"interlock://a/{note}" for note in notes]
+    async with instructed_hub(tmp_path, "legacy") as (hub, instructed):
+        instructed.forget(*notes)
+        client, refused, other, again = (
+            ModernClient(hub.url + "/mcp", {}, hub.key(name)) for name in ("ada", "ada", "bob", "ada")
+        )
+        heard: list[list[Any]] = [[], [], [], []]
+        first = asyncio.ensure_future(open_stream(client, heard[0], uris[:2]))
+        await until(lambda: bool(heard[0]))
+        answer = await refused.ask("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris[2:]}})
+        assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
+        theirs = asyncio.ensure_future(open_stream(other, heard[2], uris[1:]))
+        await until(lambda: bool(heard[2]))
+        assert heard[2][0]["params"]["notifications"]["resourceSubscriptions"] == uris[1:]
+        first.cancel()
+        await until(lambda: len(list(hub.hub_app.hub.clients.streams)) == 1)
+        last = asyncio.ensure_future(open_stream(again, heard[3], uris[1:]))
+        await until(lambda: bool(heard[3]))
+        theirs.cancel()
+        last.cancel()

@@ -63,7 +63,7 @@ class Watch:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._lists = self._live = False
-        self._uris: frozenset[str] = frozenset()
+        self._uris: set[str] = set()
         self._tasks: frozenset[str] = frozenset()
         self._listening: _Listening | None = None
         self._before: _Listening | None = None
@@ -84,7 +84,7 @@ class Watch:
         self._lists, self._tasks, self._live = lists, tasks, live
         if not self._connection.modern:
             return await self._subscribe(uris)
-        self._uris = uris
+        self._uris = set(uris)
         if not same or self._listening is None:
             self._refused = 0
             self._open()
@@ -104,9 +104,9 @@ class Watch:
             except Fault as fault:
                 refused[uri] = fault
             else:
-                self._uris |= {uri}
+                self._uris.add(uri)
         for uri in sorted(self._uris - uris):
-            self._uris -= {uri}
+            self._uris.discard(uri)
             with contextlib.suppress(Fault):
                 await connection.request("resources/unsubscribe", {"uri": uri})
         return refused

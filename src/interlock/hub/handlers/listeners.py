@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
@@ -19,6 +19,7 @@ from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.tool_search.searching_clients import scope_of
+from interlock.process.turns import in_turns
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
 from interlock.protocols.mcp.tasks import extension_needed
 from interlock.protocols.mcpl.live import FILTER
@@ -28,6 +29,8 @@ from interlock.wire.json_values import decode_json
 
 MAX_SUBSCRIPTIONS = 1000
 """Upper bound for the resources of one stream or session, and for the tasks of one stream."""
+RESOLVED_AT_ONCE = 20
+"""Addresses of resources that are resolved in one turn of the loop."""
 
 
 class SessionListener(msgspec.Struct, frozen=True):
@@ -137,10 +140,7 @@ class ListenStream:
             raise
 
     async def _subscribe_and_acknowledge(self, wanted: Filter) -> None:
-        # Subscribing to all resources at once lets the hub send each server a single request.
-        uris = list(dict.fromkeys(wanted.resource_subscriptions))
-        added = await asyncio.gather(*map(self._subscribe, uris))
-        subscribed = [uri for uri, done in zip(uris, added, strict=True) if done]
+        subscribed = await self._subscribe(list(dict.fromkeys(wanted.resource_subscriptions)))
         self._followed = self._tasks.follow(self._exchange, self._caller, wanted.task_ids, self, self._notify_task)
         await self._tasks.watch(self._followed)
         if not self._exchange.open:
@@ -182,17 +182,31 @@ class ListenStream:
         for method, params in early.values():
             self._notify_task(method, params)
 
-    async def _subscribe(self, uri: str) -> bool:
-        """Subscribe to a resource. Returns False where that is not possible."""
-        found = self._resolve(uri)
-        if found is None:
-            return False
+    async def _subscribe(self, uris: list[str]) -> list[str]:
+        """Subscribe to resources. Returns those for which that was possible. Raises RESOURCE_EXHAUSTED."""
+        addresses: dict[str, tuple[str, str]] = {}
+        async with self._subscriptions.one_at_a_time:
+            self._subscriptions.check(self.owner, len(uris))
+            async for uri in in_turns(uris, RESOLVED_AT_ONCE):
+                found = self._resolve(uri)
+                if found is not None:
+                    addresses[uri] = found
+        # All resources of a server at once, so that the hub sends it a single request.
+        servers: dict[str, dict[str, Callable[[], None]]] = {}
+        for uri, (server, name) in addresses.items():
+            servers.setdefault(server, {})[name] = partial(self._updated, uri)
+        added = await asyncio.gather(*(self._subscribe_at(server, names) for server, names in servers.items()))
+        watched = {each for names in added for each in names}
+        return [uri for uri, address in addresses.items() if address in watched]
+
+    async def _subscribe_at(self, server: str, notifiers: Mapping[str, Callable[[], None]]) -> list[tuple[str, str]]:
         try:
-            await self._subscriptions.add(*found, self, partial(self._updated, uri), self._exchange)
+            refused = await self._subscriptions.add_all(server, notifiers, self, self._exchange)
         except Fault:
-            return False
-        self._watched.append(found)
-        return True
+            return []
+        added = [(server, name) for name in notifiers if name not in refused]
+        self._watched += added
+        return added
 
     def _updated(self, uri: str) -> None:
         if self._resolve(uri) is None:
@@ -223,8 +237,7 @@ class ListenStream:
         self._change_notifier.leave(self)
         self._extensions.leave(self)
         self._extensions.hosts.close_stream(self)
-        for server, uri in self._watched:
-            self._subscriptions.drop(server, uri, self)
+        self._subscriptions.drop(self._watched, self)
         self._watched.clear()
         for task in self._followed:
             self._tasks.unfollow(task, self)

@@ -61,6 +61,8 @@ class Subscriber(NamedTuple):
     notify: Callable[[], None]
     connection_key: str | None
     """The private connection that its calls use; None for the shared one."""
+    owner: str = ""
+    """The owner of the client, among whose subscriptions it counts."""
 
 
 class ChangeNotifier:
@@ -159,10 +161,22 @@ class ChangeNotifier:
             await asyncio.sleep(0)
 
     def subscribe(
-        self, server: str, uri: str, client: object, notify: Callable[[], None], connection_key: str | None
-    ) -> None:
-        """Notify `client` of updates of a resource. `connection_key` names the private connection of its calls."""
-        self._subscribers.setdefault((server, uri), {})[client] = Subscriber(notify, connection_key)
+        self,
+        server: str,
+        uri: str,
+        client: object,
+        notify: Callable[[], None],
+        connection_key: str | None,
+        owner: str = "",
+    ) -> bool:
+        """Notify `client` of updates of a resource. `connection_key` names the private connection of its calls.
+
+        Returns whether it was not subscribed before.
+        """
+        subscribers = self._subscribers.setdefault((server, uri), {})
+        new = client not in subscribers
+        subscribers[client] = Subscriber(notify, connection_key, owner)
+        return new
 
     def unsubscribe(self, server: str, uri: str, client: object) -> Subscriber | None:
         """Stop notifying `client` of a resource. Returns its subscription, if it had one."""

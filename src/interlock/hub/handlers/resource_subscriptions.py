@@ -5,13 +5,22 @@ A client with its own process of the server is subscribed there too, as its call
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.handlers.own_resources import OWN
 from interlock.hub.sessions.session import Origin
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.task_set import TaskSet
+from interlock.wire.errors import Fault
+
+MAX_OF_PRINCIPAL: Final = 10_000
+"""Upper bound for the subscriptions of a principal, over all its streams and sessions."""
+
+Notify = Callable[[], None]
 
 
 class ResourceSubscriptions:
@@ -21,30 +30,79 @@ class ResourceSubscriptions:
         self._change_notifier = change_notifier
         self._upstreams = upstreams
         self._dropping = TaskSet()
+        self.one_at_a_time = asyncio.Lock()
+        """Held by the stream that resolves its addresses: two hundred at once would take all of the loop's time."""
+        self._open: Counter[str] = Counter()
+        """Subscriptions by the owner of their client."""
 
-    async def add(self, server: str, uri: str, client: object, notify: Callable[[], None], origin: Origin) -> None:
-        """Subscribe `client` to a resource. Raises the server's refusal."""
+    async def add(self, server: str, uri: str, client: object, notify: Notify, origin: Origin) -> None:
+        """Subscribe `client` to a resource. Raises RESOURCE_EXHAUSTED or the server's refusal."""
+        refused = await self.add_all(server, {uri: notify}, client, origin)
+        if refused:
+            raise refused[uri]
+
+    async def add_all(
+        self, server: str, notifiers: Mapping[str, Notify], client: object, origin: Origin
+    ) -> Mapping[str, Fault]:
+        """Subscribe `client` to resources of a server. Returns those that the server refused.
+
+        Raises RESOURCE_EXHAUSTED, and faults that concern all of them.
+        """
+        owner = origin.caller.owner
+        self.check(owner, len(notifiers))
         if server in OWN:
-            self._change_notifier.subscribe(server, uri, client, notify, None)
-            return
+            self._begin(server, notifiers, client, None, owner)
+            return {}
         upstream = self._upstreams[server]
         # Only a connected server tells its era, which decides whose connection the caller's calls use.
         await upstream.open_connection(None)
+        self.check(owner, len(notifiers))
         key = upstream.key_for(origin)
         name = None if key is None else key.name
-        self._change_notifier.subscribe(server, uri, client, notify, name)
+        self._begin(server, notifiers, client, name, owner)
         try:
-            await upstream.subscribe(uri, name)
+            refused = await upstream.subscribe(notifiers, name)
         except BaseException:
-            self._change_notifier.unsubscribe(server, uri, client)
+            self._end(((server, uri) for uri in notifiers), client)
             raise
+        self._end(((server, uri) for uri in refused), client)
+        return refused
 
-    def expect(self, server: str, uri: str, client: object, notify: Callable[[], None]) -> None:
+    def expect(self, server: str, uri: str, client: object, notify: Notify, owner: str) -> None:
         """Subscribe `client` to a resource of a server that is down, for when its shared connection is back."""
-        self._change_notifier.subscribe(server, uri, client, notify, None)
+        self._begin(server, {uri: notify}, client, None, owner)
 
-    def drop(self, server: str, uri: str, client: object) -> None:
-        """Unsubscribe `client`. The last one to leave also ends the subscription at the server."""
-        removed, upstream = self._change_notifier.unsubscribe(server, uri, client), self._upstreams.get(server)
-        if removed is not None and upstream is not None:
-            self._dropping.begin(upstream.unsubscribe(removed.connection_key))
+    def drop(self, resources: Iterable[tuple[str, str]], client: object) -> None:
+        """Unsubscribe `client` from resources of servers. The last one to leave also ends subscriptions at a server."""
+        for server, connection_key in self._end(resources, client):
+            upstream = self._upstreams.get(server)
+            if upstream is not None:
+                self._dropping.begin(upstream.unsubscribe(connection_key))
+
+    def check(self, owner: str, more: int) -> None:
+        """Raises RESOURCE_EXHAUSTED if an owner may not have so many further subscriptions."""
+        if self._open[owner] + more > MAX_OF_PRINCIPAL:
+            raise Fault(
+                "RESOURCE_EXHAUSTED",
+                f"a principal may watch {MAX_OF_PRINCIPAL:,} resources",
+                hint="watch fewer, or end streams and sessions that watch others",
+            )
+
+    def _begin(
+        self, server: str, notifiers: Mapping[str, Notify], client: object, connection_key: str | None, owner: str
+    ) -> None:
+        for uri, notify in notifiers.items():
+            if self._change_notifier.subscribe(server, uri, client, notify, connection_key, owner):
+                self._open[owner] += 1
+
+    def _end(self, resources: Iterable[tuple[str, str]], client: object) -> dict[tuple[str, str | None], None]:
+        """Returns the servers concerned, each with the private connection of the client."""
+        concerned: dict[tuple[str, str | None], None] = {}
+        for server, uri in resources:
+            removed = self._change_notifier.unsubscribe(server, uri, client)
+            if removed is not None:
+                concerned[server, removed.connection_key] = None
+                self._open[removed.owner] -= 1
+                if not self._open[removed.owner]:
+                    del self._open[removed.owner]
+        return concerned

@@ -102,8 +102,7 @@ class SubscriptionHandler:
         if bus.wants(SessionEnded):
             who = session.caller.principal.id
             bus.publish(SessionEnded("sessions", bus.next(), now_us(), session.handle, who))
-        for server, uri in list(session.subscriptions):
-            self._subscriptions.drop(server, uri, session.id)
+        self._subscriptions.drop(list(session.subscriptions), session.id)
         for server, name in session.private_connections:
             upstream = self._upstreams.get(server)
             if upstream is not None:
@@ -175,7 +174,7 @@ class SubscriptionHandler:
             exchange.fail(fault)
             return
         if session.over:
-            self._subscriptions.drop(target.server, target.name, session.id)
+            self._subscriptions.drop([(target.server, target.name)], session.id)
             return
         session.subscribed(target.server, target.name, uri)
         exchange.result(EMPTY)
@@ -195,9 +194,9 @@ class SubscriptionHandler:
             if fault.name not in ("SERVER_NOT_READY", "SERVER_RESTARTING"):
                 session.unsubscribed(server, name)
                 return
-            self._subscriptions.expect(server, name, session.id, notify)
+            self._subscriptions.expect(server, name, session.id, notify, caller.owner)
         if session.over or (server, name) not in session.subscriptions:
-            self._subscriptions.drop(server, name, session.id)
+            self._subscriptions.drop([(server, name)], session.id)
         else:
             notify()
 
@@ -215,7 +214,7 @@ class SubscriptionHandler:
         uri = exchange.preview.uri or ""
         target = self._own.target(caller, uri) or self._names.resource(caller, uri)
         if session.unsubscribed(target.server, target.name):
-            self._subscriptions.drop(target.server, target.name, session.id)
+            self._subscriptions.drop([(target.server, target.name)], session.id)
         exchange.result(EMPTY)
 
     def _set_level(self, exchange: Exchange, caller: Caller) -> None:

@@ -23,6 +23,7 @@ from interlock.hub.upstreams.notification_dispatcher import NotificationDispatch
 from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.starts import Starts
+from interlock.process.shared_runs import SharedRuns
 from interlock.protocols.mgp.lifecycle import SHUTDOWN, shutdown_answer
 from interlock.wire.errors import Fault
 
@@ -62,6 +63,7 @@ class ConnectionPool:
         self._opened: Connection | None = None
         """The shared connection from the moment it is open, before it is published."""
         self._watching = asyncio.Lock()
+        self._shared_watches = SharedRuns(self._watch_shared)
 
     async def connect_shared(self, ended: asyncio.Future[Fault]) -> Connection:
         """Open the shared connection. Callers get it once it is published; `ended` gets the reason when it closes."""
@@ -163,8 +165,13 @@ class ConnectionPool:
     async def watch_shared(self) -> Mapping[str, Fault]:
         """Subscribe to changed lists, resources and tasks on the shared connection. Returns the refused resources.
 
-        Before the connection is published, a server of the handshake era is not asked for single resources: each is a
-        request that it may leave unanswered.
+        All that wait for it share one run: a client may subscribe to a thousand resources at once, and leave again.
+        """
+        return await self._shared_watches.result()
+
+    async def _watch_shared(self) -> Mapping[str, Fault]:
+        """Before the connection is published, a server of the handshake era is not asked for single resources: each is
+        a request that it may leave unanswered.
         """
         async with self._watching:
             connection = self._opened

@@ -6,6 +6,7 @@ A server that is slow, dead or wrong harms only its own calls.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -277,16 +278,16 @@ class Upstream:
         """List the server again."""
         self.lists.changed.set()
 
-    async def subscribe(self, uri: str, connection_key: str | None) -> None:
-        """Receive updates of a resource, on the shared connection and on a private one. Raises the server's refusal."""
+    async def subscribe(self, uris: Collection[str], connection_key: str | None) -> Mapping[str, Fault]:
+        """Receive updates of resources, on the shared connection and on a private one. Returns the refused ones."""
         await self.open_connection(None)
         subscribes = self.peer is not None and self.peer.offers("resources", "subscribe")
         if not subscribes and not self.modern:
             raise Fault("METHOD_NOT_FOUND", f"{self.id} offers no subscriptions to resources")
         refused = await self.pool.watch_shared()
-        if uri in refused:
-            raise refused[uri]
-        await self.pool.watch_private(connection_key)
+        if not refused.keys() >= set(uris):
+            await self.pool.watch_private(connection_key)
+        return {uri: refused[uri] for uri in uris if uri in refused}
 
     async def unsubscribe(self, connection_key: str | None) -> None:
         """Cancel the server's subscriptions that no client needs any more."""
