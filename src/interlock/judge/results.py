@@ -8,9 +8,10 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from interlock.judge import instructions
 from interlock.judge.findings import Finding
 from interlock.judge.instructions import judge_instructions
-from interlock.judge.requests import judge_requests
+from interlock.judge.requests import grammar, judge_requests
 from interlock.judge.text import judge_text, show_hidden
 
 MOST_TEXTS = 10_000
@@ -40,6 +41,11 @@ def judge_result(result: object, *, may_ask: bool = False) -> tuple[Finding, ...
                 said = judge_requests(text, label)
             told += [msgspec.structs.replace(each, hint=_HINT) for each in said]
     return (*hidden[: MOST_FINDINGS // 2], *told[: MOST_FINDINGS // 2])
+
+
+def is_loaded() -> bool:
+    """Whether all that judging a result takes is compiled: then a short one is judged at once."""
+    return instructions.is_loaded() and grammar.cache_info().currsize > 0
 
 
 def made_visible(value: T) -> T:

@@ -22,13 +22,13 @@ from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.judge.findings import Finding
-from interlock.judge.results import judge_result, made_visible
+from interlock.judge.results import is_loaded, judge_result, made_visible
 from interlock.wire.errors import ErrorObject, Fault
 
 BYTES_PER_TOKEN: Final = 4
 """The estimate, where tokens cannot be counted in time. A token takes at least one byte, so fewer bytes always fit."""
 SCAN_HERE: Final = 500
-"""Bytes that are searched on the loop; a longer result in a thread."""
+"""Bytes that are searched on the loop, once the signals are compiled; a longer result in a thread."""
 LINKS_SINCE: Final = "2025-06-18"
 """The first revision with resource links; an older client gets the address in the text alone."""
 
@@ -58,7 +58,7 @@ class ResultPostprocessor:
         may_be_long = self._most is not None and size > self._most
         if not self._scans and not may_be_long:
             deliver(result)
-        elif may_be_long or size > SCAN_HERE:
+        elif may_be_long or size > SCAN_HERE or not is_loaded():
             self._tasks.begin(self._elsewhere(call, result, deliver), call)
         else:
             self._deliver(call, self._searched(result), deliver)
