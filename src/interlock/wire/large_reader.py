@@ -2,6 +2,7 @@
 
 A native decoder holds the interpreter for as long as one call takes: tens of milliseconds for ten megabytes. Here no
 call sees more than `PIECE` bytes of the message, so that the event loop gets its turn, and counting stops at a limit.
+Small values below the members of the envelope's members are read in runs (`large_runs.py`).
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ import msgspec
 
 from interlock.wire.errors import Fault
 from interlock.wire.large import PIECE
+from interlock.wire.large_runs import NAME, NUMBER, RunReader
 from interlock.wire.limits import Limits
 
-NUMBER: Final = 128
-"""Most characters of a number: the time to read one grows with the square of its digits."""
 AROUND: Final = 16
 """Members of an envelope, which do not count for what is in it."""
-NAME: Final = 1_024
-"""Most bytes of a member's name."""
+RUN_DEPTH: Final = 3
+"""The values of arrays and objects at this depth and below may be read in runs."""
+WINDOW: Final = PIECE
+"""Bytes that one run may take."""
+GOOD_RUN: Final = 1_024
+"""A run of so many bytes is worth what it costs to try one."""
+MOST_SKIPPED: Final = 256
+"""Values that are read one by one, at most, before a run is tried again."""
 
 
 class Unreadable(Fault):
@@ -58,9 +64,14 @@ class LargeReader:
         self._keep = keep
         self._out: list[bytes] = []
         self._at = 0
+        self._poor_runs = 0
+        """Runs in a row that were not worth it."""
+        self._skip = 0
+        """Values to read one by one before a run is tried again."""
         self.names: set[bytes] = set()
         self.spans: dict[str, Span] = {}
         """The envelope's members, or an array's items by their number."""
+        self._runs = RunReader(self.names)
 
     def read(self) -> bytes:
         """The whole message, compact. Raises `Unreadable`."""
@@ -84,7 +95,9 @@ class LargeReader:
             begun = self._at
             keep = bool(stack) and stack[-1].keep
             value: object = msgspec.UNSET
-            if head in (b"{", b"["):
+            if len(stack) >= RUN_DEPTH and not keep and (run := self._run(pos, stack)):
+                pos, begun = run
+            elif head in (b"{", b"["):
                 pos = self._open(head, pos, stack)
                 if not stack[-1].empty:
                     continue
@@ -117,6 +130,26 @@ class LargeReader:
                 pos += 1
                 stack.pop()
                 value, begun = opened.value, opened.begun
+
+    def _run(self, pos: int, stack: list[_Open]) -> tuple[int, int] | None:
+        """Read the value here and those behind it, as many as are sure: where they end, and where the last was put."""
+        if self._skip:
+            self._skip -= 1
+            return None
+        opened = stack[-1]
+        run = self._runs.read(self._data[pos : pos + WINDOW], "}" if opened.is_object else "]", opened.names)
+        if run is not None and not (
+            self._members + run.members <= self._most_members and run.fits(self._most_depth - len(stack))
+        ):
+            run = None  # refused where it is read one by one
+        self._poor_runs = 0 if run is not None and run.stop >= GOOD_RUN else self._poor_runs + 1
+        self._skip = min(2 ** min(self._poor_runs, 20) >> 2, MOST_SKIPPED)
+        if run is None:
+            return None
+        self._members += run.members
+        opened.names |= run.names
+        self._put(b",".join(run.items))
+        return pos + run.stop, self._at - len(run.items[-1])
 
     def _open(self, head: bytes, pos: int, stack: list[_Open]) -> int:
         self._count()
