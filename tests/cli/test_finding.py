@@ -25,7 +25,7 @@ BUDGET = {
     "listed_tools": 3,
     "listed_tokens": 572,
     "instructions_tokens": 90,
-    "instructions_without_room": ["wordy"],
+    "instructions_over_budget": ["wordy"],
     "pinned_over_budget": ["many__huge"],
     "servers": [{"id": "many", "tokens": 39_000}, {"id": "few", "tokens": 1_000}],
 }

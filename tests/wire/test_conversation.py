@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from cases import each_case
-from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Progressed, Refused, Stray, Withdrawn
+from interlock.wire.conversation import (
+    Answered,
+    Conversation,
+    Notified,
+    Progressed,
+    Refused,
+    RequestReceived,
+    UnmatchedMessage,
+    Withdrawn,
+)
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import encode_notification, encode_request, encode_result
@@ -50,7 +59,7 @@ class ConversationMachine(RuleBasedStateMachine):
             assert isinstance(received, Answered)
             assert received.waiter == self.waiting.pop(id_)[0]
         else:
-            assert isinstance(received, Stray)
+            assert isinstance(received, UnmatchedMessage)
 
     @rule(id_=ours)
     def progress(self, id_: int) -> None:
@@ -60,7 +69,7 @@ class ConversationMachine(RuleBasedStateMachine):
             assert isinstance(received, Progressed)
             assert received.waiter == self.waiting[id_][0]
         else:
-            assert isinstance(received, Stray)
+            assert isinstance(received, UnmatchedMessage)
 
     @rule(id_=consumes(ours))
     def withdraw(self, id_: int) -> None:
@@ -78,7 +87,7 @@ class ConversationMachine(RuleBasedStateMachine):
         if id_ in self.owed or len(self.owed) == 20:
             assert isinstance(received, Refused)
         else:
-            assert isinstance(received, Asked)
+            assert isinstance(received, RequestReceived)
             self.owed.add(id_)
         return id_
 
@@ -91,7 +100,7 @@ class ConversationMachine(RuleBasedStateMachine):
     def cancelled(self, id_: int) -> None:
         params = json.dumps({"requestId": id_, "reason": "r"}).encode()
         received = self.conversation.receive(encode_notification("notifications/cancelled", params))
-        assert received == Withdrawn(id_, "r") if id_ in self.owed else isinstance(received, Stray)
+        assert received == Withdrawn(id_, "r") if id_ in self.owed else isinstance(received, UnmatchedMessage)
         self.owed.discard(id_)
 
     @rule()
@@ -120,7 +129,7 @@ def test_a_bad_message_is_refused_and_changes_nothing(line: bytes) -> None:
 @each_case("method", ["notifications/progress", "notifications/cancelled"])
 @each_case("params", [b"{}", b'{"progressToken":{}}', b'{"requestId":[]}'])
 def test_unreadable_talk_about_other_messages_is_stray(method: str, params: bytes) -> None:
-    assert isinstance(Conversation[str, None]().receive(encode_notification(method, params)), Stray)
+    assert isinstance(Conversation[str, None]().receive(encode_notification(method, params)), UnmatchedMessage)
 
 
 def test_other_notifications_are_handed_on() -> None:

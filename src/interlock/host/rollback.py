@@ -20,7 +20,7 @@ from interlock.hub.admin.rollback import LastingCall, RollbackDone, RollbackPlan
 from interlock.hub.app import HubApp
 from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.views import View
-from interlock.hub.live.checkpoints import Place
+from interlock.hub.live.checkpoints import TreeKey
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.feature_set_gate import feature_of
 from interlock.hub.live.own_connections import OwnConnections
@@ -39,7 +39,7 @@ MOST_CALLS: Final = 200
 class _Step(msgspec.Struct, frozen=True):
     """One tree that goes back, or cannot."""
 
-    place: Place
+    place: TreeKey
     kept: KeptTree
     target: str | None
     why_not: str
@@ -124,7 +124,7 @@ class Rollbacks:
         changed = [(place, kept) for place, kept in trees.items() if _changed(kept, first)]
         return [self._step(conversation, place, kept, first) for place, kept in changed]
 
-    def _step(self, conversation: Conversation, place: Place, kept: KeptTree, first: int) -> _Step:
+    def _step(self, conversation: Conversation, place: TreeKey, kept: KeptTree, first: int) -> _Step:
         server, feature_set = place
         target, tree = _target(kept, first), kept.tree
         if target is None:
@@ -164,7 +164,7 @@ class Rollbacks:
                 calls += [LastingCall(turn.stored.index, use.name) for use in uses]
         return [call for call in calls if self._place(call.tool) not in shown][:MOST_CALLS]
 
-    def _place(self, name: str) -> Place | None:
+    def _place(self, name: str) -> TreeKey | None:
         """The server and the feature set of a tool; None for one that has no feature set, or is not offered now."""
         tool = self._hub_app.catalog.tool(View(), name)
         if tool is None:

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.host.turn import Turn
 from interlock.hub.app import HubApp
-from interlock.hub.live.checkpoints import STATE_TREES, CallStates, Place, StoredTree, tree_id
+from interlock.hub.live.checkpoints import STATE_TREES, CallStates, StoredTree, TreeKey, tree_id
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.checkpoints import CheckpointTree, read_state, record
 from interlock.store import StoreError
@@ -37,7 +37,7 @@ class States:
         self._hub_app = hub_app
         self._encryption = Encryption(hub_app.keys.derived(b"state_trees"))
 
-    async def trees(self, conversation: str) -> dict[Place, KeptTree]:
+    async def trees(self, conversation: str) -> dict[TreeKey, KeptTree]:
         """The trees of a conversation, the one that changed last first."""
         found = await self._hub_app.store.find(STATE_TREES, conversation=conversation)
         stored = sorted((document.value for document in found), key=lambda each: -each.updated)
@@ -69,7 +69,7 @@ class States:
         except Fault as fault:
             self._hub_app.live.refusals.add(server, "tools/call state", feature_set, "", fault)
 
-    async def put(self, conversation: str, agent: str, place: Place, kept: KeptTree) -> None:
+    async def put(self, conversation: str, agent: str, place: TreeKey, kept: KeptTree) -> None:
         """Store a tree. Raises a `Fault`."""
         id_ = tree_id(conversation, *place)
         sealed = await asyncio.to_thread(lambda: self._encryption.seal(msgspec.json.encode(kept).decode(), id_))

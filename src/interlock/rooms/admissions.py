@@ -21,7 +21,7 @@ from interlock.rooms.policy import GUEST
 MOST_METERS: Final = 20_000
 
 
-class Place(NamedTuple):
+class Reservation(NamedTuple):
     """The place of a member that is admitted, and not yet connected."""
 
     participant: Participant
@@ -34,7 +34,7 @@ class Admissions:
 
     def __init__(self, settings: TopicSettings) -> None:
         self._settings = settings
-        self._reserved: dict[Member, Place] = {}
+        self._reserved: dict[Member, Reservation] = {}
         self._meters: dict[str, Meter] = {}
 
     def apply_settings(self, settings: TopicSettings) -> None:
@@ -44,7 +44,7 @@ class Admissions:
             meter.limit(settings.rate)
 
     def reserve(
-        self, room: MemberRoom, principal: Principal | None, place: Place, connected: Collection[str], now: float
+        self, room: MemberRoom, principal: Principal | None, place: Reservation, connected: Collection[str], now: float
     ) -> Member:
         """Reserve a place for a connection that is being upgraded. Raises Refusal."""
         id_ = place.participant.id
@@ -60,7 +60,7 @@ class Admissions:
         self._reserved[member] = place
         return member
 
-    def take(self, member: Member) -> Place:
+    def take(self, member: Member) -> Reservation:
         """The place of a member that is connected now."""
         return self._reserved.pop(member)
 

@@ -24,7 +24,7 @@ from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.proposals import Proposal, ended
 from interlock.protocols.mcpx.routing import Mode, Participant
 from interlock.protocols.mcpx.topic import Accepted, Topic
-from interlock.rooms.admissions import Admissions, Place
+from interlock.rooms.admissions import Admissions, Reservation
 from interlock.rooms.audit import RoomAudit
 from interlock.rooms.counts import RoomCounts
 from interlock.rooms.frame_queue import FrameQueue
@@ -115,7 +115,7 @@ class Room:
     ) -> Member:
         """Reserve a place for a connection that is being upgraded. Raises Refusal. `since` is a cursor of before."""
         participant = Participant(id, ANONYMOUS if principal is None else principal.id, capabilities, mode)
-        place = Place(participant, since)
+        place = Reservation(participant, since)
         return self._admissions.reserve(self, principal, place, self._members, clock_s())
 
     def enter(self, member: Member) -> None:

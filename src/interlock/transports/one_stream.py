@@ -17,13 +17,13 @@ from interlock.wire.conversation import (
     CANCELLED,
     PROGRESS,
     Answered,
-    Asked,
-    Concerned,
     Conversation,
     Notified,
     Progressed,
     Refused,
-    Stray,
+    RelatedNotification,
+    RequestReceived,
+    UnmatchedMessage,
     Withdrawn,
 )
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
@@ -171,18 +171,18 @@ class OneStreamLink(Link):
             case Answered(waiter, answer):
                 waiter.sink.on_response(answer)
                 return True
-            case Concerned(waiter, notification):
+            case RelatedNotification(waiter, notification):
                 return self._concerned(waiter, notification)
             case Progressed(waiter, params):
                 self._progressed(waiter, params)
             case Notified(notification):
                 self.listener.on_notification(notification.method, notification.params)
-            case Asked(request):
+            case RequestReceived(request):
                 self._on_request(request)
             case Withdrawn():
                 assert isinstance(message, Notification)
                 self.listener.on_notification(CANCELLED, message.params)
-            case Stray(reason):
+            case UnmatchedMessage(reason):
                 self._complain("stray", reason)
             case Refused(bad):
                 self._complain("refused", bad.message)

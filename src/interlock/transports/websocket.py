@@ -66,8 +66,23 @@ class WebSocketConnection(asyncio.Protocol):
     """One WebSocket of a client."""
 
     __slots__ = (
-        "_answer", "_asked_at", "_bounds", "_closing", "_forget", "_frames", "_held", "_parts", "_protocol",
-        "_receiver", "_resting", "_seen", "_seen_at", "_serial", "_share", "_waiting", "transport",
+        "_answer",
+        "_bounds",
+        "_closing",
+        "_forget",
+        "_frames",
+        "_held",
+        "_parts",
+        "_ping_sent_at",
+        "_protocol",
+        "_receiver",
+        "_resting",
+        "_seen",
+        "_seen_at",
+        "_serial",
+        "_share",
+        "_waiting",
+        "transport",
     )  # fmt: skip
 
     def __init__(
@@ -98,7 +113,7 @@ class WebSocketConnection(asyncio.Protocol):
         """Grows with every piece of bytes that comes in."""
         self._seen = -1
         self._seen_at = 0.0
-        self._asked_at: float | None = None
+        self._ping_sent_at: float | None = None
 
     # The listener calls these (`http.upgrades.UpgradedConnection`).
 
@@ -116,21 +131,21 @@ class WebSocketConnection(asyncio.Protocol):
     def sweep(self, now: float) -> None:
         """Ask a silent peer whether it is there, and end one that does not answer or does not read."""
         if self._closing:
-            self._asked_at = self._asked_at or now
-            if now - self._asked_at > self._bounds.linger_s:
+            self._ping_sent_at = self._ping_sent_at or now
+            if now - self._ping_sent_at > self._bounds.linger_s:
                 self.transport.abort()
         elif self._serial != self._seen:
-            self._seen, self._seen_at, self._asked_at = self._serial, now, None
+            self._seen, self._seen_at, self._ping_sent_at = self._serial, now, None
         elif self._waiting or self._resting is not None:
             # Its answer could not be read. Writing shows whether it is there: a connection that is gone fails.
             if now - self._seen_at > self._bounds.ping_s:
                 self._seen_at = now
                 self._ping()
-        elif self._asked_at is not None:
-            if now - self._asked_at > self._bounds.ping_s:
+        elif self._ping_sent_at is not None:
+            if now - self._ping_sent_at > self._bounds.ping_s:
                 self.transport.abort()
         elif now - self._seen_at > self._bounds.ping_s:
-            self._asked_at = now
+            self._ping_sent_at = now
             self._ping()
 
     def shutdown(self) -> None:
@@ -301,7 +316,7 @@ class WebSocketConnection(asyncio.Protocol):
     def _end(self) -> None:
         self._closing = True
         self._write_all()
-        self._asked_at = None
+        self._ping_sent_at = None
         self._drop()
         self._receiver.on_lost()
         # The transport closes once everything is written; `sweep` cuts off a peer that does not read.

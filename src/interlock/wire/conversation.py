@@ -42,7 +42,7 @@ NAMES_REQUEST = frozenset(
 """Notifications whose `request_id` names the request they belong to."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestReceived(msgspec.Struct, frozen=True):
     """The other side wants an answer, which is owed until `settle`."""
 
     request: Request
@@ -62,7 +62,7 @@ class Progressed(msgspec.Struct, Generic[W], frozen=True):
     params: bytes
 
 
-class Concerned(msgspec.Struct, Generic[W], frozen=True):
+class RelatedNotification(msgspec.Struct, Generic[W], frozen=True):
     """A notification that names one of ours."""
 
     waiter: W
@@ -83,7 +83,7 @@ class Withdrawn(msgspec.Struct, Generic[E], frozen=True):
     exchange: E | None = None
 
 
-class Stray(msgspec.Struct, frozen=True):
+class UnmatchedMessage(msgspec.Struct, frozen=True):
     """A message that belongs to nothing: an answer nobody waits for, progress of nothing. Worth a count, no answer."""
 
     reason: str
@@ -95,7 +95,16 @@ class Refused(msgspec.Struct, frozen=True):
     bad: BadMessage
 
 
-Received: TypeAlias = Asked | Answered[W] | Progressed[W] | Concerned[W] | Notified | Withdrawn[E] | Stray | Refused
+Received: TypeAlias = (
+    RequestReceived
+    | Answered[W]
+    | Progressed[W]
+    | RelatedNotification[W]
+    | Notified
+    | Withdrawn[E]
+    | UnmatchedMessage
+    | Refused
+)
 
 
 class Conversation(Generic[W, E]):
@@ -188,12 +197,12 @@ class Conversation(Generic[W, E]):
     def _answered(self, answer: Result | Failure) -> Received[W, E]:
         waiting = None if answer.id is None else self.waiting.pop(answer.id, None)
         if waiting is None:
-            return Stray(f"an answer to {answer.id!r}, which nobody waits for")
+            return UnmatchedMessage(f"an answer to {answer.id!r}, which nobody waits for")
         return Answered(waiting[0], answer)
 
     def _on_request(self, request: Request) -> Received[W, E]:
         if self.owe(request.id):
-            return Asked(request)
+            return RequestReceived(request)
         if request.id in self.owed:
             return Refused(BadMessage("INVALID_REQUEST", f"id {request.id!r} is already in use by an open request"))
         return Refused(BadMessage("RESOURCE_EXHAUSTED", "too many open requests", request.id))
@@ -202,29 +211,29 @@ class Conversation(Generic[W, E]):
         try:
             token = _decode_progress(notification.params).progressToken
         except msgspec.DecodeError as cause:
-            return Stray(f"progress that cannot be read: {cause}")
+            return UnmatchedMessage(f"progress that cannot be read: {cause}")
         waiting = self.waiting.get(token)
         if waiting is None and isinstance(token, str):
             # Ours are numbers. One in words was chosen to outlive its request, as a task's does.
             return Notified(notification)
         if waiting is None:
-            return Stray(f"progress of {token!r}, which nobody waits for")
+            return UnmatchedMessage(f"progress of {token!r}, which nobody waits for")
         return Progressed(waiting[0], notification.params)
 
     def _concerned(self, notification: Notification) -> Received[W, E]:
         named = named_request(notification.params)
         waiting = None if named is None else self.waiting.get(named)
         if waiting is None:
-            return Stray(f"{notification.method} of {named!r}, which nobody waits for")
-        return Concerned(waiting[0], notification)
+            return UnmatchedMessage(f"{notification.method} of {named!r}, which nobody waits for")
+        return RelatedNotification(waiting[0], notification)
 
     def _cancelled(self, notification: Notification) -> Received[W, E]:
         try:
             id_, reason = read_withdrawal(notification.params)
         except msgspec.DecodeError as cause:
-            return Stray(f"a cancellation that cannot be read: {cause}")
+            return UnmatchedMessage(f"a cancellation that cannot be read: {cause}")
         if id_ not in self.owed:
-            return Stray(f"cancellation of {id_!r}, which is not open")
+            return UnmatchedMessage(f"cancellation of {id_!r}, which is not open")
         return Withdrawn(id_, reason, self.owed.pop(id_))
 
 

@@ -109,7 +109,7 @@ def _budget(found: Json, agent: str | None) -> None:
     say_table((name, f"{tokens:,}", _bar(tokens, whole), note) for name, tokens, note in rows)
     for name in found["pinned_over_budget"]:
         say(f"pinned, but over the budget: {plain(name)}")
-    for name in found["instructions_without_room"]:
+    for name in found["instructions_over_budget"]:
         say(f"instructions left out, over the budget: {plain(name)}")
     say_table((f"  {plain(s['id'])}", f"{s['tokens']:,}", _bar(s["tokens"], whole)) for s in found["servers"])
 

@@ -116,7 +116,7 @@ class Entries(msgspec.Struct, omit_defaults=True):
     """Records, the oldest first."""
 
     entries: list[records.Entry]
-    searched_to: records.Place | None = None
+    searched_to: records.RecordId | None = None
     """Set if the search stopped at its bound. It continues there with `before` and `before_chain`."""
 
 

@@ -67,11 +67,6 @@ def known_server(hub_app: HubApp, server: str) -> str:
     return server
 
 
-def known_servers(hub_app: HubApp, server: str | None) -> list[str]:
-    """One server, or all of the configuration. Raises NOT_FOUND."""
-    return [*hub_app.config.servers] if server is None else [known_server(hub_app, server)]
-
-
 class CommandServer(msgspec.Struct):
     """A server, and the reason for the command."""
 

@@ -111,7 +111,7 @@ class ToolOperations:
             listed_tools=len(listed),
             listed_tokens=sum([tokens.of_text(bytes(item)) + 1 async for item in in_turns(listed)]),
             instructions_tokens=instructions.tokens,
-            instructions_without_room=instructions.left_out,
+            instructions_over_budget=instructions.left_out,
             pinned_over_budget=listings.pinned_over_budget(scope),
             servers=[ServerCost(*cost) for cost in sorted(costs.items(), key=lambda cost: -cost[1])],
         )
@@ -303,6 +303,6 @@ class Budget(msgspec.Struct):
     listed_tools: int
     listed_tokens: int
     instructions_tokens: int
-    instructions_without_room: tuple[str, ...]
+    instructions_over_budget: tuple[str, ...]
     pinned_over_budget: tuple[str, ...]
     servers: list[ServerCost]

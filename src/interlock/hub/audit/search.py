@@ -36,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True):
     """Why the stored record cannot be read; then only its columns are shown."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class RecordId(msgspec.Struct, frozen=True):
     """The chain and sequence number of a record."""
 
     chain: str
@@ -47,7 +47,7 @@ class Part(msgspec.Struct, frozen=True):
     """Records that match, newest first."""
 
     entries: list[Entry]
-    searched_to: Place | None = None
+    searched_to: RecordId | None = None
     """Where the search stopped because it looked at `MAX_SCANNED` records: the next part begins before it."""
 
 
@@ -81,7 +81,7 @@ def search_part(database: Database, wanted: Search, limit: int, before: tuple[st
     found = search(database, wanted, limit, before, down_to)
     if down_to is None or len(found) >= min(limit, MAX_RESULTS):
         return Part(found)
-    return Part(found, Place(down_to.chain, down_to.seq))
+    return Part(found, RecordId(down_to.chain, down_to.seq))
 
 
 def show(database: Database, chain: str, seq: int) -> tuple[Entry, list[Entry], bool] | None:

@@ -300,7 +300,7 @@ class Catalog:
             return profile.sees(item)
         return self.sees_server(view, item.server)
 
-    def _piece(self, before: _Listing, rendered: Mapping[str, Piece], view: View, part: Part) -> Piece | _Place:
+    def _piece(self, before: _Listing, rendered: Mapping[str, Piece], view: View, part: Part) -> Piece | _PieceSpan:
         known = before.places.get(part.offer.server)
         if known is not None and known.offer is part.offer:
             return known
@@ -344,7 +344,7 @@ def _rendered(offer: Offer, items: list[bytes]) -> Piece:
     return Piece(offer, b",".join(items), array("L", map(len, items)))
 
 
-class _Place(NamedTuple):
+class _PieceSpan(NamedTuple):
     """The position of a server's piece in a list, and the offer that it was rendered from."""
 
     offer: Offer
@@ -356,7 +356,7 @@ class _Place(NamedTuple):
 class _Listing(NamedTuple):
     generation: int
     joined: Joined
-    places: dict[str, _Place]
+    places: dict[str, _PieceSpan]
 
     def piece(self, server: str) -> Piece:
         """The piece of a server that is in the list."""
@@ -368,15 +368,15 @@ _NONE: Final = _Listing(-1, Joined.of(()), {})
 _NO_OFFER: Final = Offer("")
 
 
-def _joined(generation: int, before: _Listing, pieces: Iterable[Piece | _Place]) -> _Listing:
+def _joined(generation: int, before: _Listing, pieces: Iterable[Piece | _PieceSpan]) -> _Listing:
     """Join new pieces with the unchanged places of the list before."""
     at = 1
-    places: dict[str, _Place] = {}
+    places: dict[str, _PieceSpan] = {}
     octets: list[bytes | memoryview] = [b"["]
     whole = memoryview(before.joined.octets)
     for piece in pieces:
         if isinstance(piece, Piece):
-            text, place = piece.octets, _Place(piece.offer, at, at + len(piece.octets), piece.sizes)
+            text, place = piece.octets, _PieceSpan(piece.offer, at, at + len(piece.octets), piece.sizes)
         else:
             text = whole[piece.start : piece.end]
             place = piece if piece.start == at else piece._replace(start=at, end=at + len(text))

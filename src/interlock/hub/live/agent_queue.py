@@ -46,7 +46,7 @@ class AgentQueue:
         old = sorted(arrived, key=lambda event: event.delivered)
         return [event.id for place, event in enumerate(old) if place < len(old) - keep or event.delivered < expired]
 
-    def has_room(self, server: str, size: int) -> bool:
+    def has_capacity(self, server: str, size: int) -> bool:
         """Whether an event of a server fits, with as much room free afterwards as the server has then."""
         has_place = self.counts[server] + 1 <= MAX_PER_AGENT - self.counts.total() - 1
         return has_place and self.sizes[server] + size <= MAX_BYTES_PER_AGENT - self.sizes.total() - size

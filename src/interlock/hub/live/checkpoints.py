@@ -25,7 +25,7 @@ from interlock.protocols.mcpl.decoding import Name, Object, Value, decode
 from interlock.store import Collection
 from interlock.wire.errors import Fault
 
-Place = tuple[str, str]
+TreeKey = tuple[str, str]
 """A server and its feature set."""
 
 
@@ -106,9 +106,9 @@ class _Stateful(Value, frozen=True):
 class CallStates:
     """The states of a conversation for one call, and which of them the call used."""
 
-    def __init__(self, trees: Mapping[Place, CheckpointTree]) -> None:
+    def __init__(self, trees: Mapping[TreeKey, CheckpointTree]) -> None:
         self.trees = trees
-        self.used: Place | None = None
+        self.used: TreeKey | None = None
         """The server and the feature set of the tool that was called."""
         self.reported = b""
         """The result that the server gave."""

@@ -23,7 +23,7 @@ CAUSE: Final = "dev.interlock/cause"
 """Member of a request's `_meta`: the inference on whose account a server asks."""
 MAX_VIEWS: Final = 256
 Result = TypeVar("Result")
-Place = tuple[str, str | None]
+ConnectionId = tuple[str, str | None]
 """A server, and the key of a private connection; None for the shared one."""
 
 
@@ -37,7 +37,7 @@ class OpenHook(msgspec.Struct, frozen=True, eq=False):
 class LiveConnection:
     """MCPL on one connection: the state of the negotiation, and the requests under way."""
 
-    def __init__(self, place: Place, agent: str | None, connection: Connection, offer: Offer) -> None:
+    def __init__(self, place: ConnectionId, agent: str | None, connection: Connection, offer: Offer) -> None:
         self.server, self.key = place
         self.agent = agent
         """The only agent that it speaks for; None on the shared connection."""

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 
 from interlock.client.connection import Connection
-from interlock.hub.live.connection import LiveConnection, Place
+from interlock.hub.live.connection import ConnectionId, LiveConnection
 from interlock.hub.live.feature_updates import FeatureUpdates
 from interlock.hub.live.features import Features
 from interlock.hub.live.refusals import RecordedRefusals
@@ -29,7 +29,7 @@ class LiveConnections:
         self.updates = FeatureUpdates(features, logs)
         self.messages = ServerMessages(refusals, self.updates, logs)
         self._logs = logs
-        self._open: dict[Place, LiveConnection] = {}
+        self._open: dict[ConnectionId, LiveConnection] = {}
 
     # Finding connections.
 

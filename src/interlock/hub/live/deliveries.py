@@ -87,12 +87,12 @@ class Deliveries:
         `seen` is its `seen_id`. The event itself takes the room when it is there; `release` gives back the rest.
         """
         waiting = self._agents.setdefault(agent, AgentQueue())
-        if not waiting.has_room(server, size):
+        if not waiting.has_capacity(server, size):
             raise _full(f"{waiting.counts[server]} events of {server} wait for {agent}")
         if self._counts[server] + 1 > MAX_IN_ALL - self._counts.total() - 1:
             raise _full(f"{self._counts[server]} events of {server} wait for agents")
         waiting.reserved[seen] = server, size
-        self._take_room(waiting, server, size)
+        self._reserve(waiting, server, size)
 
     def release(self, agent: str, seen: str) -> None:
         """Give back the room that `reserve` took, unless the event has it."""
@@ -324,7 +324,7 @@ class Deliveries:
             self.release(agent, seen_id(event.server, event.event))
             waiting.delivered.pop(key, None)
             waiting.events[key] = event
-            self._take_room(waiting, event.server, event.size)
+            self._reserve(waiting, event.server, event.size)
             if before is None and self._bus.wants(ResourceUpdated):
                 self._bus.publish(ResourceUpdated(OWN, self._bus.next(), now_us(), agent))
             if event.wake:
@@ -333,7 +333,7 @@ class Deliveries:
         if event is None or event.delivered:
             waiting.woken.discard(key)
 
-    def _take_room(self, queue: AgentQueue, server: str, size: int) -> None:
+    def _reserve(self, queue: AgentQueue, server: str, size: int) -> None:
         queue.take_room(server, size)
         self._counts[server] += 1
 

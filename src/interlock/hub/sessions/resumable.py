@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from interlock.hub.sessions.kept_file import KeptFile, read_lines
-from interlock.hub.sessions.session import NO_SELECTION, KeptState, Session
+from interlock.hub.sessions.session import NO_SELECTION, SavedSettings, Session
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import read_initialize
 from interlock.protocols.mcpl.received import Selection
@@ -56,9 +56,9 @@ class KeptSession(msgspec.Struct, frozen=True, tag_field="is", tag="open"):
         return read_initialize(bytes(self.initialize))
 
     @property
-    def state(self) -> KeptState:
+    def state(self) -> SavedSettings:
         """The settings that the session goes on with."""
-        return KeptState(self.log_level, self.subscriptions, self.selection)
+        return SavedSettings(self.log_level, self.subscriptions, self.selection)
 
 
 class KeptHost(msgspec.Struct, frozen=True, tag_field="is", tag="host"):

@@ -39,7 +39,7 @@ class SessionCaller(Protocol):
 NO_SELECTION: Final = Selection()
 
 
-class KeptState(msgspec.Struct, frozen=True):
+class SavedSettings(msgspec.Struct, frozen=True):
     """The settings of a session that outlive a run of the hub."""
 
     log_level: str | None = None
@@ -47,7 +47,7 @@ class KeptState(msgspec.Struct, frozen=True):
     selection: Selection = NO_SELECTION
 
 
-KEPT_NOTHING: Final = KeptState()
+DEFAULT_SETTINGS: Final = SavedSettings()
 
 
 class SessionKeeper(Protocol):
@@ -78,7 +78,7 @@ class Session(transport_session.Session):
         caller: SessionCaller,
         dialect: Dialect,
         keeper: SessionKeeper,
-        kept: KeptState = KEPT_NOTHING,
+        kept: SavedSettings = DEFAULT_SETTINGS,
     ) -> None:
         super().__init__(id, channel, caller, dialect)
         self._keeper = keeper

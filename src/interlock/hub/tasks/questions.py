@@ -13,7 +13,7 @@ from interlock.hub.calls.bridges.retries import QUESTIONS
 from interlock.hub.calls.call import Caller
 from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.upstreams.client_requests import ClientRequest, judged_params
-from interlock.hub.upstreams.server_requests import CARRIED
+from interlock.hub.upstreams.server_requests import RELAYED
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
@@ -60,7 +60,7 @@ class TaskQuestions:
             return {}
         found: dict[bytes, tuple[str, bytes]] = {}
         for request in question_of(answer).requests.values():
-            if request.method not in CARRIED:
+            if request.method not in RELAYED:
                 message = f"the server asks for {request.method[:100]}, which no client answers"
                 raise Fault("UPSTREAM_ERROR", message)
             params = judged_params(bytes(request.params))

@@ -61,7 +61,7 @@ class RunningTask:
         """Whether the task counts for its server, which then stays running."""
 
 
-Place = tuple[str, ConnectionOwner | None, str]
+TaskLocation = tuple[str, ConnectionOwner | None, str]
 """A server, the owner of a connection to it, and the server's id of a task."""
 
 

@@ -17,7 +17,7 @@ from interlock.client.peer import declaring
 from interlock.hub.audit.record import Outcome
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.tasks.ledger import Ledger, StoredTask
-from interlock.hub.tasks.running_task import Place, RunningTask, TaskLost, outcome_in
+from interlock.hub.tasks.running_task import RunningTask, TaskLocation, TaskLost, outcome_in
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import TaskState, read_state
@@ -59,12 +59,12 @@ class ServerQueries:
         self._tracker = tracker
         self._ledger = ledger
         self._upstreams = upstreams
-        self._places: dict[Place, str] = {}
+        self._by_location: dict[TaskLocation, str] = {}
         """The task of a server's id on a connection. A server may use the same id on another connection."""
 
     def task_at(self, server: str, owner: ConnectionOwner | None, upstream_id: str) -> StoredTask | None:
         """The task that a server means by an id on a connection."""
-        return self._ledger.get(self._places.get((server, owner, upstream_id), ""))
+        return self._ledger.get(self._by_location.get((server, owner, upstream_id), ""))
 
     async def route(self, task: StoredTask) -> UpstreamConnection:
         """The connection for queries about a task: the one that started it, or a new one of the same kind."""
@@ -79,7 +79,7 @@ class ServerQueries:
         )
         async with asyncio.timeout(QUERY_S):
             route = await upstream.open_connection(connection_key)
-        known = self._places.get((task.server, route.owner, task.upstream_id), task.id)
+        known = self._by_location.get((task.server, route.owner, task.upstream_id), task.id)
         if known != task.id or route.connection.modern != task.modern:
             # The server gave the id to another task, or speaks another revision now.
             self._tracker.lost(task)
@@ -91,18 +91,18 @@ class ServerQueries:
         """Query the task on this connection from now on. Another task with the same id there is lost: ids are unique
         among the tasks of a server, so only a server that lost its tasks uses one again."""
         place = (task.server, route.owner, task.upstream_id)
-        before = self._ledger.at_id(self._places.get(place, task.id))
+        before = self._ledger.at_id(self._by_location.get(place, task.id))
         if before is not None and before.id != task.id:
             self._tracker.lost(before)
         live.route = route
-        self._places[place] = task.id
+        self._by_location[place] = task.id
 
     def leave(self, task: StoredTask, live: RunningTask) -> None:
         """Query the task on another connection next time."""
         if live.route is not None:
             place = (task.server, live.route.owner, task.upstream_id)
-            if self._places.get(place) == task.id:
-                del self._places[place]
+            if self._by_location.get(place) == task.id:
+                del self._by_location[place]
             live.route = None
 
     async def ask(self, task: StoredTask, method: str, params: bytes) -> bytes:
@@ -179,5 +179,5 @@ class ServerQueries:
 
     def forget(self, id: str) -> None:
         """Forget a deleted task."""
-        for place in [place for place, task in self._places.items() if task == id]:
-            del self._places[place]
+        for place in [place for place, task in self._by_location.items() if task == id]:
+            del self._by_location[place]

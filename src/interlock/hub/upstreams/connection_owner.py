@@ -10,7 +10,7 @@ from interlock.client.connection import Connection
 from interlock.hub.sessions.session import Session, SessionCaller
 from interlock.hub.upstreams.client_requests import ClientChannel, ClientRequest, RequestJudge
 from interlock.hub.upstreams.early_requests import RequestListener, refuse
-from interlock.hub.upstreams.server_requests import CARRIED, ServerRequests
+from interlock.hub.upstreams.server_requests import RELAYED, ServerRequests
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.reserved_names import params_of_server
@@ -105,7 +105,7 @@ class ConnectionOwner(RequestListener):
         trace: str,
     ) -> asyncio.Future[bytes]:
         """Judge a request within a call of the owner, and send it to the client. Raises or fails with a `Fault`."""
-        if method not in CARRIED:
+        if method not in RELAYED:
             return channel.ask(method, client_params)
         return self._judge.ask_client(
             ClientRequest(self._server, method, params, client_params, caller, channel, trace)
@@ -113,7 +113,7 @@ class ConnectionOwner(RequestListener):
 
     def _ask_beside(self, session: Session, method: str, params: bytes, client_params: bytes) -> asyncio.Future[bytes]:
         client_params = question_for_old(session.dialect.revision, method, client_params)
-        if method not in CARRIED:
+        if method not in RELAYED:
             return session.ask(method, client_params)
         check_capability(session.dialect, method, params)
         channel = _SessionOrCall(session, self)

@@ -28,9 +28,9 @@ from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Id, Request, one_line
 from interlock.wire.names import may_spell
 
-CARRIED: Final = frozenset(CLIENT_TARGETS)
+RELAYED: Final = frozenset(CLIENT_TARGETS)
 """The requests that a server may send to a client."""
-_RELAYED: Final = CARRIED | of_clients.METHODS
+_RELAYED: Final = RELAYED | of_clients.METHODS
 _STATUS: Final = STATUS_CHANGED[False]
 CLIENT_NOTIFICATIONS: Final = frozenset({PROGRESS, _STATUS})
 """Notifications of a client about a server's request."""
@@ -125,7 +125,7 @@ class ServerRequests:
                 answer = one_line(future.result() if shown is None else restored_answer(shown, future.result()))
                 result = self._tasks.to_server(request.method, request.params, answer)
                 # A changed result names a started task rather than the answer.
-                if request.method in CARRIED and result is answer:
+                if request.method in RELAYED and result is answer:
                     check_answer(request.method, answer)
             except (Fault, msgspec.DecodeError) as bad:
                 _refuse(server, request, Fault("INTERNAL_ERROR", f"the client's answer cannot be read: {bad}"))

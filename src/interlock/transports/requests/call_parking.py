@@ -66,17 +66,17 @@ class Parkable(Protocol):
         """Go on with the answers to a round."""
 
 
-class Place:
-    """One call's place in the parking."""
+class ParkedCall:
+    """A call in the parking."""
 
-    __slots__ = ("binding", "held", "id", "round", "timer", "work")
+    __slots__ = ("binding", "id", "round", "size_bytes", "timer", "work")
 
     def __init__(self, work: Parkable, binding: bytes) -> None:
         self.id = secrets.token_bytes(16)
         self.work = work
         self.binding = binding
         self.round = 0
-        self.held = 0
+        self.size_bytes = 0
         """Bytes kept for it."""
         self.timer: asyncio.TimerHandle | None = None
 
@@ -90,65 +90,65 @@ class CallParking:
         self._run = secrets.token_bytes(16)
         """Tells this process from an earlier one of the same node and worker."""
         self._seal = Seal(b"request state", secret)
-        self._places: dict[bytes, Place] = {}
+        self._parked: dict[bytes, ParkedCall] = {}
         self._owners: Counter[str] = Counter()
-        self._finished: dict[bytes, Place] = {}
+        self._finished: dict[bytes, ParkedCall] = {}
         """Those that only stay for a retry, oldest first."""
         self._held = 0
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._parked)
 
     def bound(self, limits: ParkingLimits) -> None:
         """Sets other bounds. Calls that wait already keep the old ones."""
         self._limits = limits
 
-    def take_place(self, work: Parkable, binding: bytes) -> Place:
-        """A place for a call that is about to wait, bound to who asked for what. Raises RESOURCE_EXHAUSTED."""
+    def park(self, work: Parkable, binding: bytes) -> ParkedCall:
+        """Park a call that is about to wait, bound to who asked for what. Raises RESOURCE_EXHAUSTED."""
         self._evict_oldest(work.owner)
-        place = Place(work, binding)
-        self._places[place.id] = place
+        parked = ParkedCall(work, binding)
+        self._parked[parked.id] = parked
         self._owners[work.owner] += 1
-        return place
+        return parked
 
-    def next_round(self, place: Place, size: int) -> str:
+    def next_round(self, parked: ParkedCall, size: int) -> str:
         """Start the clock of another round, with questions of that size. Gives the `requestState` to hand out."""
-        if place.round >= self._limits.rounds:
-            raise Fault("RESOURCE_EXHAUSTED", f"the call has asked {place.round} times, which is the limit")
-        if not self._hold(place, size):
+        if parked.round >= self._limits.rounds:
+            raise Fault("RESOURCE_EXHAUSTED", f"the call has asked {parked.round} times, which is the limit")
+        if not self._hold(parked, size):
             raise Fault("RESOURCE_EXHAUSTED", "the questions that wait for answers are too large together")
-        place.round += 1
+        parked.round += 1
         loop = asyncio.get_running_loop()
         expires = loop.time() + self._limits.seconds
-        self.stop_clock(place)
-        place.timer = loop.call_at(expires, self._expire, place)
+        self.stop_clock(parked)
+        parked.timer = loop.call_at(expires, self._expire, parked)
         return self._worker.name(
-            self._seal.close(_TOKEN.pack(self._run, place.id, place.binding, place.round, expires))
+            self._seal.close(_TOKEN.pack(self._run, parked.id, parked.binding, parked.round, expires))
         )
 
-    def stop_clock(self, place: Place) -> None:
+    def stop_clock(self, parked: ParkedCall) -> None:
         """The answers came."""
-        if place.timer is not None:
-            place.timer.cancel()
-            place.timer = None
+        if parked.timer is not None:
+            parked.timer.cancel()
+            parked.timer = None
 
-    def keep(self, place: Place, size: int) -> None:
+    def keep(self, parked: ParkedCall, size: int) -> None:
         """The call is over; its outcome stays for one more time to live, for a retry whose answer was lost. Where there
         is no room for it, the oldest of those make some."""
-        self.stop_clock(place)
-        self._finished[place.id] = place
-        if not self._hold(place, size):
-            self.leave(place)
+        self.stop_clock(parked)
+        self._finished[parked.id] = parked
+        if not self._hold(parked, size):
+            self.leave(parked)
             return
-        place.timer = asyncio.get_running_loop().call_later(self._limits.seconds, self.leave, place)
+        parked.timer = asyncio.get_running_loop().call_later(self._limits.seconds, self.leave, parked)
 
-    def leave(self, place: Place) -> None:
+    def leave(self, parked: ParkedCall) -> None:
         """Forget a call."""
-        self.stop_clock(place)
-        self._finished.pop(place.id, None)
-        if self._places.pop(place.id, None) is not None:
-            self._held -= place.held
-            owner = place.work.owner
+        self.stop_clock(parked)
+        self._finished.pop(parked.id, None)
+        if self._parked.pop(parked.id, None) is not None:
+            self._held -= parked.size_bytes
+            owner = parked.work.owner
             self._owners[owner] -= 1
             if not self._owners[owner]:
                 del self._owners[owner]
@@ -157,7 +157,7 @@ class CallParking:
         """Whether a token is one of ours at all, good or not."""
         return self._read(state) is not None
 
-    def find(self, state: str, binding: bytes) -> tuple[Place, int]:
+    def find(self, state: str, binding: bytes) -> tuple[ParkedCall, int]:
         """The call that a retry means, and the round it answers. Raises REQUEST_STATE_REFUSED.
 
         Unknown, altered, expired, another's and another request's all get the same words: they say nothing about
@@ -169,50 +169,50 @@ class CallParking:
             or claim.run != self._run
             or claim.expires <= asyncio.get_running_loop().time()
             or claim.binding != binding
-            or (place := self._places.get(claim.id)) is None
-            or place.binding != claim.binding
+            or (parked := self._parked.get(claim.id)) is None
+            or parked.binding != claim.binding
         ):
             raise refused()
-        return place, claim.round
+        return parked, claim.round
 
     def end(self, owner: str) -> None:
         """End the calls of an owner that wait, and forget the outcomes that stay for a retry."""
-        for place in [place for place in self._places.values() if place.work.owner == owner]:
-            self._expire(place)
+        for parked in [parked for parked in self._parked.values() if parked.work.owner == owner]:
+            self._expire(parked)
 
     def close(self) -> None:
         """End every call that waits."""
-        for place in list(self._places.values()):
-            self._expire(place)
+        for parked in list(self._parked.values()):
+            self._expire(parked)
 
     def _read(self, state: str) -> Claim | None:
         named = read_id(state)
         payload = None if named is None or named[0] != self._worker else self._seal.open(named[1])
         return None if payload is None or len(payload) != _TOKEN.size else Claim(*_TOKEN.unpack(payload))
 
-    def _expire(self, place: Place) -> None:
-        self.leave(place)
-        place.work.expired()
+    def _expire(self, parked: ParkedCall) -> None:
+        self.leave(parked)
+        parked.work.expired()
 
-    def _hold(self, place: Place, size: int) -> bool:
+    def _hold(self, parked: ParkedCall, size: int) -> bool:
         """Count what is kept for a call now. False when there is no room for it."""
-        wanted = size - place.held
+        wanted = size - parked.size_bytes
         while self._held + wanted > self._limits.held_bytes:
-            oldest = next((other for other in self._finished.values() if other is not place), None)
+            oldest = next((other for other in self._finished.values() if other is not parked), None)
             if oldest is None:
                 return False
             self.leave(oldest)
         self._held += wanted
-        place.held = size
+        parked.size_bytes = size
         return True
 
     def _evict_oldest(self, owner: str) -> None:
-        full = len(self._places) >= self._limits.parked
+        full = len(self._parked) >= self._limits.parked
         if not full and self._owners[owner] < self._limits.per_owner:
             return
-        for place in self._finished.values():
-            if full or place.work.owner == owner:
-                self.leave(place)
+        for parked in self._finished.values():
+            if full or parked.work.owner == owner:
+                self.leave(parked)
                 return
         raise Fault(
             "RESOURCE_EXHAUSTED",

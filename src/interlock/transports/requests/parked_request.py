@@ -16,7 +16,7 @@ import msgspec
 
 from interlock.protocols.mcp.meta import members
 from interlock.transports.exchange import Exchange, check_capability
-from interlock.transports.requests.call_parking import CallParking, Place, refused
+from interlock.transports.requests.call_parking import CallParking, ParkedCall, refused
 from interlock.wire.errors import ErrorObject, Fault
 
 Outcome: TypeAlias = bytes | Fault | ErrorObject
@@ -46,8 +46,8 @@ class ParkedRequest(abc.ABC):
         "_bind",
         "_made_keys",
         "_outcome",
+        "_parked_call",
         "_parking",
-        "_place",
         "_questions",
         "_questions_result",
         "_waiting",
@@ -65,7 +65,7 @@ class ParkedRequest(abc.ABC):
         self._bind = bind
         self._waiting = [exchange]
         self._questions: dict[str, _Question] = {}
-        self._place: Place | None = None
+        self._parked_call: ParkedCall | None = None
         self._answered: tuple[int, bytes] = (0, b"")
         self._questions_result = b""
         self._made_keys = 0
@@ -91,7 +91,7 @@ class ParkedRequest(abc.ABC):
     @property
     def asked(self) -> bool:
         """Whether it has asked anything, so that its outcome depends on more than the request."""
-        return self._place is not None
+        return self._parked_call is not None
 
     @property
     def attended(self) -> bool:
@@ -106,18 +106,18 @@ class ParkedRequest(abc.ABC):
         waiting, self._waiting = self._waiting, []
         for exchange in waiting:
             _answer(exchange, outcome)
-        place = self._place
-        if place is not None:
+        parked = self._parked_call
+        if parked is not None:
             small = not isinstance(outcome, bytes) or len(outcome) <= _KEPT_BYTES
             # A result that came while nobody waited is kept at any size: nobody has read it yet.
             if not self.cancelled and (small or not waiting):
-                self._parking.keep(place, len(outcome) if isinstance(outcome, bytes) else 0)
+                self._parking.keep(parked, len(outcome) if isinstance(outcome, bytes) else 0)
             else:
-                self._parking.leave(place)
+                self._parking.leave(parked)
 
     def expired(self) -> None:
         """No answer came in time."""
-        self._place = None
+        self._parked_call = None
         self._cancel("no answer came in time")
 
     def _withdrawn(self, exchange: Exchange, reason: str) -> None:
@@ -129,9 +129,9 @@ class ParkedRequest(abc.ABC):
 
     def _cancel(self, reason: str) -> None:
         self.cancelled = True
-        if self._place is not None:
-            self._parking.leave(self._place)
-            self._place = None
+        if self._parked_call is not None:
+            self._parking.leave(self._parked_call)
+            self._parked_call = None
         if not self.finished:
             self.stop(reason)
 
@@ -151,8 +151,8 @@ class ParkedRequest(abc.ABC):
             key = f"{method.partition('/')[0]}-{self._made_keys}"
         if key in self._questions:
             raise ValueError(f"two questions at once under the key {key!r}")
-        if self._place is None:
-            self._place = self._parking.take_place(self, self._bind())
+        if self._parked_call is None:
+            self._parked_call = self._parking.park(self, self._bind())
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._questions[key] = _Question(method, params, read, answer)
         answer.add_done_callback(lambda _: self._questions.pop(key, None))
@@ -169,14 +169,14 @@ class ParkedRequest(abc.ABC):
     def speak(self) -> None:
         """Hand the open questions to the waiting exchange, and wait for their answers alone."""
         open_questions = {key: question for key, question in self._questions.items() if not question.answer.done()}
-        place = self._place
-        if not open_questions or not self._waiting or place is None or self.finished:
+        parked = self._parked_call
+        if not open_questions or not self._waiting or parked is None or self.finished:
             return
         try:
             for question in open_questions.values():
                 self.check_capability(question.method, question.params)
             size = sum(len(question.params) for question in open_questions.values())
-            state = self._parking.next_round(place, size)
+            state = self._parking.next_round(parked, size)
         except Fault as fault:
             for question in open_questions.values():
                 question.answer.set_exception(fault)
@@ -199,18 +199,18 @@ class ParkedRequest(abc.ABC):
 
         Raises REQUEST_STATE_REFUSED, or INVALID_PARAMS for answers that are none; then nothing has changed.
         """
-        place = self._place
+        parked = self._parked_call
         digest = hashlib.sha256(given).digest()
-        if place is None:
+        if parked is None:
             raise refused()
-        if round == place.round and self._answered[0] < round:
+        if round == parked.round and self._answered[0] < round:
             answers = self._read(members(given))
             self._answered = (round, digest)
             if self._outcome is not None:
                 # It ended without waiting for the answers; this request gets the outcome.
                 _answer(exchange, self._outcome)
                 return
-            self._parking.stop_clock(place)
+            self._parking.stop_clock(parked)
             self.attach(exchange)
             for question, answer in answers:
                 if not question.answer.done():
@@ -220,7 +220,7 @@ class ParkedRequest(abc.ABC):
             raise refused()
         elif self._outcome is not None:
             _answer(exchange, self._outcome)
-        elif place.round > round:
+        elif parked.round > round:
             exchange.result(self._questions_result)
         else:
             self.attach(exchange)

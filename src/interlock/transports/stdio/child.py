@@ -161,7 +161,7 @@ class Child(asyncio.SubprocessTransport):
 
     def _watch_exit(self) -> None:
         if isinstance(self._popen, ContainedProcess):
-            self._popen.ended.add_done_callback(self._told_end)
+            self._popen.ended.add_done_callback(self._on_process_end)
             return
         if sys.platform == "linux" and hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):  # an old kernel, or no descriptor left
@@ -182,7 +182,7 @@ class Child(asyncio.SubprocessTransport):
         self._popen.wait()
         self._tell_exit()
 
-    def _told_end(self, ended: Future[int]) -> None:
+    def _on_process_end(self, ended: Future[int]) -> None:
         self._tell_exit()
 
     def _tell_exit(self) -> None:

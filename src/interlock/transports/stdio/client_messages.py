@@ -17,7 +17,7 @@ from interlock.transports.exchange import Caller, OpenExchange, Service, Session
 from interlock.transports.sessions.session import ClientAnswer
 from interlock.transports.sessions.states import SessionEvent
 from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter
-from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Received, Refused, Withdrawn
+from interlock.wire.conversation import Answered, Conversation, Notified, Received, Refused, RequestReceived, Withdrawn
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import Limits
@@ -259,7 +259,7 @@ class ClientMessages:
 
     def _received(self, received: Received[Waiter, OpenExchange], batch: Batch | None) -> None:
         match received:
-            case Asked(request):
+            case RequestReceived(request):
                 self.serve(request, batch)
             case Answered(waiter, answer):
                 if not waiter.done():
@@ -287,7 +287,7 @@ class ClientMessages:
                 continue
             received = self._conversation.take(message)
             self._received(received, batch)
-            if not isinstance(received, Asked | Refused):
+            if not isinstance(received, RequestReceived | Refused):
                 batch.answered(None)
 
     def _initialize(self, request: Request, caller: Caller, batch: Batch | None) -> None:

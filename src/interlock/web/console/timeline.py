@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from interlock.hub.admin.audit_log import Entries, OneEntry
 from interlock.hub.admin.tools import ToolRows, Why
 from interlock.hub.audit.record import DECISION, RETRIED, Record
-from interlock.hub.audit.search import Entry, Place
+from interlock.hub.audit.search import Entry, RecordId
 from interlock.web.console.page import Visit
 from interlock.wire.errors import Fault
 
@@ -62,7 +62,7 @@ async def _lines(visit: Visit, found: Entries) -> AsyncIterator[bytes]:
         if last is None:
             if len(found.entries) < EXPORT_PAGE:
                 return
-            last = Place(found.entries[0].chain, found.entries[0].seq)
+            last = RecordId(found.entries[0].chain, found.entries[0].seq)
         params = {**_wanted(visit.request), "most": EXPORT_PAGE, "before": last.seq, "before_chain": last.chain}
         try:
             found = await visit.perform("audit.search", Entries, **params)
@@ -127,7 +127,7 @@ async def _found(visit: Visit) -> dict[str, object]:
     shown = found.entries[::-1][:PAGE]
     last = found.searched_to
     if len(found.entries) > PAGE:
-        last = Place(shown[-1].chain, shown[-1].seq)
+        last = RecordId(shown[-1].chain, shown[-1].seq)
     older = "" if last is None else urlencode({**wanted, "before": last.seq, "before_chain": last.chain})
     return {
         "entries": shown,

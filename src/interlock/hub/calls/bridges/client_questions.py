@@ -17,7 +17,7 @@ from interlock.client.input_required import ROUNDS, Question, question_in
 from interlock.hub.calls.refusals import is_refusal
 from interlock.hub.catalog.links import exposed_question, restored_answer
 from interlock.hub.sessions.session import Exchange
-from interlock.hub.upstreams.server_requests import CARRIED, Ask
+from interlock.hub.upstreams.server_requests import RELAYED, Ask
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.input_requests import check_answer, question_for_old
 from interlock.protocols.mcp.meta import Members
@@ -200,7 +200,7 @@ def questions_in(result: bytes, dialect: Dialect) -> list[tuple[str, bytes]]:
 
 
 def _check_carried(method: str) -> None:
-    if method not in CARRIED:
+    if method not in RELAYED:
         raise Fault("UPSTREAM_ERROR", f"the server asks for {method[:100]}, which no client answers")
 
 

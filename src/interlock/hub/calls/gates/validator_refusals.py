@@ -13,7 +13,7 @@ from interlock.judge.text import show_hidden
 from interlock.judge.validators import code_rules, is_metadata
 from interlock.wire.errors import Fault
 
-MOST_TOLD = 5
+MAX_SHOWN_REFUSALS = 5
 EXCERPT = 60
 
 
@@ -40,7 +40,7 @@ def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
                 "argument": each.found.where,
                 "excerpt": excerpt(each.found, each.finding),
             }
-            for each in against[:MOST_TOLD]
+            for each in against[:MAX_SHOWN_REFUSALS]
         ],
     }
     if code:
@@ -50,10 +50,10 @@ def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
         data["rejection"] = rejection((each.finding for each in code), rules)
     reasons = [
         f"{each.found.where}: {each.finding.message} [{each.finding.rule}]{_shown(each)}"
-        for each in against[:MOST_TOLD]
+        for each in against[:MAX_SHOWN_REFUSALS]
     ]
     message = f"Refused by the {first.use.validator} validator ({first.use.origin}):\n" + "\n".join(reasons)
-    suggestions = list(dict.fromkeys(each.finding.hint for each in against[:MOST_TOLD] if each.finding.hint))
+    suggestions = list(dict.fromkeys(each.finding.hint for each in against[:MAX_SHOWN_REFUSALS] if each.finding.hint))
     suggestions.append(how_to_allow(server, tool, first.finding))
     name = "CODE_SAFETY_VIOLATION" if first.use.validator == "code_safety" else "VALIDATION_BLOCKED"
     return Refuse(
@@ -65,7 +65,7 @@ def ask(shown: str, against: Sequence[Against]) -> Ask:
     """The question about a call that nobody asked to have checked, and that would not pass the check."""
     reasons = "; ".join(
         f"{each.found.where}: {each.finding.message} [{each.finding.rule}], at {excerpt(each.found, each.finding)!r}"
-        for each in against[:MOST_TOLD]
+        for each in against[:MAX_SHOWN_REFUSALS]
     )
     return Ask(
         f"{shown} would not pass the checks that its arguments call for. {reasons}",
