@@ -8,7 +8,8 @@ beyond the longest result are not relayed.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -21,7 +22,6 @@ from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.results import judge_result, made_visible
 from interlock.judge.text import show_hidden
-from interlock.wire.errors import Fault
 
 LONGEST_WORD: Final = 256
 """A longer word is cut."""
@@ -29,6 +29,9 @@ SEARCHED: Final = 4_096
 """Characters that are searched together."""
 OVERLAP: Final = 512
 """Characters of the text before that are searched again, since an instruction may begin there."""
+MAX_WAITING: Final = 512 * 1024
+"""Characters of one call that wait to be searched. Further chunks are relayed unsearched, and the call is flagged."""
+UNJUDGED: Final = Finding("result.unjudged", "Not all of its chunks could be judged.")
 
 Found = tuple[Finding, ...]
 
@@ -69,6 +72,10 @@ class ChunkChecks:
         self._word = ""
         """The text after the last space, which the next chunk may continue."""
         self._unsearched = ""
+        self._pieces: deque[tuple[object, int]] = deque()
+        """Texts and blocks to search, each with its size."""
+        self._waiting = 0
+        """Their size."""
         self._rules: set[str] = set()
         """Rules that were reported already."""
 
@@ -90,7 +97,7 @@ class ChunkChecks:
     def block(self, block: dict[str, object]) -> dict[str, object] | None:
         """A content block that is no plain text; None for one beyond the limit."""
         if self._scans:
-            self._tasks.begin(self._search_in_thread(block), None)
+            self._search_later(block, len(msgspec.json.encode(block)))
         if self._masker is not None:
             block, counts = self._masker.block(block)
             self._count_masked(counts)
@@ -121,16 +128,33 @@ class ChunkChecks:
 
     def _search(self) -> None:
         text, self._unsearched = self._unsearched, ""
-        self._tasks.begin(self._search_in_thread(text), None)
+        self._search_later(text, len(text))
         if len(text) > OVERLAP:
             self._unsearched = text[-OVERLAP:] if len(text) >= SEARCHED else ""
 
-    async def _search_in_thread(self, value: object) -> None:
-        try:
-            found: Found = await self._judging.elsewhere(lambda: judge_result(value))
-        except Fault:
-            # Too much waits for a thread.
-            found = judge_result(value)
+    def _search_later(self, value: object, size: int) -> None:
+        if self._waiting and self._waiting + size > MAX_WAITING:
+            self._report((UNJUDGED,))
+            return
+        self._pieces.append((value, size))
+        if not self._waiting:
+            self._tasks.begin(self._search_pieces(), None)
+        self._waiting += size
+
+    async def _search_pieces(self) -> None:
+        """Search one piece after the other, in a thread."""
+        while self._pieces:
+            value, size = self._pieces[0]
+            try:
+                found: Found = await self._judging.in_turn(partial(judge_result, value))
+            except Exception:  # a piece that cannot be judged is flagged as that
+                found = (UNJUDGED,)
+            self._pieces.popleft()
+            self._waiting -= size
+            self._report(found)
+
+    def _report(self, found: Found) -> None:
+        """Note findings, each rule once."""
         new = tuple(finding for finding in found if finding.rule not in self._rules)
         if new:
             self._rules.update(finding.rule for finding in new)

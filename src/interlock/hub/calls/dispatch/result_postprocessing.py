@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.results import is_loaded, judge_result, made_visible
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.errors import ErrorObject
 
 BYTES_PER_TOKEN: Final = 4
 """The estimate, where tokens cannot be counted in time. A token takes at least one byte, so fewer bytes always fit."""
@@ -31,8 +31,6 @@ SCAN_HERE: Final = 500
 """Bytes that are searched on the loop, once the signals are compiled; a longer result in a thread."""
 LINKS_SINCE: Final = "2025-06-18"
 """The first revision with resource links; an older client gets the address in the text alone."""
-
-T = TypeVar("T")
 
 
 class ResultPostprocessor:
@@ -88,23 +86,16 @@ class ResultPostprocessor:
     async def _elsewhere(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
         prepared = _Prepared(result if self._masker is None else UNREADABLE, ())
         try:
-            prepared = await self._aside(lambda: self._prepared(result))
+            prepared = await self._judging.in_turn(lambda: self._prepared(result))
             if self._most is not None and prepared.long is not None:
                 long, most = prepared.long, self._most
                 extra = len(long.texts) > len(long.blocks)
                 division = await self._tokens.divide(long.texts, most, whole_last=extra)
-                prepared = prepared._replace(cut=await self._aside(lambda: _cut(long, division, most, extra)))
+                cut = await self._judging.in_turn(lambda: _cut(long, division, most, extra))
+                prepared = prepared._replace(cut=cut)
         except Exception as cause:  # the tool has done its work: its result is delivered, and flagged
             prepared = prepared._replace(found=(*prepared.found, _unprocessed(cause)))
         self._deliver(call, prepared, deliver)
-
-    async def _aside(self, work: Callable[[], T]) -> T:
-        """Do something in a thread."""
-        try:
-            return await self._judging.elsewhere(work)
-        except Fault:
-            # Too much waits for a thread. The tool has done its work, so its result is not withheld for that.
-            return work()
 
     def _prepared(self, result: bytes) -> _Prepared:
         """Everything that takes long, on values alone, so that a thread may do it."""

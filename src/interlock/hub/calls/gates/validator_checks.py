@@ -54,6 +54,7 @@ class Judging:
         """Validators that were used before: the first use loads and compiles, which takes a tenth of a second."""
         self._threads = ThreadPoolExecutor(JUDGING_THREADS, thread_name_prefix="judge")
         self._waiting = 0
+        self._turns = asyncio.Semaphore(JUDGING_THREADS)
 
     async def elsewhere(self, judge: Callable[[], Judged]) -> Judged:
         """Judge in a thread. Raises RESOURCE_EXHAUSTED."""
@@ -64,6 +65,19 @@ class Judging:
             return await asyncio.get_running_loop().run_in_executor(self._threads, judge)
         finally:
             self._waiting -= 1
+
+    async def in_turn(self, judge: Callable[[], Judged]) -> Judged:
+        """Judge in a thread, after everything else that waits for its turn.
+
+        Results wait here. Their tools have run, so none is refused, and open requests are their bound. They take the
+        threads a few at a time, so that calls that are checked wait for these few alone.
+        """
+        async with self._turns:
+            try:
+                judging = asyncio.get_running_loop().run_in_executor(self._threads, judge)
+            except RuntimeError:  # the threads have ended: nothing leaves without its judgement
+                raise asyncio.CancelledError("the hub is closing") from None
+            return await judging
 
     def close(self) -> None:
         """End the threads."""
