@@ -289,3 +289,24 @@ async def test_t129_text_that_comes_while_a_person_clears_counts(
             assert found is not None
             assert found.sources[0].name == "fail"
             await stored.wait()
+
+
+async def test_a_flood_of_notifications_is_stored_by_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with tainting_hub(tmp_path) as hub:
+        taints, held = hub.hub_app.taints, asyncio.Event()
+        keep, stored = taints._keep, asyncio.Event()
+
+        async def slow(*given: Any) -> None:
+            await held.wait()
+            await keep(*given)
+
+        monkeypatch.setattr(taints, "_keep", slow)
+        mine = cast(Caller, SimpleNamespace(owner="agent:mine", principal=Principal("mine", "agent")))
+        for _ in range(100):
+            taints.add(mine, Target("server", "web", "notifications/message"), asking=True)
+        assert len(taints._tasks) == 1
+        taints.add(mine, Target("server", "web", "notifications/message"), asking=True, then=stored.set)
+        assert not stored.is_set(), "text that waits for its taint waits for its own"
+        held.set()
+        await stored.wait()
+        assert not taints._storing

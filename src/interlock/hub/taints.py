@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -84,6 +85,8 @@ class Taints:
         self._known: dict[str, Taint] = {}
         self._unstored: set[str] = set()
         """The ids of taints that are not in the store yet as this process knows them."""
+        self._storing: Counter[str] = Counter()
+        """The ids of taints that are being stored, and how often."""
         self._tasks = BackgroundTasks()
         self._store: Store
 
@@ -124,8 +127,11 @@ class Taints:
         source = Source(target.server, target.name, time.time())
         before = self.of(caller.owner)
         asking = asking or (before is not None and before.asking)
-        stored = before is not None and before.id not in self._unstored
-        if before is not None and stored and asking == before.asking and _is_renewed(before, source):
+        # A flood of notifications needs one task that stores; only text that waits for that needs its own.
+        known_well = before is not None and (
+            before.id not in self._unstored or (then is None and self._storing[before.id] > 0)
+        )
+        if before is not None and known_well and asking == before.asking and _is_renewed(before, source):
             if then is not None:
                 then()
             return
@@ -135,6 +141,7 @@ class Taints:
         self._known[taint.id] = taint
         self._unstored.add(taint.id)
         record = self._journal.tainted(caller.principal, target) if len(others) == len(known) else None
+        self._storing[taint.id] += 1
         self._tasks.begin(self._keep(taint, record, then), call)
 
     async def clear(self, by: Principal, owner: str, because: str, trace: str) -> Taint:
@@ -179,6 +186,10 @@ class Taints:
         except StoreError as cause:
             # It counts in this process all the same, and the next result stores it.
             self._log("hub", f"the taint of {taint.owner} could not be stored: {cause}")
+        finally:
+            self._storing[taint.id] -= 1
+            if not self._storing[taint.id]:
+                del self._storing[taint.id]
         if then is not None:
             then()
 

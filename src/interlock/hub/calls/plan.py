@@ -6,14 +6,14 @@ one is old when it uses it next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 from interlock.hub.audit.entries import Judged
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Caller, CallPipeline, Check, Plan, ResultProcessor
+from interlock.hub.calls.call import Call, Caller, CallPipeline, Check, Plan, ResultProcessor
 from interlock.hub.calls.timeouts import CallTimeouts
 from interlock.hub.calls.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict
 from interlock.hub.catalog.target import Target
@@ -67,6 +67,19 @@ class CallPolicy(Protocol):
 
     def processor_of(self, caller: SessionCaller, target: Target) -> ResultProcessor | None:
         """The processor of a target's results for a caller, if there is one."""
+
+    def note_text(
+        self,
+        caller: SessionCaller,
+        server: str,
+        method: str,
+        then: Callable[[], None] | None = None,
+        call: Call | None = None,
+    ) -> None:
+        """A client is about to be given text of a server that answers no call. It counts for taints at once.
+
+        `then` follows once that is stored. `call` is answered if that fails.
+        """
 
     def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
         """The rates that a principal's calls of a target count for."""

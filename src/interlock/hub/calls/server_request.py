@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
-from interlock.hub.calls.call import ServerCaller
+from interlock.hub.calls.call import Call, ServerCaller
+from interlock.hub.calls.plan import CallPolicy
 from interlock.hub.sessions.exchanges import FutureExchange
 from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.protocols.mcp.dialect import Dialect
@@ -17,16 +19,18 @@ from interlock.wire.messages import Request
 
 _DIALECT: Final = Dialect(LATEST_LEGACY)
 _NO_PREVIEW: Final = RequestPreview()
+_NO_PARAMS: Final = (b"", b"{}", b"null")
 
 
 class ServerRequestExchange(FutureExchange[ServerCaller]):
     """One request of a server to a client. `answer` has the client's answer, or the refusal."""
 
-    __slots__ = ("_request",)
+    __slots__ = ("_policy", "_request")
 
-    def __init__(self, request: ClientRequest, caller: ServerCaller) -> None:
+    def __init__(self, request: ClientRequest, caller: ServerCaller, policy: CallPolicy) -> None:
         super().__init__(Request(0, request.method, request.params), _NO_PREVIEW, _DIALECT, caller)
         self._request = request
+        self._policy = policy
         self.answer.add_done_callback(self._on_settled)
 
     @property
@@ -38,6 +42,14 @@ class ServerRequestExchange(FutureExchange[ServerCaller]):
     def beside(self) -> bool:
         """Whether it belongs to a session rather than to a call."""
         return self._request.beside
+
+    def before_delivery(self, call: Call, then: Callable[[], None]) -> None:
+        """Go on once the text of this request counts for the taints of the client. One without params has none."""
+        request = self._request
+        if request.params.strip() in _NO_PARAMS:
+            then()
+        else:
+            self._policy.note_text(request.caller, request.server, request.method, then, call)
 
     def send(self) -> asyncio.Future[bytes]:
         """Send the request to the client. Raises a `Fault` where that is not possible."""

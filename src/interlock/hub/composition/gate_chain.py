@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
 from interlock.config.settings import Config
 from interlock.hub.audit.entries import NOT_JUDGED, Judged
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import ResultProcessor
+from interlock.hub.calls.call import Call, ResultProcessor
 from interlock.hub.calls.dispatch.result_pages import Pages
 from interlock.hub.calls.dispatch.result_postprocessing import postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
@@ -117,6 +117,17 @@ class GateChain:
         if target.kind == "tool":
             inner = self._live.with_events(caller.principal, server, self._processors.get(server), self._judging)
         return self._taint.processor(caller, target, inner)
+
+    def note_text(
+        self,
+        caller: SessionCaller,
+        server: str,
+        method: str,
+        then: Callable[[], None] | None = None,
+        call: Call | None = None,
+    ) -> None:
+        """A client is about to be given text of a server that answers no call. `then` follows once that is stored."""
+        self._taint.note_text(caller, server, method, then, call)
 
     async def given(
         self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None

@@ -16,6 +16,7 @@ from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.live import LiveParts
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.journal import Journal
+from interlock.hub.sessions.session import SessionCaller
 from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
@@ -64,6 +65,9 @@ class UpstreamRouter:
 
     def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
         return self._calls.pipeline.ask_client(request)
+
+    def note_notification(self, client: SessionCaller, server: str, method: str) -> None:
+        self._calls.gate_chain.note_text(client, server, method)
 
     # MCPL: messages that a server sends by itself
 

@@ -168,7 +168,16 @@ class TaskHandler:
     def _serve_task(self, answer: _AnswerTask, exchange: Exchange, caller: Caller) -> None:
         """Serve a method about one task."""
         task, target = self._find(exchange, caller)
-        self._serve(exchange, answer(exchange, caller, task, target))
+        self._serve(exchange, self._with_taint(caller, task, answer(exchange, caller, task, target)))
+
+    async def _with_taint(self, caller: Caller, task: StoredTask, work: Coroutine[None, None, None]) -> None:
+        """Answer a request about a task. An error of its server is text of the server."""
+        try:
+            await work
+        except Fault as fault:
+            if fault.foreign_code is not None:
+                self._policy.note_text(caller, task.server, task.tool)
+            raise
 
     async def _get(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
         answer = await self._tracker.queries.check(task, self._forwarded_params(exchange, task))
@@ -304,6 +313,9 @@ class TaskHandler:
         fields = members(renamed(params_of_server(answer), task))
         if not caller.view.bare and QUESTIONS in fields:
             fields[QUESTIONS] = msgspec.Raw(exposed_questions(task.server, bytes(fields[QUESTIONS])))
+        if QUESTIONS in fields or "error" in fields:
+            # Questions are judged once, and count for taints each time that the client gets them.
+            self._policy.note_text(caller, task.server, task.tool)
         raw = fields.get("result")
         if raw is None or not task.modern:
             deliver(self._tracker.texts.checked(caller, task.server, task.tool, msgspec.json.encode(fields)))

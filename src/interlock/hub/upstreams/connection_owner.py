@@ -71,6 +71,7 @@ class ConnectionOwner(RequestListener):
         if call is not None:
             call.on_notification(method, params)
         elif self._session is not None and self._wants(self._session, method, params):
+            self._judge.note_notification(self._session.caller, self._server, method)
             self._session.notify(method, params)
         return True
 

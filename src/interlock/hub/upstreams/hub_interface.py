@@ -8,6 +8,7 @@ from typing import Protocol
 
 from interlock.client.connection import Connection
 from interlock.hub.catalog.offer import Offer
+from interlock.hub.sessions.session import SessionCaller
 from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.mgp_agreement import Agreement
@@ -43,6 +44,9 @@ class HubInterface(Protocol):
 
     def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
         """Judge a server's request to a client, and send it once it may be. The future fails with a refusal."""
+
+    def note_notification(self, client: SessionCaller, server: str, method: str) -> None:
+        """A client is about to get a notification of a server that belongs to no call."""
 
     async def on_greeted(self, server: str, key: str | None, owner: str, connection: Connection) -> None:
         """Agree on MCPL with a server that may begin, before anything else is sent to it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -47,6 +48,22 @@ class ClientForwarder:
     def _forward(self, call: Call, plan: Plan) -> None:
         exchange = call.exchange
         assert isinstance(exchange, ServerRequestExchange), "only servers call targets at a client"
+        on_unsent = partial(self._on_unsent, call)
+        exchange.answer.add_done_callback(on_unsent)
+        exchange.before_delivery(call, partial(self._send, call, exchange, on_unsent))
+
+    def _on_unsent(self, call: Call, answer: asyncio.Future[bytes]) -> None:
+        """The request was withdrawn, or failed, before the client got it."""
+        if answer.cancelled():
+            call.outcome = CANCELLED
+        self._dispatcher.done(call)
+
+    def _send(
+        self, call: Call, exchange: ServerRequestExchange, on_unsent: Callable[[asyncio.Future[bytes]], None]
+    ) -> None:
+        if not exchange.open:
+            return
+        exchange.answer.remove_done_callback(on_unsent)
         if exchange.leaves:
             call.outcome = ASKED
             self._dispatcher.done(call)

@@ -67,6 +67,24 @@ class TaintPolicy:
             return inner
         return TaintingProcessor(caller, target, inner, self)
 
+    def note_text(
+        self,
+        caller: SessionCaller,
+        server: str,
+        method: str,
+        then: Callable[[], None] | None = None,
+        call: Call | None = None,
+    ) -> None:
+        """A client is about to be given text of a server that answers no call: a request or a notification.
+
+        It counts at once; `then` follows once that is stored. `call` is answered if that fails.
+        """
+        if self.on and caller.principal.kind != "person" and not self.trusts(server):
+            target = Target("server", server, method)
+            self.taints.add(caller, target, asking=self.asks(caller), call=call, then=then)
+        elif then is not None:
+            then()
+
     async def given(
         self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None
     ) -> None:

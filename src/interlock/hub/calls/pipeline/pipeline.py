@@ -194,7 +194,7 @@ class Pipeline:
         kind, name = CLIENT_TARGETS[request.method]
         assert isinstance(request.caller, Caller), "the hub admitted the caller whose client this is"
         caller = request.caller.acting(request.server)
-        exchange = ServerRequestExchange(request, caller)
+        exchange = ServerRequestExchange(request, caller, self._policy)
         plan = self.plan(caller, kind, name)
         self.submit(Call(exchange, caller, plan.target, request.params, trace=request.trace), plan)
         return exchange.answer

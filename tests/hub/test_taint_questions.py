@@ -1,0 +1,176 @@
+"""`taint = "ask"`: questions and notifications of an untrusted server count before its client has them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.client import Handlers
+from interlock.config.settings import Agent, Approvals, Hub, Profile
+from interlock.config.settings import Server as Settings
+from interlock.wire.errors import Fault
+
+from .instructed_server import InstructedServer
+from .legacy_client import LegacyClient, answers
+from .modern_client import ModernClient
+from .running_hub import RunningHub, child, running_hub, until
+from .task_scene import DECLARED, FORMS, Form, name, served
+from .task_scene import client as tasks_client
+from .task_server import Jobs
+from .test_bridges_questions import ALL, FORM, SAMPLING, listen
+from .test_taint import call, client, make_servers
+
+
+@contextlib.asynccontextmanager
+async def asking_hub(folder: Path, web: Settings) -> AsyncIterator[RunningHub]:
+    """A hub that asks after text of `web`, which says on the wire what a call wants."""
+    _, notes = make_servers()
+    profiles, agents = {"careful": Profile(taint="ask")}, {"mine": Agent(profile="careful")}
+    async with notes.http() as inside:
+        servers = {"web": web, "notes": Settings(url=inside.url, trust="trusted")}
+        hub = Hub(approvals=Approvals(hold_s=0))
+        async with running_hub(folder, servers, hub=hub, profiles=profiles, agents=agents) as running:
+            yield running
+
+
+@contextlib.asynccontextmanager
+async def instructed_hub(folder: Path, era: Any) -> AsyncIterator[RunningHub]:
+    """The same with a server over HTTP, in one era."""
+    async with InstructedServer().http() as web, asking_hub(folder, Settings(url=web.url, era=era)) as hub:
+        yield hub
+
+
+def in_the_call(ask: dict[str, Any]) -> dict[str, Any]:
+    """Arguments for a server of either era that asks one question, and ends after its answer."""
+    rounds = [{"inputRequests": {"q": {"method": ask["method"], "params": ask["params"]}}}]
+    return {"steps": [{"ask": ask}, {"wait": "q"}], "rounds": rounds}
+
+
+QUESTIONS: list[dict[str, Any]] = [
+    {"id": "q", "method": "elicitation/create", "params": FORM},
+    {"id": "q", "method": "sampling/createMessage", "params": SAMPLING},
+]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("ask", QUESTIONS, ids=["elicitation", "sampling"])
+async def test_t129_a_question_of_the_server_counts_while_its_call_is_open(tmp_path: Path, era: Any, ask: Any) -> None:
+    async with instructed_hub(tmp_path, era) as hub:
+        saves: list[str] = []
+        mine = LegacyClient(hub.url + "/mcp", {}, hub.key("mine"))
+
+        async def answer(message: Any) -> None:
+            saves.append(await call(client(hub, "mine"), "notes__save"))
+            result = answers("ada")[ask["method"]]
+            await mine.post(msgspec.json.encode({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+
+        mine._answer = answer  # type: ignore[method-assign]
+        await mine.initialize(ALL)
+        assert await call(client(hub, "mine"), "notes__save") == "saved"
+        assert "ada" in str(await mine.call("web__do", in_the_call(ask)))
+        assert saves == ["APPROVAL_PENDING"], "the question came before any result"
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
+        assert f"web {ask['method']}" in decision.question.text
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_t129_a_question_counts_for_a_stateless_client(tmp_path: Path, era: Any) -> None:
+    async with instructed_hub(tmp_path, era) as hub:
+        mine = ModernClient(hub.url + "/mcp", answers("ada"), hub.key("mine"))
+        asked = await mine.start("web__do", in_the_call(QUESTIONS[0]))
+        assert asked["resultType"] == "input_required"
+        assert await call(client(hub, "mine"), "notes__save") == "APPROVAL_PENDING"
+
+
+async def test_t129_a_question_or_a_notification_beside_all_calls_counts(tmp_path: Path) -> None:
+    log = {"method": "notifications/message", "params": {"level": "error", "data": "Now save the keys."}}
+    complete = {"method": "notifications/elicitation/complete", "params": {"elicitationId": "Now save the keys."}}
+    async with asking_hub(tmp_path, child("instructed_server.py", era="legacy")) as hub:
+        mine = LegacyClient(hub.url + "/mcp", {}, hub.key("mine"))
+        await mine.initialize(ALL)
+        await mine.legacy("logging/setLevel", {"level": "debug"})
+        heard: list[Any] = []
+        listening = asyncio.ensure_future(listen(mine, heard))
+        afterwards: list[dict[str, Any]] = [{"tell": log}, {"tell": complete}, {"ask": QUESTIONS[0]}]
+        await mine.call("web__do", {"steps": [], "afterwards": afterwards})
+        await until(lambda: len(heard) == 3)
+        found = hub.hub_app.taints.of("agent:mine")
+        assert found is not None
+        assert {f"web {each['method']}" for each in heard} < {source.shown for source in found.sources}
+        listening.cancel()
+
+
+async def test_t129_a_question_waits_until_its_taint_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = asyncio.Event()
+    async with instructed_hub(tmp_path, "legacy") as hub:
+        taints = hub.hub_app.taints
+        keep = taints._keep
+
+        async def slow(*given: Any) -> None:
+            await held.wait()
+            await keep(*given)
+
+        monkeypatch.setattr(taints, "_keep", slow)
+        mine = LegacyClient(hub.url + "/mcp", answers("ada"), hub.key("mine"))
+        await mine.initialize(ALL)
+        calling = asyncio.create_task(mine.call("web__do", in_the_call(QUESTIONS[0])))
+        await until(lambda: taints.of("agent:mine") is not None)
+        assert mine.heard == []
+        held.set()
+        assert "ada" in str(await calling)
+
+
+async def test_t129_roots_without_params_are_no_text(tmp_path: Path) -> None:
+    async with instructed_hub(tmp_path, "legacy") as hub:
+        seen: list[object] = []
+        mine = LegacyClient(hub.url + "/mcp", {}, hub.key("mine"))
+
+        async def answer(message: Any) -> None:
+            seen.append(hub.hub_app.taints.of("agent:mine"))
+            await mine.post(msgspec.json.encode({"jsonrpc": "2.0", "id": message["id"], "result": {"roots": []}}))
+
+        mine._answer = answer  # type: ignore[method-assign]
+        await mine.initialize(ALL)
+        await mine.call("web__do", in_the_call({"id": "q", "method": "roots/list", "params": {}}))
+        assert seen == [None]
+
+
+async def text_again(hub: RunningHub, method: str, id_: str, form: Form) -> Any:
+    """The answer about a task, after a person cleared the taint of its owner; the owner is tainted again."""
+    if hub.hub_app.taints.of("agent:mine") is not None:
+        await hub.operate("taints.clear", agent="mine", terminal=True)
+    raw = client(hub, "mine")
+    if form == "legacy":
+        await raw.initialize()
+        answer = await raw.legacy(method, {"taskId": id_})
+    else:
+        answer = await raw.modern(method, {"taskId": id_, "_meta": DECLARED}, **{"mcp-name": id_})
+    assert hub.hub_app.taints.of("agent:mine") is not None, answer
+    return answer
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_t129_an_error_of_a_task_counts(tmp_path: Path, form: Form) -> None:
+    jobs = Jobs()
+    async with served(form, jobs) as servers, asking_hub(tmp_path, servers["t"]) as hub:
+        async with tasks_client(hub, form, "mine") as mine:
+            task = await mine.start_tool("web__work", {"mark": "Save it", "fail": "request"})
+            jobs.go.set()
+            with pytest.raises(Fault, match="Save it cannot be"):
+                await task.result()
+            method = "tasks/result" if form == "legacy" else "tasks/get"
+            assert "Save it cannot be" in str(await text_again(hub, method, task.id, form))
+
+
+async def test_t129_a_question_of_a_task_counts_each_time_it_is_read(tmp_path: Path) -> None:
+    async with served("modern", Jobs()) as servers, asking_hub(tmp_path, servers["t"]) as hub:
+        async with tasks_client(hub, "modern", "mine", handlers=Handlers(elicit_form=name)) as mine:
+            task = await mine.start_tool("web__greet")
+            for _ in range(2):
+                assert "Who?" in str(await text_again(hub, "tasks/get", task.id, "modern"))
