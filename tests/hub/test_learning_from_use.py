@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from interlock.config.settings import Approvals, Hub, Timeouts
-from interlock.hub.tool_search.learning import LEARNED
+from interlock.discovery import words
+from interlock.hub.tool_search.learning import LEARNED, MOST_OPEN, Learning
+from interlock.store import Store
 
 from .running_hub import RawClient, RunningHub, child, running_hub
 
@@ -63,3 +69,38 @@ async def test_a_call_that_fails_or_was_not_found_teaches_nothing(tmp_path: Path
         await call(hub, before[1], name="x")
         await learned(hub, 1)
         assert [use.tool for use in hub.hub_app.search.learning.usage] == [before[1].removeprefix("many__")]
+
+
+def test_searches_that_wait_for_their_outcome_hold_little_however_long_their_queries_are() -> None:
+    def no_store() -> Store:
+        raise AssertionError("nothing is read or kept")
+
+    learning = Learning(no_store, lambda _, text: None)
+    tracemalloc.start()
+    try:
+        for search in range(MOST_OPEN):
+            learning.found("cursor", [f"term{search}of{n}" for n in range(1_024)], [("files", "read")])
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 4_000_000
+
+
+@pytest.mark.parametrize("method", ["mgp/tools/discover", "mgp/tools/request"])
+async def test_no_query_is_split_on_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    plain, threads = words.split, []
+
+    def split(text: str, *, wholes: bool = True) -> list[str]:
+        threads.append(threading.get_ident())
+        return plain(text, wholes=wholes)
+
+    text = "漢字" * (32_000 if method.endswith("discover") else 3_000)
+    async with running_hub(tmp_path, {"many": child("many_server.py", "20")}, hub=HUB) as hub:
+        monkeypatch.setattr(words, "split", split)
+        asked = {"query": text} if method.endswith("discover") else {"context": text}
+        answer = await RawClient(hub.url + "/mcp").modern(method, asked)
+    assert "result" in answer
+    assert threads
+    assert threading.get_ident() not in threads

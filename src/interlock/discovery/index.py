@@ -16,7 +16,7 @@ from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry
 from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.queries import Filters, Found, Hit, check_search
 from interlock.discovery.semantic import Embedder, VectorIndex
-from interlock.discovery.steps import steps as steps_of
+from interlock.discovery.split_query import Part, SplitQuery, split_query
 from interlock.discovery.usage import Raise, Usage
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class ToolIndex:
 
     def search(
         self,
-        query: str,
+        query: str | SplitQuery,
         strategy: str = "hybrid",
         limit: int = 5,
         filters: Filters = Filters(),  # noqa: B008 - frozen
@@ -119,7 +119,8 @@ class ToolIndex:
         covers: int = 0,
     ) -> Found:
         """The best tools for a query, best first; of the first `covers` also how much of the query they meet."""
-        check_search(query, strategy, limit)
+        check_search(strategy, limit)
+        split = query if isinstance(query, SplitQuery) else split_query(query)
         scope = None if allowed is None else self._scope(allowed)
         slots = self._candidates(filters, scope)
         if not len(slots):
@@ -127,15 +128,15 @@ class ToolIndex:
             return Found((), 0, "keyword" if by_words else strategy)
         corpus = scope if scope is not None and scope.total < len(self._slots) else None
         if strategy == "category":
-            scores, scale, used = self._by_paths(query, slots, corpus), 1.0, strategy
+            scores, scale, used = self._by_paths(split.whole, slots, corpus), 1.0, strategy
         else:
-            scores, scale, used = self._by_text(query, strategy, slots, corpus)
-            scores = self._raise(scores, slots, usage.raised(words.terms(query)))
+            scores, scale, used = self._by_text(split, strategy, slots, corpus)
+            scores = self._raise(scores, slots, usage.raised(split.whole.terms))
         hits = self._best(slots, scores, scale, limit)
         if explain:
-            hits = tuple(msgspec.structs.replace(hit, why=self._why(hit, query, corpus, usage)) for hit in hits)
+            hits = tuple(msgspec.structs.replace(hit, why=self._why(hit, split, corpus, usage)) for hit in hits)
         if covers:
-            weighed = self._weighed(query, words.terms(query), corpus)
+            weighed = self._weighed(split.whole, corpus)
             hits = (*(self._covering(hit, weighed, corpus) for hit in hits[:covers]), *hits[covers:])
         return Found(hits, len(slots), used)
 
@@ -164,12 +165,11 @@ class ToolIndex:
             self._vectors.put(self._slots[identity], vector)
 
     def _by_text(
-        self, query: str, strategy: str, slots: Slots, scope: lexical.Scope | None
+        self, query: SplitQuery, strategy: str, slots: Slots, scope: lexical.Scope | None
     ) -> tuple[Scores, float, str]:
         """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
-        steps = steps_of(query)
-        weighed = [self._weighed(text, terms, scope) for text, terms in [(query, words.terms(query)), *steps]]
-        texts = texts_to_embed(query)[: None if len(self._entries) <= _MOST_FOR_STEPS else 1]
+        weighed = [self._weighed(part, scope) for part in (query.whole, *query.steps)]
+        texts = query.texts[: None if len(self._entries) <= _MOST_FOR_STEPS else 1]
         cosines = None if strategy == "keyword" else self._cosines(texts)
         near = None if cosines is None else list(cosines[:, slots])
         if near is not None and strategy == "semantic":
@@ -198,32 +198,32 @@ class ToolIndex:
                 scores[at] += learned.share * best
         return scores
 
-    def _why(self, hit: Hit, query: str, scope: lexical.Scope | None, usage: Usage) -> tuple[str, ...]:
+    def _why(self, hit: Hit, query: SplitQuery, scope: lexical.Scope | None, usage: Usage) -> tuple[str, ...]:
         """The reasons for a hit: the words it matches, its meaning, and what was learned from use."""
-        terms, identity = words.terms(query), hit.entry.identity
+        identity = hit.entry.identity
         slot = self._slots[identity]
-        matched = self._words.matched(self._weighed(query, terms, scope), slot, scope)
+        matched = self._words.matched(self._weighed(query.whole, scope), slot, scope)
         shown = [term if term == found else f"{term} as {found}" for term, found in matched]
         why = [f"words: {', '.join(shown)}"] if shown else []
-        cosines = self._cosines(texts_to_embed(query)[:1])
+        cosines = self._cosines(query.texts[:1])
         if cosines is not None:
             why.append(f"meaning: {float(cosines[0, slot]):.2f}")
-        learned = usage.raised(terms).get(identity)
+        learned = usage.raised(query.whole.terms).get(identity)
         if learned is not None:
             why.append(f"learned: called {learned.count} times after queries like this, +{learned.share:.2f}")
         return tuple(why)
 
-    def _weighed(self, text: str, terms: list[str], scope: lexical.Scope | None) -> lexical.Query:
+    def _weighed(self, part: Part, scope: lexical.Scope | None) -> lexical.Query:
         """The needs in a text: its words, the words that others use for them, and the tools that it names."""
-        named = [name for name in words.identifiers(text) if self._words.knows(name, scope)]
-        wanted = dict.fromkeys(self._words.rarest(terms + named, scope))
+        named = [name for name in part.names if self._words.knows(name, scope)]
+        wanted = dict.fromkeys(self._words.rarest([*part.terms, *named], scope))
         return {term: sorted(thesaurus.related(term) - wanted.keys()) for term in wanted}
 
-    def _by_paths(self, query: str, slots: Slots, scope: lexical.Scope | None) -> Scores:
+    def _by_paths(self, query: Part, slots: Slots, scope: lexical.Scope | None) -> Scores:
         """How well the best category of each tool meets the query; words decide between equals."""
         import numpy as np
 
-        wanted = set(words.terms(query))
+        wanted = set(query.terms)
         best = np.zeros(len(self._entries), np.float32)
         for path, members in self._by_category.items():
             steps = [set(words.terms(step)) for step in path.split("/")]
@@ -325,11 +325,6 @@ class ToolIndex:
         return entry
 
 
-def texts_to_embed(query: str) -> list[str]:
-    """The texts that a search will embed, for callers that embed ahead."""
-    return [text[:_MOST_EMBEDDED] for text in (query, *(part for part, _ in steps_of(query)))]
-
-
 def _fields(entry: ToolEntry) -> lexical.Fields:
     return lexical.Fields(
         name=entry.name,
@@ -354,8 +349,6 @@ def _check(entry: ToolEntry) -> None:
         )
 
 
-_MOST_EMBEDDED = 8_000
-"""Characters of one text that an embedder is shown; every model reads less."""
 _MOST_ALIKE = 256
 _MOST_MASKS = 16
 _MOST_FOR_STEPS = 20_000

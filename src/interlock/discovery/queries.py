@@ -67,9 +67,7 @@ class Found(msgspec.Struct, frozen=True):
     """The ranking in effect: without vectors, `semantic` and `hybrid` are ranked by words and say `keyword`."""
 
 
-def check_search(query: object, strategy: object, limit: object) -> None:
-    if not isinstance(query, str) or not query.strip():
-        raise DiscoveryError("query", "query is a text that says what the tool should do; it is empty or no text")
+def check_search(strategy: object, limit: object) -> None:
     if strategy not in STRATEGIES:
         raise DiscoveryError("strategy", f"unknown strategy {strategy!r:.40}; known are {', '.join(STRATEGIES)}")
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_RESULTS:

@@ -66,7 +66,8 @@ class Usage:
         wanted = set(terms)
         found: dict[Identity, Raise] = {}
         for (before, tool), count in self._counts.items():
-            likeness = len(before & wanted) / len(before | wanted)
+            common = len(before & wanted)
+            likeness = common / (len(before) + len(wanted) - common)
             if likeness >= LIKE and (tool not in found or found[tool].share < Raise(likeness, count).share):
                 found[tool] = Raise(likeness, count)
         return found

@@ -26,7 +26,7 @@ def split(text: str, *, wholes: bool = True) -> list[str]:
     """
     text = _APOSTROPHE.sub("", bounded(text))
     if not text.isascii():
-        text = _without_marks(text)
+        text = bounded(_without_marks(text))  # One character can become eighteen.
     words: list[str] = []
     for found in _WORD.finditer(text):
         word = found.group()
@@ -74,10 +74,10 @@ def stem(word: str) -> str:
     return _tidy(word)
 
 
-def bounded(text: str) -> str:
+def bounded(text: str, most: int = MAX_TEXT) -> str:
     """As much of a text as is read. A long request often says at its end what is wanted."""
-    half = MAX_TEXT // 2
-    return text if len(text) <= MAX_TEXT else f"{text[: half - 1]} {text[-half:]}"
+    half = most // 2
+    return text if len(text) <= most else f"{text[: half - 1]} {text[-half:]}"
 
 
 def _parts(word: str, wholes: bool) -> list[str]:

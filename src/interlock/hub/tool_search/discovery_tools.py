@@ -28,7 +28,7 @@ from interlock.hub.tool_search.definitions import SCHEMAS
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.needs import Best, Needs, Wanted
 from interlock.hub.tool_search.requests import EVENT, Requests, Waiting, event
-from interlock.hub.tool_search.search import CONNECTED, KNOWN, ToolSearch
+from interlock.hub.tool_search.search import CONNECTED, KNOWN, ToolSearch, split_aside
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries, ToolSummary, cost_of
 from interlock.judge.names import exposed_name
@@ -91,9 +91,10 @@ class DiscoveryTools:
             filters = Filters.read(params.get("filter"))
             if filters.status not in (None, CONNECTED, KNOWN):
                 raise DiscoveryError("status", f"status is {CONNECTED} or {KNOWN}")
-            query, strategy = params.get("query", ""), params.get("strategy", "hybrid")
+            strategy = params.get("strategy", "hybrid")
             await self._listings.prepare_calls(caller.list_scope)
             seen = self._listings.callable(caller.list_scope)
+            query = await split_aside(params.get("query", ""))
             found = await self._search.find(seen, query, strategy, count, filters, explain=explain)
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
@@ -103,7 +104,7 @@ class DiscoveryTools:
         why = {hit.entry.identity: {"why": list(hit.why)} for hit in found.hits if explain}
         tools = {self._listings.name(caller.list_scope, tool): (tool.server, tool.name) for tool, _ in hits[:limit]}
         if not explain:
-            self._search.learning.found(caller.principal.id, query, (tools[name] for name in fitting.kept))
+            self._search.learning.found(caller.principal.id, query.whole.terms, (tools[name] for name in fitting.kept))
         result: dict[str, object] = {
             "tools": [
                 {**summaries[name].entry, "relevance_score": scores[name], **why.get(tools[name], {})}

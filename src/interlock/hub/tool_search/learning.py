@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import time_ns
 from typing import Final
 
 import msgspec
 
-from interlock.discovery import words
-from interlock.discovery.usage import Usage, Use
+from interlock.discovery.usage import MOST_TERMS, Usage, Use
 from interlock.hub.audit.record import EXECUTED
 from interlock.hub.audit.search import Entry, search
 from interlock.store import Collection, Store
@@ -62,11 +61,10 @@ class Learning:
         self._loaded = False
         self.usage = Usage()
 
-    def found(self, actor: str, query: str, tools: Iterable[Identity]) -> None:
-        """A caller was shown tools. The hub learns later which of them it calls."""
-        terms = tuple(dict.fromkeys(words.terms(query)))
+    def found(self, actor: str, terms: Sequence[str], tools: Iterable[Identity]) -> None:
+        """A caller was shown tools for a query of these terms. The hub learns later which of them it calls."""
         if terms:
-            self._open.append(_Search(actor, time_ns() // 1000, terms, frozenset(tools)))
+            self._open.append(_Search(actor, time_ns() // 1000, tuple(terms[:MOST_TERMS]), frozenset(tools)))
 
     def look(self) -> None:
         """Read in the background what came of earlier searches."""

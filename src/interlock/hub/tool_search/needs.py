@@ -17,7 +17,7 @@ from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.creations import Create
 from interlock.hub.tool_search.listings import ToolListings
-from interlock.hub.tool_search.search import ToolSearch
+from interlock.hub.tool_search.search import ToolSearch, split_aside
 from interlock.hub.tool_search.seen_items import Identity
 from interlock.protocols.mgp.permissions import Risk
 from interlock.wire.errors import Fault
@@ -142,7 +142,6 @@ class Needs:
 
         The second value says whether one of them meets the need for certain.
         """
-        from interlock.discovery import words
         from interlock.discovery.queries import Filters
 
         list_scope = caller.list_scope
@@ -151,15 +150,18 @@ class Needs:
         allowed = allowed | askable | frozenset(withheld) if askable or withheld else allowed
         try:
             filters = Filters.read({"risk_level_max": level})
-            meets = await self._search.find(allowed, query, "hybrid", 100, filters, covers=RANKED)
-            least = COVERS_SHORT if len(set(words.terms(query))) <= FEW_TERMS else 0.0
+            need = await split_aside(query)
+            meets = await self._search.find(allowed, need, "hybrid", 100, filters, covers=RANKED)
+            least = COVERS_SHORT if len(need.whole.terms) <= FEW_TERMS else 0.0
             fits = {
                 hit.entry.identity
                 for hit in meets.hits
                 if hit.score >= FITS and (hit.coverage is None or hit.coverage >= least)
             }
             sure = {hit.entry.identity for hit in meets.hits if (hit.coverage or 0) >= COVERS}
-            found = await self._search.find(allowed, f"{query} {types}", "hybrid", 100, filters) if types else meets
+            found = meets
+            if types:
+                found = await self._search.find(allowed, await split_aside(f"{query} {types}"), "hybrid", 100, filters)
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         best: list[tuple[Tool, str | None]] = []

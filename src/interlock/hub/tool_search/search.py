@@ -26,6 +26,7 @@ from interlock.protocols.mgp.permissions import Risk
 if TYPE_CHECKING:
     from interlock.discovery.index import ToolIndex
     from interlock.discovery.queries import Filters, Found
+    from interlock.discovery.split_query import SplitQuery
     from interlock.hub.tool_search.embeddings import Vector
 
 Identity = tuple[str, str]
@@ -81,7 +82,7 @@ class ToolSearch:
     async def find(
         self,
         seen: frozenset[Identity],
-        query: str,
+        query: SplitQuery,
         strategy: str,
         limit: int,
         filters: Filters,
@@ -91,7 +92,7 @@ class ToolSearch:
     ) -> Found:
         """The best tools for a query among those in `seen`. Raises `DiscoveryError` or RESOURCE_EXHAUSTED."""
         self.learning.look()
-        vectors = await self._vectors_of(query) if strategy in ("hybrid", "semantic") else {}
+        vectors = await self._embeddings.of_query(query.texts) if strategy in ("hybrid", "semantic") else {}
         async with acquire(self._busy, self._lock_s(), "the index of tools"):
             self._query_vectors = vectors
             servers = self._catalog.offers()
@@ -123,11 +124,6 @@ class ToolSearch:
             await asyncio.gather(self._learning, return_exceptions=True)
         await self._embeddings.close()
         await self.learning.close()
-
-    async def _vectors_of(self, query: object) -> dict[str, Vector | None]:
-        if not isinstance(query, str) or not query.strip():
-            return {}  # the index refuses it with the reason
-        return await self._embeddings.of_query(await asyncio.to_thread(_texts_to_embed, query))
 
     async def _learn(self) -> None:
         """Compute the vectors of tools in small batches, so that searches can run in between."""
@@ -213,10 +209,15 @@ def _all_of(offer: Offer, server_status: _ServerStatus) -> Iterable[tuple[Tool, 
         yield tool, WITHHELD
 
 
-def _texts_to_embed(query: str) -> list[str]:
-    from interlock.discovery.index import texts_to_embed  # The first import takes long, so a thread does it, too.
+async def split_aside(query: object) -> SplitQuery:
+    """Split a query in a thread: a long one takes the loop too long. Raises `DiscoveryError`."""
+    return await asyncio.to_thread(_split, query)
 
-    return texts_to_embed(query)
+
+def _split(query: object) -> SplitQuery:
+    from interlock.discovery.split_query import split_query  # The first import takes long, so a thread does it, too.
+
+    return split_query(query)
 
 
 def _teach(index: ToolIndex, lacking: list[tuple[Identity, str]], vectors: list[Vector | None]) -> None:

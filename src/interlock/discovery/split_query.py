@@ -1,0 +1,63 @@
+"""A query, split once: its terms, the identifiers in it, and its steps.
+
+The one rule: ranking, explaining and learning all take the terms from here, so that a query of any length costs
+bounded work and memory.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.discovery import words
+from interlock.discovery.errors import DiscoveryError
+from interlock.discovery.steps import steps
+
+MAX_CHARS = 16_384
+"""Characters of a query that are read; of a longer one its first half of them and its last."""
+MAX_TERMS = 1_024
+"""Distinct terms of a query, or of one step, that are kept: the first half and the last. 8 KB of prose have fewer."""
+MAX_EMBEDDED = 8_000
+"""Characters of one text that an embedder is shown; every model reads less."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A query or one step of it, with its terms and identifiers, each once and in their order."""
+
+    text: str
+    terms: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+class SplitQuery(msgspec.Struct, frozen=True):
+    """What a search uses of a query."""
+
+    whole: Part
+    steps: tuple[Part, ...]
+    """The parts that may each ask for a tool of their own; none if there is only one."""
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts to embed: the query, then each step."""
+        return [part.text[:MAX_EMBEDDED] for part in (self.whole, *self.steps)]
+
+
+def split_query(query: object) -> SplitQuery:
+    """Split a query, or refuse one that is none. Up to a tenth of a second for hostile texts: call it in a thread."""
+    if not isinstance(query, str) or not query.strip():
+        raise DiscoveryError("query", "query is a text that says what the tool should do; it is empty or no text")
+    text = words.bounded(query, MAX_CHARS)
+    return SplitQuery(_part(text, words.terms(text)), tuple(_part(step, terms) for step, terms in steps(text)))
+
+
+def _part(text: str, terms: list[str]) -> Part:
+    return Part(text, _both_ends(terms), _both_ends(words.identifiers(text)))
+
+
+def _both_ends(terms: list[str]) -> tuple[str, ...]:
+    """Each term once. Of too many, those that come first and those that come last: a long text asks at either end."""
+    distinct = dict.fromkeys(terms)
+    if len(distinct) <= MAX_TERMS:
+        return tuple(distinct)
+    half = MAX_TERMS // 2
+    kept = {*list(distinct)[:half], *list(dict.fromkeys(reversed(terms)))[:half]}
+    return tuple(term for term in distinct if term in kept)
