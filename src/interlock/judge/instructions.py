@@ -5,26 +5,19 @@ Only what crosses the threshold is reported, and then with everything that weigh
 
 from __future__ import annotations
 
-import base64
-import codecs
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from interlock.judge.ciphers import decodings, letters_in_lines, unpacked
+from interlock.judge.disguises import SHORT, Readings
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
 from interlock.judge.signals import NAME, RESULT, SAYS, Signal, read_signals
 from interlock.judge.signals.tongues import deeds_in
-from interlock.judge.text import bare
-from interlock.wire.unicode_forms import normalize
 
 ENOUGH = 1.5
 """The weight at which text counts as an instruction."""
-
-LONGEST = 262_144
-"""Beyond this only the beginning and the end are read."""
 
 
 class Weighed(NamedTuple):
@@ -36,28 +29,28 @@ class Weighed(NamedTuple):
     """Whether it does more than to address the model firmly."""
 
 
-def judge_instructions(text: str, where: str = "The text") -> tuple[Finding, ...]:
+def judge_instructions(text: str | Readings, where: str = "The text") -> tuple[Finding, ...]:
     """Findings for text that instructs the model; none for text that merely describes, however firmly.
 
     A phrase that is only quoted, as an example of one, is not said: there is much writing about such attacks.
     """
-    weighed = weigh(text, where, quotes=True, nearby=True)
+    readings = Readings(text) if isinstance(text, str) else text
+    weighed = _weigh(readings, where, name=False, quotes=True, nearby=True)
     return weighed.findings if weighed.weight >= ENOUGH else ()
 
 
-def weigh(
-    text: str, where: str = "The text", *, name: bool = False, quotes: bool = False, nearby: bool = False
-) -> Weighed:
-    """How strongly the text instructs the model. With `name`, read as the name of a parameter.
+def weigh(text: str, where: str = "The text", *, name: bool = False, nearby: bool = False) -> Weighed:
+    """How strongly the text of a definition instructs the model. With `name`, read as the name of a parameter.
 
-    With `quotes`, for results, a phrase that is quoted as an example does not count. With `nearby`, weak signals of a
-    long text count together only where they stand together.
+    With `nearby`, weak signals of a long text count together only where they stand together.
     """
-    if len(text) > LONGEST:
-        text = text[: LONGEST // 2] + "\n" + text[-LONGEST // 2 :]
+    return _weigh(Readings(text, name=name), where, name=name, quotes=False, nearby=nearby)
+
+
+def _weigh(readings: Readings, where: str, *, name: bool, quotes: bool, nearby: bool) -> Weighed:
+    """The heaviest reading. With `quotes`, for results, a phrase that is quoted as an example does not count."""
     best = Weighed(0.0, ())
-    plain = unfold(text)
-    for disguise, reading in _readings(text, plain, name):
+    for disguise, reading in readings:
         found = _weigh_plain(reading, where, disguise, name, quotes, nearby)
         if found.weight > best.weight:
             best = found
@@ -71,31 +64,14 @@ def is_calm(text: str) -> bool:
 
     For plain and short text only: each part, in each of its disguises, is a part of the same disguise of the whole.
     """
-    if len(text) > _SHORT or not text.isascii():
+    if len(text) > SHORT or not text.isascii():
         return False
     signals = _signals()
-    for _, reading in _readings(text, unfold(text), False):
+    for _, reading in Readings(text):
         found = [index for index, _ in signals.regexes.matching(reading.encode())]
         if sum(signals.rows[index].weight for index in found if signals.languages[index] != RESULT) >= ENOUGH:
             return False
     return next(deeds_in(text), None) is None
-
-
-def unfold(text: str) -> str:
-    """The text as a reader would take it: compatibility forms, look-alike letters and hidden characters undone."""
-    if not text.isascii():
-        text = bare(text)
-        text = _MIXED_WORD.sub(lambda match: match[0].translate(_TWINS), normalize("NFKC", text))
-    return _BLANK_LINES.sub("\n", _BLANKS.sub(" ", text))
-
-
-# A single blank and a single line break stay as they are: only the others cost something.
-_BLANKS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
-_BLANK_LINES = re.compile(r" \n\s*|\n\s+")
-_TWINS = str.maketrans(
-    "асеорхуіјѕһԁԛԝАВСЕНІЈКМОРЅТХУοναρυιΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aceopxyijshdqwABCEHIJKMOPSTXYovapuiABEZHIKMNOPTYX"
-)
-_MIXED_WORD = re.compile(r"(?<!\w)(?=[A-Za-z0-9_]*+[^\W\x00-\x7f])(?=\w*?[A-Za-z])\w++")
 
 
 class _Said(NamedTuple):
@@ -108,7 +84,7 @@ class _Said(NamedTuple):
 
 def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool, nearby: bool) -> Weighed:
     found = list(_signals_in(text.encode("utf-8", "replace"), name, quotes))
-    if not name and (not disguise or len(text) <= _SHORT):
+    if not name and (not disguise or len(text) <= SHORT):
         found += [_Said(text.lower().find(said), Signal(rule, heavy, ""), said) for rule, heavy, said in deeds_in(text)]
     if nearby and len(text) > _NEARBY:
         groups = [[each for each in found if 0 <= each.at - first.at <= _NEARBY] for first in found]
@@ -250,137 +226,3 @@ def let_go() -> None:
 def is_loaded() -> bool:
     """Whether the signals are compiled: then a short text is judged at once."""
     return _signals.cache_info().currsize > 0
-
-
-def _readings(text: str, plain: str, name: bool) -> Iterator[tuple[str, str]]:
-    """The text itself, then each disguise that it may be wearing, undone."""
-    if name:
-        yield "", _CAMEL.sub(r"\1 \2", plain).replace("_", " ").replace("-", " ")
-    yield "", plain
-    if not text.isascii() and (smuggled := _smuggled(text)):
-        yield "in invisible characters", smuggled
-    if "\\u" in plain and (escaped := _ESCAPED.sub(lambda match: chr(int(match[1], 16)), plain)) != plain:
-        yield "in escapes", unfold(escaped)
-    if _MARKUP.search(plain) and (written := unfold(_unescaped(plain))) != plain:
-        yield "in character references", written
-    if "%" in plain or ("+" in plain and "://" in plain):
-        decoded = unfold(_PERCENT.sub(_unquoted, plain.replace("+", " ")))
-        if decoded != plain:
-            yield "percent-encoded", decoded
-            if (again := unfold(_PERCENT.sub(_unquoted, decoded))) != decoded:
-                yield "percent-encoded", again
-    layer = plain
-    for _ in range(_MOST_LAYERS):
-        layer = _decoded_runs(layer)
-        if not layer:
-            break
-        yield "encoded", layer
-    if len(plain) <= _SHORT:
-        yield from _games(text, plain)
-        yield from ((how, unfold(reading)) for how, reading in decodings(plain))
-        if lined := letters_in_lines(text):
-            yield "letter by letter", unfold(lined)
-
-
-def _unescaped(text: str) -> str:
-    from html import unescape  # its table of names is large, and little text has any
-
-    return unescape(text)
-
-
-_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-_CAMEL = re.compile(r"([a-z])([A-Z])")
-_MARKUP = re.compile(r"&(?:#|[a-z])")
-_ESCAPED = re.compile(r"\\u\{?([0-9a-fA-F]{4})\}?")
-_SHORT = 8192
-_MOST_LAYERS = 3
-_RUN = re.compile(r"[A-Za-z0-9+/_\-]{20,}={0,2}")
-_HEX_RUN = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?(?:\\x|0x)?){10,}+")
-_NOT_HEX = re.compile(r"[^0-9a-fA-F]")
-_SPACED_OUT = re.compile(r"(?:\b\w[ .\-_*]){5,}\w\b")
-_SPACED = re.compile(r"(?:\b\w[ .\-_*])+\w\b")
-
-
-def _unquoted(match: re.Match[str]) -> str:
-    return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
-
-
-def _smuggled(text: str) -> str:
-    """The text that tag characters and runs of variation selectors spell."""
-    tags = "".join(chr(ord(char) - 0xE0000) for char in text if "\U000e0020" <= char <= "\U000e007e")
-    selected = bytes(
-        ord(char) - 0xFE00 if char <= "\ufe0f" else (ord(char) - 0xE0100 + 16) & 0xFF
-        for char in text
-        if "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
-    )
-    nibbles = bytes(
-        high << 4 | low for high, low in zip(selected[::2], selected[1::2], strict=False) if high < 16 > low
-    )
-    return "\n".join(
-        part for part in (tags, selected.decode("latin-1"), nibbles.decode("latin-1")) if part.strip("\x00")
-    )
-
-
-def _decoded_runs(text: str) -> str:
-    """The text with readable runs of base64 and hexadecimal decoded in place."""
-    changed = False
-
-    def decode(match: re.Match[str]) -> str:
-        nonlocal changed
-        run = match[0]
-        octets = b""
-        try:
-            if _HEX_RUN.fullmatch(run):
-                octets = bytes.fromhex(_NOT_HEX.sub("", run.replace("0x", "").replace("\\x", "")))
-            else:
-                octets = base64.b64decode(
-                    run.rstrip("=") + "=" * (-len(run.rstrip("=")) % 4), altchars=b"-_" if "-" in run else None
-                )
-            said = octets.decode()
-            if "\x00" in said:
-                said = unpacked(octets)
-        except ValueError:
-            said = unpacked(octets)
-        if not said:
-            return run
-        if not said.isprintable() and not said.replace("\n", "").isprintable():
-            return run
-        changed = True
-        return f" {said} "
-
-    decoded = _HEX_RUN.sub(decode, text)
-    decoded = _RUN.sub(decode, decoded)
-    return unfold(decoded) if changed else ""
-
-
-def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
-    apart = _THREE_LETTERS.search(text) is not None
-    if apart and _DOTTED.search(plain):
-        yield "letter by letter", _DOTTED.sub(lambda match: _MARKS.sub("", match[0]), plain).replace(". .", " ")
-    if plain.count("-") + plain.count("_") > 2 and _DASHED.search(plain):
-        yield "joined by dashes", _DASHED.sub(lambda match: match[0].replace("-", " ").replace("_", " "), plain)
-    if apart and _SPACED_OUT.search(text):
-        words = _WIDE_GAP.sub(" | ", text)
-        yield "letter by letter", unfold(_SPACED.sub(lambda match: _JOINTS.sub("", match[0]), words).replace("|", " "))
-        yield "letter by letter", _JOINTS.sub("", text).replace("all", " all ").replace("previous", " previous ")
-    if plain.isascii() and _DIGIT_IN_WORD.search(plain):
-        yield "in digits for letters", plain.translate(_LEET)
-    lowered = plain.lower()
-    if any(word in lowered for word in ("vtaber", "cerivbhf", "vafgehpg", "hfre")):
-        yield "in ROT13", codecs.decode(plain, "rot13")
-    if any(
-        word in lowered for word in ("erongi", "suoiverp", "tcurtsni", "resu eht", "eht resu", "loot siht", "erofeb")
-    ):
-        yield "backwards", plain[::-1]
-        yield "backwards", " ".join([word[::-1] for word in plain.split()])
-
-
-_THREE_LETTERS = re.compile(r"(?<!\w)\w[ .\-_*]\w[ .\-_*]\w(?!\w)")
-"""Three letters each by itself, as any text has them that is spelled out."""
-_DOTTED = re.compile(r"(?:\b\w[.\-_*]){2,40}\w\b")
-_MARKS = re.compile(r"[.\-_*]")
-_DASHED = re.compile(r"\b(?:[A-Za-z]{2,20}[-_]){3,20}[A-Za-z]{2,20}")
-_WIDE_GAP = re.compile(r"\s{2,}")
-_JOINTS = re.compile(r"[\s.\-_*]+")
-_DIGIT_IN_WORD = re.compile(r"[A-Za-z][013457@$!][A-Za-z]")
-_LEET = str.maketrans("013457@$!", "oieastasi")

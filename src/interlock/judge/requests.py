@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from interlock.judge.disguises import Readings, unfold
 from interlock.judge.findings import Finding
-from interlock.judge.instructions import LONGEST, unfold
 from interlock.judge.regexes import OctetRegexes
 from interlock.judge.tables import read_table
 
@@ -28,7 +28,6 @@ ENOUGH_ABOVE_ALL = 2.0
 """The weight at which a sentence puts a task above all others."""
 MOST_SENTENCES = 800
 """Of more sentences, the first and the last are read."""
-MOST_EMBEDDED = 2_000
 
 
 class Sentence(NamedTuple):
@@ -127,50 +126,67 @@ def grammar() -> Grammar:
     return Grammar()
 
 
-def judge_requests(text: str, where: str = "The text") -> tuple[Finding, ...]:
+def judge_requests(text: str | Readings, where: str = "The text") -> tuple[Finding, ...]:
     """Findings for text of a result that asks its reader to act, or that puts a task above all others."""
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
-    request, above = weigh_requests(unfold(text).strip())
-    found = []
-    if request is not None:
-        found.append(Finding("instruction.request", f"{where} asks its reader to act{_quoted(request)}"))
-    if above is not None:
-        found.append(Finding("instruction.priority", f"{where} puts a task above all others{_quoted(above)}"))
-    return tuple(found)
+    readings = Readings(text) if isinstance(text, str) else text
+    judgement = _Judgement(readings.size)
+    for disguise, reading in readings:
+        request, above = judgement.heaviest(reading)
+        found = []
+        if request is not None:
+            found.append(Finding("instruction.request", f"{where} asks its reader to act{_quoted(request, disguise)}"))
+        if above is not None:
+            message = f"{where} puts a task above all others{_quoted(above, disguise)}"
+            found.append(Finding("instruction.priority", message))
+        if found:
+            return tuple(found)
+    return ()
 
 
-def weigh_requests(text: str) -> tuple[Sentence | None, Sentence | None]:
-    """The heaviest request, and the heaviest sentence that puts a task above others; each only if it weighs enough."""
-    known = grammar()
-    request, above = Sentence(0.0), Sentence(0.0)
-    imperatives = 0
-    for sentence in _sentences(text):
-        asked = known.request(sentence)
-        if asked is not None:
-            imperatives += 1
-            request = max(request, asked, key=_weight)
-        put = known.above_all(sentence)
-        if put is not None:
-            above = max(above, put, key=_weight)
-    is_manual = imperatives > FEW_IMPERATIVES or len(text) > LONGEST_NOTE
-    enough = ENOUGH_IN_A_MANUAL if is_manual else ENOUGH
-    return request if request.weight >= enough else None, above if above.weight >= ENOUGH_ABOVE_ALL else None
+class _Judgement:
+    """The sentences of one text in all its readings. Most sentences are the same in each, so each is weighed once."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._weighed: dict[str, tuple[Sentence | None, Sentence | None]] = {}
+
+    def heaviest(self, reading: str) -> tuple[Sentence | None, Sentence | None]:
+        """The heaviest request, and the heaviest sentence that puts a task above others; each if it weighs enough."""
+        request, above = Sentence(0.0), Sentence(0.0)
+        imperatives = 0
+        for sentence in _sentences(reading):
+            asked, put = self._weigh(sentence)
+            if asked is not None:
+                imperatives += 1
+                request = max(request, asked, key=_weight)
+            if put is not None:
+                above = max(above, put, key=_weight)
+        is_manual = imperatives > FEW_IMPERATIVES or self._size > LONGEST_NOTE
+        enough = ENOUGH_IN_A_MANUAL if is_manual else ENOUGH
+        return request if request.weight >= enough else None, above if above.weight >= ENOUGH_ABOVE_ALL else None
+
+    def _weigh(self, sentence: str) -> tuple[Sentence | None, Sentence | None]:
+        found = self._weighed.get(sentence)
+        if found is None:
+            known = grammar()
+            found = self._weighed[sentence] = known.request(sentence), known.above_all(sentence)
+        return found
 
 
 def _weight(sentence: Sentence) -> float:
     return sentence.weight
 
 
-def _quoted(sentence: Sentence) -> str:
-    return f" ({', '.join(sentence.parts)}): {sentence.words[:120]!r}."
+def _quoted(sentence: Sentence, disguise: str) -> str:
+    hidden = f", {disguise}" if disguise else ""
+    return f"{hidden} ({', '.join(sentence.parts)}): {sentence.words[:120]!r}."
 
 
 def _sentences(text: str) -> list[str]:
-    """The sentences of a text, and of every text inside it if it is JSON."""
+    """The sentences of a text, and of every text inside it if it is JSON, in their order."""
     found = [
         match[0]
-        for part in _embedded(text)
+        for part in _embedded(text.strip())
         for match in _SENTENCE.finditer(part)
         if match[0].count(" ") >= _FEWEST_BLANKS
     ]
@@ -179,20 +195,34 @@ def _sentences(text: str) -> list[str]:
 
 
 def _embedded(text: str) -> list[str]:
-    """The texts in a JSON document; the text itself if it is none."""
-    if text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
-        return [text]
-    try:
-        stack = [msgspec.json.decode(text)]
-    except (ValueError, RecursionError):
+    """The texts in a JSON document in their order, names of members included; the text itself if it is none."""
+    if not _is_document(text):
         return [text]
     texts: list[str] = []
-    while stack and len(texts) < MOST_EMBEDDED:
+    stack: list[object] = [text]
+    while stack:
         value = stack.pop()
         if isinstance(value, str):
-            texts.append(value)
+            inner = _decoded(value) if _is_document(value) else value
+            if isinstance(inner, str):
+                texts.append(unfold(inner))
+            else:
+                stack.append(inner)
         elif isinstance(value, dict):
-            stack.extend(value.values())
+            stack += [each for member in reversed(value.items()) for each in reversed(member)]
         elif isinstance(value, list):
-            stack.extend(value)
+            stack += reversed(value)
     return texts
+
+
+def _is_document(text: str) -> bool:
+    return text[:1] in ("{", "[") and text[-1:] in ("}", "]")
+
+
+def _decoded(text: str) -> object:
+    """The value of a JSON document. Of one that is broken, as a disguise may leave it, each text on its own line."""
+    try:
+        value: object = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text.replace('"', "\n")
+    return value

@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from interlock.judge import instructions
+from interlock.judge.disguises import Readings
 from interlock.judge.findings import Finding
 from interlock.judge.instructions import judge_instructions
 from interlock.judge.requests import grammar, judge_requests
@@ -36,9 +37,10 @@ def judge_result(result: object, *, may_ask: bool = False) -> tuple[Finding, ...
             found = judge_text(text)
             hidden += [msgspec.structs.replace(each, message=f"{label}: {each.message}") for each in found]
         if len(told) < MOST_FINDINGS // 2 and count < MOST_TEXTS:
-            said = judge_instructions(text, label)
+            readings = Readings(text)
+            said = judge_instructions(readings, label)
             if not said and not may_ask:
-                said = judge_requests(text, label)
+                said = judge_requests(readings, label)
             told += [msgspec.structs.replace(each, hint=_HINT) for each in said]
     return (*hidden[: MOST_FINDINGS // 2], *told[: MOST_FINDINGS // 2])
 
