@@ -288,3 +288,17 @@ def test_t125_an_agents_terminal_cannot_approve(user: User, hub: FakeHub, monkey
         assert result.exit_code != 0
         assert "Claude Code" in result.stderr
     assert not [method for method, _ in hub.asked if "answer" in method or "make" in method]
+
+
+def test_always_is_neither_offered_nor_taken_where_each_call_is_asked_about(
+    user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {**HOSTILE, "every_time": True, "offers_rule": False}
+    hub.answers["hub/approvals.list"] = {"decisions": [row]}
+    hub.answers["hub/approvals.show"] = {"decision": row, "view": "{}", "view_hash": "h"}
+    shown = on_terminal(user, "watch", script=[(b"[other] later", b"a"), (b"left open", b"")])
+    assert ("once" in shown, "always" in shown) == (True, False)
+    monkeypatch.setattr("interlock.cli.control.perform.is_attended", lambda: True)
+    result = user.run("approvals", "approve", "a3f", "--always", stdin="y\n")
+    assert (result.exit_code, "approve it without --always" in result.output) == (2, True)
+    assert not [method for method, _ in hub.asked if "answer" in method]

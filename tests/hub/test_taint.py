@@ -13,6 +13,7 @@ import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Profile
 from interlock.config.settings import Server as Settings
+from interlock.hub.approvals.rules import OFFER_AFTER
 from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.target import Target
@@ -138,9 +139,14 @@ async def test_t129_no_session_address_or_rule_ends_it(tmp_path: Path) -> None:
         assert "APPROVAL_PENDING" in str(answer), "a new session and a new key"
         assert await call(client(hub, "mine", "/servers/notes/mcp"), "save") == "APPROVAL_PENDING"
         (decision,) = hub.hub_app.inbox.all(only_open=True)
-        await read_and_answer(hub.hub_app.inbox, decision.id, "always", ADA)
+        with pytest.raises(Fault, match="cannot be approved always: a person is asked about each such call"):
+            await read_and_answer(hub.hub_app.inbox, decision.id, "always", ADA)
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert await call(client(hub, "mine"), "notes__save") == "saved", "a person has approved this one"
         assert await call(client(hub, "mine"), "notes__save") == "APPROVAL_PENDING", "and not the next"
+        with pytest.raises(Fault, match="no rule can be made from decision"):
+            await hub.operate("rules.make", decision=decision.id, terminal=True)
+        assert hub.hub_app.inbox.rules() == [], "none that would answer other requests for the same call"
         for path in ("/profiles/free/mcp", "/mcp"):
             read = client(hub, "any", "/profiles/careful/mcp")
             await call(read, "web__fetch")
@@ -310,3 +316,16 @@ async def test_a_flood_of_notifications_is_stored_by_one_task(tmp_path: Path, mo
         held.set()
         await stored.wait()
         assert not taints._storing
+
+
+async def test_t129_an_often_approved_request_offers_no_rule(tmp_path: Path) -> None:
+    async with tainting_hub(tmp_path) as hub:
+        mine, inbox = client(hub, "mine"), hub.hub_app.inbox
+        await call(mine, "web__fetch")
+        for _ in range(OFFER_AFTER + 1):
+            assert await call(mine, "notes__save") == "APPROVAL_PENDING"
+            (decision,) = inbox.all(only_open=True)
+            row = (await hub.operate("approvals.show", id=decision.id))["decision"]
+            assert (row["every_time"], row["offers_rule"]) == (True, False)
+            await read_and_answer(inbox, decision.id, "once", ADA)
+            assert await call(mine, "notes__save") == "saved"

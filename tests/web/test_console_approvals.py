@@ -16,9 +16,11 @@ from urllib.parse import quote
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
-from interlock.config.settings import Agent, Approvals, Hub, Rooms, Timeouts, Topic
+from interlock.config.settings import Agent, Approvals, Hub, Profile, Rooms, Timeouts, Topic
 from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.states import DecisionState
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Target
 from interlock.rooms import Participant
 from interlock.web.console.comparison import MAX_LINES, compare
 from interlock.wire.encryption import Encryption
@@ -81,6 +83,23 @@ async def test_a_request_is_read_and_approved_once_without_a_script(hub: Running
         hub.operations.owner.id,
         "console",
     )
+
+
+async def test_t129_a_taint_request_offers_no_rule_and_is_shown_as_approved_also_when_used(tmp_path: Path) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+    profiles, servers = {"asks": Profile(taint="ask")}, {"busy": child("busy_server.py")}
+    async with running_hub(tmp_path, servers, hub=settings, profiles=profiles) as hub:
+        hub.key("careful")
+        caller = hub.hub_app.authenticator.admit_principal(Principal("careful", "agent"), "/mcp")
+        hub.hub_app.taints.add(caller, Target("tool", "busy", "echo"), asking=True)
+        id_, visitor = await asked(hub, "please"), await Visitor(hub).log_in()
+        page = (await visitor.get("/console/approvals")).text
+        assert ("Approve once" in page, 'value="always"' in page) == (True, False)
+        assert (await visitor.press("/console/approvals", "once", answer="always")).status == 400
+        assert hub.hub_app.inbox.rules() == []
+        assert (await visitor.press("/console/approvals", "once")).status == 303
+        assert (await call(hub, "please"))["result"]["content"][0]["text"] == "please"
+        assert f"{id_} (busy__echo) is approved." in (await visitor.get(f"/console/approvals?answered={id_}")).text
 
 
 async def test_a_proposal_of_a_room_is_fulfilled_in_the_console(tmp_path: Path) -> None:

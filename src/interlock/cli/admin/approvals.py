@@ -8,6 +8,7 @@ import click
 
 from interlock.cli.control.perform import Json, need_person, perform, performs, say_rows
 from interlock.cli.terminal.call_outcomes import finish_with
+from interlock.cli.terminal.failures import WrongUsage
 from interlock.cli.terminal.show import bold, coloured, json_option, one_line, plain, say, say_table, show_json
 
 RISKS = {"dangerous": "red", "moderate": "yellow", "safe": "green"}
@@ -71,6 +72,10 @@ def approve(id: str, always: bool, as_json: bool) -> None:
     need_person("approve calls")
     found = perform("approvals.show", {"id": id})
     details(found["decision"], found["view"] or "")
+    if always and found["decision"].get("every_time"):
+        raise WrongUsage(
+            "a person is asked about each such call, and no rule answers it", "approve it without --always"
+        )
     click.confirm("Approve it?", default=False, abort=True, err=True)
     answer = "always" if always else "once"
     given = {"id": id, "answer": answer, "view": found["view_hash"], "terminal": True}

@@ -88,22 +88,24 @@ def _ask_person(row: Json, link: HubLink) -> None:
         return
     if current.get("needs_view") and not view:
         say("  this hub cannot show it in full, so it can only be denied")
+    keys = {key: answer for key, answer in KEYS.items() if answer != "always" or not current.get("every_time")}
     while True:
-        say(f"  {bold('[y]')} once  {bold('[a]')} always  {bold('[n]')} no  {bold('[d]')} details  [other] later")
+        offered = "  ".join(f"{bold(f'[{key}]')} {answer}" for key, answer in keys.items())
+        say(f"  {offered}  {bold('[d]')} details  [other] later")
         key = click.getchar()[:1].lower()
         if key == "d":
             details(current, view)
             is_read = True
             continue
-        if key in ("y", "a") and not is_read:
+        if keys.get(key, "no") != "no" and not is_read:
             say("  the arguments are not shown in full yet; press d to read them")
             continue
-        if key in KEYS:
-            params = {"id": current["id"], "answer": KEYS[key], "view": shown.get("view_hash") or "", "terminal": True}
+        if key in keys:
+            params = {"id": current["id"], "answer": keys[key], "view": shown.get("view_hash") or "", "terminal": True}
             try:
                 done = ask_as_person(link, "approvals.answer", params, timeout=60)
                 answered(done["decision"])
-                if done["decision"]["kind"] == "proposal" and KEYS[key] != "no":
+                if done["decision"]["kind"] == "proposal" and keys[key] != "no":
                     say(f"  {outcome_line(done.get('response'))}")
             except Failure as failure:
                 say(f"  {plain(failure.message)}")

@@ -134,6 +134,7 @@ class ApprovalOperations:
             proposal=question.proposal,
             needs_view=question.needs_view,
             view_chars=question.view_chars,
+            every_time=question.every_time,
             caller_gone=self._inbox.callers.has_gone(decision.id),
         )
 
@@ -284,6 +285,8 @@ class DecisionRow(msgspec.Struct):
     """To approve it, the `view_hash` of its full view is needed."""
     view_chars: int = 0
     """The length of the full view."""
+    every_time: bool = False
+    """Each such call is asked about: the answer `always` is refused, and no rule can be made from it."""
     caller_gone: bool = False
     """The caller gave up waiting. An approval holds for the same call, if it comes again."""
 

@@ -38,6 +38,7 @@ SHOWN_IN_FULL: Final = frozenset({"changed_tool", "proposal", "registration", "c
 ANOTHER_PERSON: Final = (
     "another person has to (`interlock keys create NAME --kind person`); or change the rule that asks"
 )
+EVERY_TIME: Final = "a person is asked about each such call, and no rule answers it"
 Answer: TypeAlias = Literal["", "once", "always", "no"]
 _LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 """For ids that people read aloud: no characters that look alike."""
@@ -74,6 +75,8 @@ class Question(msgspec.Struct, frozen=True):
     view: str = ""
     """The hash of the full view. Only a person who opened it knows the hash, and approving needs it."""
     view_chars: int = 0
+    every_time: bool = False
+    """Whether each such call is asked about. No rule answers it, and no rule is learned from its answer."""
 
     proposal: str = ""
     """The id of the proposal in a room: each one is a matter of its own."""
@@ -140,6 +143,9 @@ class Decision(msgspec.Struct, frozen=True):
             raise Fault("INVALID_PARAMS", f"decision {self.id} is {self.state.value}{by_whom}; it is answered once")
         if now >= self.deadline:
             raise Fault("INVALID_PARAMS", f"decision {self.id} has expired", hint="repeat the call to ask again")
+        if answer == "always" and question.every_time:
+            hint = f"approve this call alone: `interlock approvals approve {self.id}`"
+            raise Fault("INVALID_PARAMS", f"decision {self.id} cannot be approved always: {EVERY_TIME}", hint=hint)
         if answer != "no" and question.needs_view and not (question.view and view == question.view):
             message = f"decision {self.id} was not shown in full, so it cannot be approved"
             hint = (

@@ -163,9 +163,10 @@ class Inbox:
 
     def offers_rule(self, decision: Decision) -> bool:
         """Whether the same call was approved often enough to offer a rule."""
-        if decision.question.kind not in LEARNED or self.rule_for(decision.question) is not None:
+        question = decision.question
+        if question.kind not in LEARNED or question.every_time or self.rule_for(question) is not None:
             return False
-        return self.history.times_approved(decision.question) >= OFFER_AFTER
+        return self.history.times_approved(question) >= OFFER_AFTER
 
     # Asking and answering
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.approvals.decision import Decision, Kind, Question
+from interlock.hub.approvals.decision import EVERY_TIME, Decision, Kind, Question
 from interlock.hub.approvals.states import DecisionState
 from interlock.store import Collection
 
@@ -75,6 +75,8 @@ def learn(answer: Decision, made_by: str, now: int, known: Rule | None = None) -
     asked = answer.question
     if asked.kind not in LEARNED or answer.state not in (DecisionState.APPROVED, DecisionState.USED):
         raise ValueError(f"decision {answer.id} is not an approved call")
+    if asked.every_time:
+        raise ValueError(f"no rule can be made from decision {answer.id}: {EVERY_TIME}")
     calls, decisions = ({}, ()) if known is None or known.id != rule_id(asked) else (known.calls, known.decisions)
     calls = {**calls, asked.arguments_hash: asked.summary}
     if len(calls) > MAX_CALLS:

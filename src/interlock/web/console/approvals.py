@@ -84,8 +84,8 @@ class Card(msgspec.Struct):
 
     @property
     def has_always(self) -> bool:
-        """Whether "always" means more than "once" for this kind of request."""
-        return self.row.kind in ("tool_call", "tool_access", "proposal")
+        """Whether "always" means more than "once" for this request."""
+        return not self.row.every_time and self.row.kind in ("tool_call", "tool_access", "proposal")
 
 
 async def show_all(visit: Visit) -> Response:

@@ -239,6 +239,7 @@ def question_of(call: Call, ask: Ask) -> Question:
         risk=ask.risk,
         # An access token is renewed every few minutes, and who repeats the call shows a good one anyway.
         asked_with="" if principal.key.startswith(TOKEN) else principal.key,
+        every_time=ask.every_time,
     )
 
 
