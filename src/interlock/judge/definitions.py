@@ -18,6 +18,7 @@ from interlock.judge.instructions import ENOUGH, is_calm, weigh
 from interlock.judge.names import judge_name
 from interlock.judge.schemas import judge_schema
 from interlock.judge.secrets import find_secrets, judge_secrets
+from interlock.judge.signals import SAYS
 from interlock.judge.text import judge_text
 from interlock.judge.urls import judge_url
 
@@ -116,12 +117,29 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
         weighed = weigh(text, where, name=is_key or bool(_IDENTIFIER.fullmatch(text)), nearby=True)
         if weighed.acts and weighed.weight >= ENOUGH:
             instructed = True
-            yield from weighed.findings
+            yield from _each_phrase_once(weighed.findings)
     prose = [text for _, text, is_key in texts if not is_key and len(text) >= _SHORTEST]
     if not instructed and len(prose) > 1:
         together = weigh("\n".join(prose), "The whole definition")
         if together.acts and together.weight >= ENOUGH_TOGETHER:
-            yield from together.findings
+            yield from _each_phrase_once(together.findings)
+
+
+def _each_phrase_once(findings: tuple[Finding, ...]) -> Iterator[Finding]:
+    """The findings without those whose words are part of another one of the same rule: several signals, one phrase."""
+    longest_first = sorted(range(len(findings)), key=lambda at: -len(findings[at].message))
+    kept: list[int] = []
+    for at in longest_first:
+        phrase = _quoted(findings[at])
+        if not any(findings[at].rule == findings[other].rule and phrase in _quoted(findings[other]) for other in kept):
+            kept.append(at)
+    yield from (findings[at] for at in sorted(kept))
+
+
+def _quoted(finding: Finding) -> str:
+    """The words that gave a finding, as its message quotes them."""
+    _, _, rest = finding.message.partition(SAYS[finding.rule.removeprefix("instruction.")])
+    return rest.partition(": ")[2].strip("'\". ")
 
 
 def _is_plain(whole: str) -> bool:
