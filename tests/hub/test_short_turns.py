@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from interlock.client.listing import ITEMS_AT_ONCE, read_page
 from interlock.config.load import load
 from interlock.config.settings import Config, Server
 from interlock.hub.admin.configuration import ConfigurationOperations
@@ -30,6 +31,8 @@ from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.tool_search.list_forms import ListForm, ListForms
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.searching_clients import list_scope_for
+from interlock.hub.tool_search.tokens import OFFERED_AT_ONCE, TokenCounts
+from interlock.hub.upstreams.listing import names_of
 from interlock.process.turns import AT_ONCE, SLICE, encode_in_turns, pieces_in_turns, slices_in_turns
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.results import own_result
@@ -41,7 +44,11 @@ from interlock.web.metrics.gather import gather
 from interlock.web.rest import documents as rest_documents
 from interlock.web.rest.documents import ABOUT_THE_HUB, TOOLS_AT_ONCE, Documents
 from interlock.web.rest.exchange import RestExchange
+from interlock.wire.errors import Fault
 from interlock.wire.large import Joined
+from interlock.wire.large_messages import decode_large
+from interlock.wire.limits import DEFAULT
+from interlock.wire.messages import Result
 
 from .running_hub import MODERN, PREFIX, KeptHttpClient, RawClient, running_hub
 
@@ -202,6 +209,48 @@ async def test_sessions_over_http_open_after_the_instructions_were_found_once_in
         await RawClient(hub.url + "/mcp").initialize()
         assert len(at_hand) == 6
         assert len(prepared) <= 5, "the sixth found everything there"
+
+
+async def test_a_long_page_of_a_server_is_taken_apart_in_many_turns() -> None:
+    listed = tools(10 * ITEMS_AT_ONCE)
+    page = b'{"ttlMs":5,"tools":[' + b", ".join(listed) + b'],"nextCursor":"\\u0061","cacheScope":"public"}'
+    answer = decode_large(b'{"jsonrpc":"2.0","id":1,"result":' + page + b"}", DEFAULT, DEFAULT.answer_members)
+    assert isinstance(answer, Result)
+    async with Turns() as turns:
+        read = await read_page("tools/list", "tools", answer.result)
+    assert turns.count >= MANY
+    assert [bytes(item) for item in read.items] == listed
+    assert (read.cursor, read.ttl_ms, read.scope) == ("a", 5, "public")
+    assert await read_page("tools/list", "tools", page) == read
+    async with Turns() as turns:
+        assert await names_of(listed) == {f"run_{number}" for number in range(len(listed))}
+    assert turns.count >= MANY
+
+
+@pytest.mark.parametrize("page", [b'{"tools":{}}', b'{"tools":"x"}', b'{"tools":[],"nextCursor":1}', b'{"tools":7}'])
+@pytest.mark.parametrize("pad", [0, 70_000])
+async def test_a_result_that_is_no_page_is_refused_whatever_its_size(page: bytes, pad: int) -> None:
+    padded = b'{"x":"' + b"x" * pad + b'",' + page[1:]
+    answer = decode_large(b'{"jsonrpc":"2.0","id":1,"result":' + padded + b"}", DEFAULT, DEFAULT.answer_members)
+    assert isinstance(answer, Result)
+    for result in (answer.result, bytes(answer.result)):
+        with pytest.raises(Fault, match="the answer to tools/list cannot be read"):
+            await read_page("tools/list", "tools", result)
+    for empty in (b'{"x":1}', b'{"tools":[]}'):
+        assert (await read_page("tools/list", "tools", empty)).items == []
+
+
+async def test_the_tools_of_a_long_list_begin_to_wait_for_their_counts_in_many_turns() -> None:
+    counts = TokenCounts(lambda: None)
+    offer = make_offer("many", tools(10 * OFFERED_AT_ONCE))
+    counts.count("many", offer.tools.values())
+    counts.count("few", make_offer("few", tools(1)).tools.values())
+    assert not counts._waiting, "nothing is gone through at once"
+    async with Turns() as turns:
+        await counts.settled()
+    assert turns.count >= MANY
+    assert counts.exact(offer.tools.values())
+    await counts.close()
 
 
 async def test_an_openapi_document_is_made_a_few_tools_at_a_time_and_each_tool_once(

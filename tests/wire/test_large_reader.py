@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from interlock.wire import large_reader
-from interlock.wire.large import PIECE
+from interlock.wire.large import PIECE, Read
 from interlock.wire.large_messages import decode_large
 from interlock.wire.large_reader import LargeReader, Unreadable
 from interlock.wire.limits import Limits
@@ -81,7 +81,14 @@ def outcome(data: bytes, members: int = MEMBERS) -> Any:
         name: [compact(payload[each.start : each.stop]) for each in (span, *span.inner.values())]
         for name, span in reader.spans.items()
     }
-    return compact(payload), spans, reader.names, reader._members
+    items = {
+        names: [compact(payload[at:to]) for at, to in zip(places[::2], places[1::2], strict=True)]
+        for names, places in reader.places.items()
+    }
+    for (outer, inner), found in items.items():
+        span = reader.spans[outer].inner[inner]
+        assert b"[" + b",".join(found) + b"]" == compact(payload[span.start : span.stop])
+    return compact(payload), spans, reader.names, reader._members, items
 
 
 def compact(payload: bytes) -> bytes:
@@ -165,6 +172,8 @@ def test_a_page_of_ten_thousand_tools_is_taken() -> None:
     data = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}, separators=(",", ":")).encode()
     read = decode_large(data, Limits(), Limits().answer_members)
     assert isinstance(read, Result)
+    assert isinstance(read.result, Read)
+    assert [json.loads(item) for item in read.result.items("tools") or ()] == tools
     assert json.loads(read.result)["tools"] == tools
 
 

@@ -256,7 +256,7 @@ class Connection:
         for _ in range(pages):
             result = await self.request(method, params, timeout=timeout)
             size += len(result)
-            page = read_page(method, member, result)
+            page = await read_page(method, member, result)
             items += page.items
             # The whole is as fresh as its stalest page, and as private as its most private one.
             if page.ttl_ms is not None:

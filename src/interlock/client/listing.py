@@ -1,10 +1,19 @@
-"""Lists of a server, page by page."""
+"""Lists of a server, page by page. A page may have ten thousand items, so it is taken apart in short turns."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 import msgspec
 
+from interlock.process.turns import in_turns
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
+from interlock.wire.large import Read, object_of
+
+ITEMS_AT_ONCE: Final = 1_000
+"""Items that are taken in one turn."""
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -31,12 +40,25 @@ class _PageTail(msgspec.Struct):
     cacheScope: str = "private"
 
 
-def read_page(method: str, member: str, result: bytes) -> Page:
+async def read_page(method: str, member: str, result: bytes) -> Page:
     """The page in a result. Raises UPSTREAM_ERROR for a result that is none."""
     try:
-        tail = msgspec.json.decode(result, type=_PageTail)
-        raw = msgspec.json.decode(result, type=dict[str, msgspec.Raw]).get(member)
-        items = [] if raw is None else msgspec.json.decode(raw, type=list[msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        tail, items = _parts(member, result)
+    except JSON_ERRORS as cause:
         raise Fault("UPSTREAM_ERROR", f"the answer to {method} cannot be read: {cause}") from None
-    return Page([msgspec.Raw(bytes(item)) for item in items], tail.nextCursor, tail.ttlMs, tail.cacheScope)
+    copies = [msgspec.Raw(bytes(item)) async for item in in_turns(items, ITEMS_AT_ONCE)]
+    return Page(copies, tail.nextCursor, tail.ttlMs, tail.cacheScope)
+
+
+def _parts(member: str, result: bytes) -> tuple[_PageTail, Iterable[bytes | msgspec.Raw]]:
+    """The members of a page beside its items, and the items. Those of a large page are known from reading it."""
+    known = result.items(member) if type(result) is Read else None
+    if known is not None and type(result) is Read:
+        beside = {name: value for name in _PageTail.__struct_fields__ if (value := result.member(name)) is not None}
+        return _decode_tail(object_of(beside)), known
+    tail = _decode_tail(result)
+    raw = msgspec.json.decode(result, type=dict[str, msgspec.Raw]).get(member)
+    return tail, [] if raw is None else msgspec.json.decode(raw, type=list[msgspec.Raw])
+
+
+_decode_tail: Final = msgspec.json.Decoder(_PageTail).decode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
@@ -21,6 +22,8 @@ class Read(bytes):
     """Where the values of an object's members stand."""
     names: frozenset[bytes]
     """The names of all members, at any depth of the whole message, in quotes."""
+    places: dict[str, array[int]]
+    """Where the items of arrays among an object's members begin and end, one after the other."""
     value: object
     """The decoded value, if it is a call's arguments; else `UNSET`."""
     arguments: Read | None = None
@@ -39,6 +42,7 @@ class Read(bytes):
         """Mark a payload as read."""
         made = cls(payload)
         made.spans = spans or {}
+        made.places = {}
         made.names = names
         made.value = value
         return made
@@ -47,6 +51,13 @@ class Read(bytes):
         """One member's value, as JSON."""
         span = self.spans.get(name)
         return None if span is None else self[span[0] : span[1]]
+
+    def items(self, name: str) -> Iterator[bytes] | None:
+        """The items of an array among the members, each still JSON; None where no such array was read."""
+        places = self.places.get(name)
+        if places is None:
+            return None
+        return (self[start:stop] for start, stop in zip(places[::2], places[1::2], strict=True))
 
     @property
     def members(self) -> dict[str, bytes]:

@@ -6,6 +6,7 @@ Everything here runs in a thread. Its results need no further pass over the whol
 from __future__ import annotations
 
 import hashlib
+from array import array
 from typing import Final
 
 import msgspec
@@ -70,11 +71,17 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
         for name in spans:
             if name not in ENVELOPE and name.casefold() in ENVELOPE:
                 raise BadMessage("INVALID_REQUEST", f"member {name[:100]!r} is written in the wrong case")
-        return _classified(payload, spans, frozenset(reader.names), limits)
+        message = _classified(payload, spans, frozenset(reader.names), limits)
     except BadMessage as bad:
         bad.asks = "method" in spans
         bad.id = _id(_value(spans, "id"), limits)
         raise
+    if isinstance(message, Result) and isinstance(message.result, Read):
+        base = spans["result"].start
+        for (member, name), places in reader.places.items():
+            if member == "result":
+                message.result.places[name] = array("q", (place - base for place in places))
+    return message
 
 
 def _batch(data: bytes, limits: Limits, members: int) -> list[Message | BadMessage]:

@@ -8,6 +8,7 @@ Small values below the members of the envelope's members are read in runs (`larg
 from __future__ import annotations
 
 import re
+from array import array
 from typing import Final
 
 import msgspec
@@ -19,6 +20,8 @@ from interlock.wire.limits import Limits
 
 AROUND: Final = 16
 """Members of an envelope, which do not count for what is in it."""
+PLACES_DEPTH: Final = 2
+"""The places of the items are noted for an array within so many others: in a member of the envelope's members."""
 RUN_DEPTH: Final = 3
 """The values of arrays and objects at this depth and below may be read in runs."""
 WINDOW: Final = PIECE
@@ -71,6 +74,8 @@ class LargeReader:
         self.names: set[bytes] = set()
         self.spans: dict[str, Span] = {}
         """The envelope's members, or an array's items by their number."""
+        self.places: dict[tuple[str, str], array[int]] = {}
+        """Where the items of an array in a member of the envelope begin and end, by the names of both."""
         self._runs = RunReader(self.names)
 
     def read(self) -> bytes:
@@ -130,6 +135,8 @@ class LargeReader:
                 pos += 1
                 stack.pop()
                 value, begun = opened.value, opened.begun
+                if opened.places:
+                    self.places[stack[0].key, stack[1].key] = opened.places
 
     def _run(self, pos: int, stack: list[_Open]) -> tuple[int, int] | None:
         """Read the value here and those behind it, as many as are sure: where they end, and where the last was put."""
@@ -148,8 +155,13 @@ class LargeReader:
             return None
         self._members += run.members
         opened.names |= run.names
+        begun = self._at
+        for item in run.items[:-1]:
+            if opened.places is not None:
+                opened.places.extend((begun, begun + len(item)))
+            begun += len(item) + 1
         self._put(b",".join(run.items))
-        return pos + run.stop, self._at - len(run.items[-1])
+        return pos + run.stop, begun
 
     def _open(self, head: bytes, pos: int, stack: list[_Open]) -> int:
         self._count()
@@ -157,7 +169,7 @@ class LargeReader:
             raise Unreadable("INVALID_REQUEST", f"nested deeper than {self._most_depth - 2} levels")
         path = tuple(opened.key for opened in stack)
         keep = bool(stack) and (stack[-1].keep or path == self._keep)
-        opened = _Open(head == b"{", keep, self._at)
+        opened = _Open(head == b"{", keep, self._at, places=len(stack) == PLACES_DEPTH)
         stack.append(opened)
         self._put(head)
         pos = self._blank(pos + 1)
@@ -198,6 +210,8 @@ class LargeReader:
             else:
                 assert isinstance(opened.value, list)
                 opened.value.append(value)
+        if opened.places is not None:
+            opened.places.extend((begun, self._at))
         if len(stack) <= 2:
             if not opened.is_object:
                 opened.key = str(opened.items)
@@ -288,9 +302,9 @@ class LargeReader:
 class _Open:
     """An array or object that is being read."""
 
-    __slots__ = ("begun", "closing", "empty", "inner", "is_object", "items", "keep", "key", "names", "value")
+    __slots__ = ("begun", "closing", "empty", "inner", "is_object", "items", "keep", "key", "names", "places", "value")
 
-    def __init__(self, is_object: bool, keep: bool, begun: int) -> None:
+    def __init__(self, is_object: bool, keep: bool, begun: int, *, places: bool = False) -> None:
         self.is_object = is_object
         self.closing = b"}" if is_object else b"]"
         self.keep = keep
@@ -301,6 +315,7 @@ class _Open:
         self.items = 0
         self.empty = False
         self.inner: dict[str, Span] = {}
+        self.places = array("q") if places and not is_object else None
 
 
 _BLANK: Final = frozenset((b" ", b"\t", b"\r", b"\n"))

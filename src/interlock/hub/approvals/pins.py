@@ -25,7 +25,8 @@ from interlock.store import Collection, Store
 
 MAX_PINS_PER_SERVER: Final = 200_000
 """Further tools are left out, so that a server with ever new names cannot fill the store."""
-PINS_PER_COMMIT: Final = 1000
+PINS_PER_COMMIT: Final = 250
+"""Few enough for one turn of the loop."""
 MAX_SUMMARY: Final = 4_000
 """Of a difference beside the request. The full view has all of it."""
 MAX_LINES: Final = 4_000

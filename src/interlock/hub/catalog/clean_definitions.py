@@ -5,6 +5,7 @@ The store keeps digests of the definitions and of the judging code. A change of 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Iterable
 from functools import cache
@@ -45,9 +46,14 @@ async def read(store: Store, server: str) -> set[bytes]:
 
 async def write(store: Store, server: str, digests: Iterable[bytes]) -> None:
     """Replace the digests of a server."""
-    joined = b"".join(sorted(digests)[:MAX_DIGESTS])
+    made = await asyncio.to_thread(_made, server, digests)
     async with store.transaction() as change:
-        change.put(CLEAN, Clean(server, judges(), base64.b64encode(joined).decode()))
+        change.put(CLEAN, made)
+
+
+def _made(server: str, digests: Iterable[bytes]) -> Clean:
+    joined = b"".join(sorted(digests)[:MAX_DIGESTS])
+    return Clean(server, judges(), base64.b64encode(joined).decode())
 
 
 @cache

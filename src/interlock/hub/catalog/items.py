@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
@@ -50,11 +51,6 @@ class Item(msgspec.Struct):
         """The definition in a view of many servers."""
         return _renamed(self.bare, self.kind, self.shown, self.exposed) if self._full is None else self._full
 
-    @property
-    def max_bytes(self) -> int:
-        """An upper bound for the bytes of either definition."""
-        return len(self.bare if self._full is None else self._full) + len(self.exposed)
-
     def fingerprint(self) -> str:
         """SHA-256 of the server's definition in canonical form, in which the order of keys does not matter."""
         if not self._fingerprint:
@@ -71,6 +67,11 @@ class Item(msgspec.Struct):
 def digest_of(definition: bytes) -> bytes:
     """The digest of a definition."""
     return blake2b(definition, digest_size=16).digest()
+
+
+def max_bytes_of(items: Iterable[Item]) -> int:
+    """An upper bound for the bytes of the definitions, in either view."""
+    return sum([len(item.bare if item._full is None else item._full) + len(item.exposed) for item in items])
 
 
 ItemType = TypeVar("ItemType", bound=Item)

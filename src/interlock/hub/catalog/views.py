@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.config.settings import Profile
 from interlock.hub.catalog.audiences import has
-from interlock.hub.catalog.items import Item, ItemKind, Tool
+from interlock.hub.catalog.items import Item, ItemKind, Tool, max_bytes_of
 from interlock.hub.catalog.offer import Offer, QuarantinedItem
 from interlock.process.turns import in_turns
 from interlock.protocols.patterns import PatternSet
@@ -323,7 +323,7 @@ class Part(NamedTuple):
 
 def _part(offer: Offer, items: tuple[Item, ...]) -> Part:
     for_some = any(isinstance(item, Tool) and item.only_for is not None for item in items)
-    return Part(offer, items, sum(item.max_bytes for item in items), for_some)
+    return Part(offer, items, max_bytes_of(items), for_some)
 
 
 def _parts(offer: Offer) -> dict[ItemKind, Part]:

@@ -138,7 +138,7 @@ class ListingParts:
     def show(self, offer: Offer) -> None:
         """Put an offer into the catalog, and notify clients."""
         self.catalog.put(offer)
-        self.tokens.count(offer.tools.values())
+        self.tokens.count(offer.server, offer.tools.values())
         if offer.instructions:
             self.tokens.counted([section(offer.server, offer.instructions)])
         self.changed(offer.server)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from interlock.hub.catalog.audiences import has
-from interlock.hub.catalog.items import Item, Tool
+from interlock.hub.catalog.items import Item, Tool, max_bytes_of
 from interlock.hub.catalog.views import Part
 from interlock.process.turns import in_turns
 
@@ -119,7 +119,7 @@ def _seen_part(server: str, part: Part, audiences: tuple[str, ...], select: Sele
     if part.for_some:
         items = tuple(item for item in items if not isinstance(item, Tool) or has(item, audiences))
     items = select(server, items)
-    octets = part.max_bytes if len(items) == len(part.items) else sum(item.max_bytes for item in items)
+    octets = part.max_bytes if len(items) == len(part.items) else max_bytes_of(items)
     return SeenPart(part, items, 3 * octets + WRAPPING_TOKENS * len(items))
 
 

@@ -23,6 +23,8 @@ from interlock.process.turns import in_turns
 
 MAX_COUNTS: Final = 200_000
 BATCH: Final = 5_000
+OFFERED_AT_ONCE: Final = 200
+"""Tools of a long list that begin to wait in one turn of the loop."""
 BATCH_TIMEOUT_S: Final = 120.0
 SOON_S: Final = 1.5
 """The delay before counting starts, so that one process counts for all servers that start together."""
@@ -43,6 +45,8 @@ class TokenCounts:
         """By the digest of the text."""
         self._waiting: dict[bytes, Callable[[], bytes]] = {}
         """By digest, a function that returns the text."""
+        self._offered: dict[str, list[Tool]] = {}
+        """The tools of servers that are to be counted, too."""
         self._counting: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
         self._paused_until = 0.0
@@ -90,12 +94,10 @@ class TokenCounts:
         """The tokens of a text; None while it is not counted."""
         return self._known.get(digest_of(text))
 
-    def count(self, tools: Iterable[Tool]) -> None:
-        """Count these tools and their summaries soon."""
-        for tool in tools:
-            self._wait_for(tool.digest(), partial(getattr, tool, "full"))
-            if tool.has_more:
-                self._wait_for(digest_of(tool.summary), partial(getattr, tool, "summary"))
+    def count(self, server: str, tools: Iterable[Tool]) -> None:
+        """Count the tools of a server and their summaries soon."""
+        self._offered[server] = [*tools]
+        self._begin()
 
     def counted(self, texts: Iterable[bytes]) -> bool:
         """Whether all of these texts are counted. Uncounted ones are counted soon."""
@@ -121,6 +123,9 @@ class TokenCounts:
         if digest in self._known or len(self._waiting) >= MAX_COUNTS:
             return
         self._waiting[digest] = text
+        self._begin()
+
+    def _begin(self) -> None:
         if self._counting is not None and not self._counting.done():
             return
         with contextlib.suppress(RuntimeError):  # without an event loop the upper bounds suffice
@@ -133,7 +138,13 @@ class TokenCounts:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SOON_S):
                 await self._at_once.wait()
-        while self._waiting:
+        while self._offered or self._waiting:
+            while self._offered:
+                _, tools = self._offered.popitem()
+                async for tool in in_turns(tools, OFFERED_AT_ONCE):
+                    self._wait_for(tool.digest(), partial(getattr, tool, "full"))
+                    if tool.has_more:
+                        self._wait_for(digest_of(tool.summary), partial(getattr, tool, "summary"))
             batch = dict(islice(self._waiting.items(), BATCH))
             counts = await self._count_batch([text() async for text in in_turns([*batch.values()])])
             for digest in batch:

@@ -125,7 +125,7 @@ class AudienceLists:
             listed = await self._listed_by_session(capabilities, within_s)
         finally:
             turn.end()
-        await self._remember(audience, stamp, self._lists.beyond(listed))
+        await self._remember(audience, stamp, await self._lists.beyond(listed))
         return listed
 
     async def _remembered(self, audience: str, stamp: str) -> list[bytes] | None:

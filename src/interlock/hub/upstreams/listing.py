@@ -23,6 +23,7 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restarts import MAX_DOUBLINGS, requested_wait_s
 from interlock.hub.upstreams.task_offers import takes_tasks
 from interlock.process.threads import WorkerThreads
+from interlock.process.turns import in_turns
 from interlock.process.wake_signal import WakeSignal
 from interlock.wire.errors import Fault
 
@@ -32,6 +33,8 @@ LARGE_BYTES: Final = 100_000
 """Lists larger than this do not keep those of other servers waiting."""
 _OFFERS: Final = WorkerThreads(1, "offers")
 
+AT_ONCE: Final = 500
+"""Definitions whose names are read in one turn of the loop."""
 MAX_FURTHER: Final = 1_000
 """Tools of one server for one audience beyond those for everybody. Further ones are left out."""
 
@@ -76,16 +79,17 @@ class Lists:
 
     async def set_for_some(self, audience: str, listed: list[bytes]) -> None:
         """Offer to an audience what its list has beyond the tools for everybody. Returns once that is in force."""
-        further = self.beyond(listed)
+        further = await self.beyond(listed)
         if further == self._for_some.get(audience, []):
             return
         self._for_some[audience] = further
         await self.again()
 
-    def beyond(self, listed: list[bytes]) -> list[bytes]:
+    async def beyond(self, listed: list[bytes]) -> list[bytes]:
         """The definitions of a list that not everybody has."""
-        further = [definition for definition in listed if not names_of([definition]) <= self.for_everybody]
-        return further[:MAX_FURTHER]
+        known = self.for_everybody | {""}
+        named = in_turns(listed, AT_ONCE)
+        return [definition async for definition in named if _name_of(definition) not in known][:MAX_FURTHER]
 
     def forget(self, audience: str) -> None:
         """Offer nothing more to an audience."""
@@ -130,7 +134,7 @@ class Lists:
             return
         tasks = takes_tasks(connection.peer, modern=False)
         for_some = dict(self._for_some)
-        self.for_everybody = names_of(listed[0])
+        self.for_everybody = await names_of(listed[0])
         further = further_tools(self.for_everybody, for_some)
         listed[0] += [definition for definition, _ in further.values()]
         offer = await offer_of(self._current.id, listed, self._current.server, tasks)
@@ -164,9 +168,9 @@ class Lists:
         self._logs.add(self._current.id, "hub", text)
 
 
-def names_of(definitions: Iterable[bytes]) -> frozenset[str]:
+async def names_of(definitions: Iterable[bytes]) -> frozenset[str]:
     """The names in definitions of tools. One that cannot be read has none."""
-    return frozenset(filter(None, map(_name_of, definitions)))
+    return frozenset([_name_of(definition) async for definition in in_turns(definitions, AT_ONCE)]) - {""}
 
 
 def further_tools(
@@ -202,7 +206,7 @@ async def fetch(connection: Connection, within_s: float) -> Listed:
             return []
         try:
             listing = await connection.list_all(method, timeout=within_s)
-            return [bytes(item) for item in listing.items]
+            return [bytes(item) async for item in in_turns(listing.items, AT_ONCE)]
         except Fault as fault:
             # Templates are optional for servers with resources.
             if fault.foreign_code == -32601:
@@ -228,4 +232,5 @@ def _offer_of(server: str, listed: Listed, settings: Server, tasks: bool) -> Off
     offer = make_offer(server, *listed, rules=settings.tools, whole_results=settings.whole_results, tasks=tasks)
     for tool in offer.tools.values():
         tool.fingerprint()
+        tool.digest()
     return offer
