@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,10 @@ from interlock.hub.audit.record import NOT_SENT
 from interlock.hub.audit.search import search
 from interlock.hub.auth.grants import GRANTS, Grant, grant_id
 from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.dispatch.commit_waits import CommitWaits
+from interlock.hub.calls.dispatch.forwarder import Forwarder
+from interlock.hub.calls.plan import Plan
 from interlock.store import sqlite as sqlite_module
 from interlock.store.documents import Change
 from interlock.store.records import Search
@@ -160,6 +164,37 @@ async def test_a_call_that_was_denied_while_it_waited_for_its_entry_is_not_sent(
         found = await hub.hub_app.store.read(lambda database: search(database, Search(actor="bob"), 1_000))
         ended = [entry.record for entry in found if entry.record.outcome is not None]
         assert ended[0].outcome == NOT_SENT
+
+
+@pytest.mark.parametrize("mode", ["batched", "strict"])
+async def test_a_call_whose_client_left_while_it_waited_for_its_entry_is_not_sent(
+    tmp_path: Path, patient: None, mode: Literal["batched", "strict"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
+    hub_settings = Hub(audit=mode, timeouts=Timeouts(start_s=120))
+    waiting: list[Call] = []
+    sent: list[Forwarder] = []
+    begin, send = CommitWaits.begin, Forwarder.send
+
+    def begin_noted(waits: CommitWaits, call: Call, plan: Plan, forward: Callable[[Plan], None]) -> None:
+        waiting.append(call)
+        begin(waits, call, plan, forward)
+
+    def send_noted(forwarder: Forwarder) -> None:
+        sent.append(forwarder)
+        send(forwarder)
+
+    monkeypatch.setattr(CommitWaits, "begin", begin_noted)
+    monkeypatch.setattr(Forwarder, "send", send_noted)
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
+        with locked(tmp_path / "home" / "hub.db"):
+            held = await waiting_for_its_commit(hub)
+            sent.clear()
+            held.cancel()
+            await until(lambda: not waiting[-1].exchange.open)
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
+        await hub.hub_app.recorder.flushed()
+        assert sent == []
 
 
 async def test_a_call_that_was_denied_while_its_approval_was_used_up_is_not_sent(tmp_path: Path, patient: None) -> None:
