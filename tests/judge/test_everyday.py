@@ -102,6 +102,12 @@ def test_only_what_is_inferred_is_judged_so() -> None:
         ("python -m pip install --index-url https://x.example/simple a", "shell.runs_code"),
         ("source ./evil.sh", "shell.evaluates"),
         ("source ../../bin/activate", "shell.evaluates"),
+        ("ssh build <<'EOF'\nrm -rf /\nEOF", "shell.recursive_delete"),
+        ("; ".join(f"x=word{number}" for number in range(200)) + "; echo $x", "shell.too_many"),
+        (
+            "; ".join(f"{name}={word}" for name in "abcdef" for word in "lsmkop") + '; echo "$a$b$c$d$e$f"',
+            "shell.too_many",
+        ),
     ],
 )
 def test_harm_in_any_part_is_found(command: str, rule: str) -> None:
