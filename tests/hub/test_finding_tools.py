@@ -11,7 +11,7 @@ import pytest
 from interlock.config.settings import Agent, Approvals, Hub, Profile, Timeouts
 from interlock.discovery.tokens import TokenCounter
 
-from .running_hub import FINDS_TOOLS, RawClient, RunningHub, child, running_hub, text_of, until
+from .running_hub import FINDS_TOOLS, MGP, RawClient, RunningHub, child, last_message, running_hub, text_of, until
 
 BUDGET = 2_000
 count_tokens = TokenCounter()
@@ -181,6 +181,17 @@ async def test_a_search_that_cannot_be_read_is_told_to_the_model(tmp_path: Path,
         assert result["isError"] is True
         method = await RawClient(hub.url + "/mcp").modern("mgp/tools/discover", arguments)
         assert "error" in method or arguments.get("more")
+
+
+async def test_params_of_a_method_that_cannot_be_read_are_invalid(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {}, hub=small()) as hub:
+        client = RawClient(hub.url + "/mcp")
+        await client.initialize(MGP)
+        for method in (b"discover", b"request", b"session", b"session/evict"):
+            for query in (b"1e999", b"9" * 5_000, b'"\xff"'):
+                body = b'{"jsonrpc":"2.0","id":1,"method":"mgp/tools/%b","params":{"query":%b}}' % (method, query)
+                error = last_message((await client.post(body))[2])["error"]
+                assert (error["code"], error["message"][:7]) == (-32602, "params:"), (method, query[:9])
 
 
 async def test_the_index_follows_servers_that_come_and_go(tmp_path: Path) -> None:

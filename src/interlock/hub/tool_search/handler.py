@@ -20,7 +20,7 @@ from interlock.hub.tool_search.recorded_requests import FITS, RecordedRequests
 from interlock.hub.upstreams.sharing import audiences
 from interlock.protocols.mcp.meta import Members
 from interlock.wire.errors import Fault
-from interlock.wire.json_values import JSON_ERRORS
+from interlock.wire.json_values import JSON_ERRORS, decode_json
 
 SEARCH_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})
 
@@ -96,7 +96,7 @@ class ToolSearchHandler:
 
     def _method(self, handle: _Handle) -> Callable[[Exchange, Caller], None]:
         def serve(exchange: Exchange, caller: Caller) -> None:
-            params = msgspec.json.decode(exchange.request.params, type=dict[str, Any])
+            params = decode_json(exchange.request.params, dict[str, Any], "INVALID_PARAMS", "params")
             params.pop("_meta", None)
             arguments = msgspec.json.encode(params)
             ticket = self._requests.begin(exchange, caller, exchange.request.method, arguments)
