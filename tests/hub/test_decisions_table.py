@@ -11,9 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from cases import each_case
 from interlock.hub.approvals.decision import Answer, Decision, Question, Where
 from interlock.hub.approvals.rules import MAX_CALLS, learn
-from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState, ImpossibleTransition, step
+from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState, step
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
+from interlock.wire.transitions import ImpossibleTransition
 
 ASKER = Principal("cursor", "agent")
 PEOPLE = (Principal("person:ada", "person"), Principal("person:bob", "person"))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from cases import each_case
 from interlock.config.settings import Restart
 from interlock.hub.upstreams.restarts import Restarts
-from interlock.hub.upstreams.states import TRANSITIONS, ImpossibleTransition, ServerEvent, ServerState, mermaid, step
+from interlock.hub.upstreams.states import TRANSITIONS, ServerEvent, ServerState, mermaid, step
+from interlock.wire.transitions import ImpossibleTransition
 
 
 @given(st.lists(st.sampled_from(list(ServerEvent)), max_size=40))

@@ -19,13 +19,13 @@ from interlock.transports.sessions.session import Session, SessionChannel, handl
 from interlock.transports.sessions.states import (
     ENDS,
     TRANSITIONS,
-    ImpossibleTransition,
     SessionEvent,
     SessionState,
     step,
 )
 from interlock.wire.errors import Fault
 from interlock.wire.ids import Worker, new_node, read_id
+from interlock.wire.transitions import ImpossibleTransition
 
 WORKER = Worker(new_node())
 

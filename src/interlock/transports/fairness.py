@@ -7,7 +7,7 @@ from typing import Final
 
 PART: Final = 0.125
 SLICE_S: Final = 0.00025
-"""Bytes taken at a time from a server that never stops: little enough that a call beside it is not delayed."""
+"""The loop's time for each turn of a server that never stops: little enough that a call beside it is not delayed."""
 MOST_S: Final = 0.001
 """Upper bound for the allowance that a silent server collects."""
 FIRST_S: Final = 0.00002

@@ -10,6 +10,8 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
+from interlock.wire.transitions import next_state
+
 
 class DecisionState(enum.Enum):
     """The seven states."""
@@ -62,13 +64,6 @@ TRANSITIONS: Final[Mapping[DecisionState, Mapping[DecisionEvent, DecisionState]]
 }
 
 
-class ImpossibleTransition(Exception):
-    """An event that the table has no place for."""
-
-
 def step(state: DecisionState, event: DecisionEvent) -> DecisionState:
-    """The state after an event."""
-    try:
-        return TRANSITIONS[state][event]
-    except KeyError:
-        raise ImpossibleTransition(f"{event.value} cannot happen to a decision that is {state.value}") from None
+    """The state after an event. Raises ImpossibleTransition."""
+    return next_state(TRANSITIONS, state, event, "a decision")

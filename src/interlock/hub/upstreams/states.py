@@ -10,6 +10,8 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
+from interlock.wire.transitions import next_state
+
 
 class ServerState(enum.Enum):
     """The states of a server."""
@@ -76,16 +78,9 @@ TRANSITIONS: Final[Mapping[ServerState, Mapping[ServerEvent, ServerState]]] = {
 }
 
 
-class ImpossibleTransition(Exception):
-    """An event that the table does not allow in this state: a defect of the hub, not of the server."""
-
-
 def step(state: ServerState, event: ServerEvent) -> ServerState:
-    """The state after an event."""
-    try:
-        return TRANSITIONS[state][event]
-    except KeyError:
-        raise ImpossibleTransition(f"{event.value} cannot happen to a server that is {state.value}") from None
+    """The state after an event. Raises ImpossibleTransition."""
+    return next_state(TRANSITIONS, state, event, "a server")
 
 
 def mermaid() -> str:

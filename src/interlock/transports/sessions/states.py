@@ -10,6 +10,8 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
+from interlock.wire.transitions import next_state
+
 
 class SessionState(enum.Enum):
     """The states of a session."""
@@ -64,13 +66,6 @@ TRANSITIONS: Final[Mapping[SessionState, Mapping[SessionEvent, SessionState]]] =
 }
 
 
-class ImpossibleTransition(Exception):
-    """An event that the table has no place for."""
-
-
 def step(state: SessionState, event: SessionEvent) -> SessionState:
-    """The state after an event."""
-    try:
-        return TRANSITIONS[state][event]
-    except KeyError:
-        raise ImpossibleTransition(f"{event.value} cannot happen to a session that is {state.value}") from None
+    """The state after an event. Raises ImpossibleTransition."""
+    return next_state(TRANSITIONS, state, event, "a session")
