@@ -20,7 +20,7 @@ from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_bridges_questions import ALL, FORM
 from interlock.config.settings import Agent, Approvals, Hub, Requests, Server, Timeouts
 from interlock.hub.audit import write_failures
-from interlock.hub.audit.record import NOT_SENT
+from interlock.hub.audit.record import NOT_SENT, Record
 from interlock.hub.audit.search import search
 from interlock.hub.auth.grants import GRANTS, Grant, grant_id
 from interlock.hub.auth.principals import Principal
@@ -71,6 +71,13 @@ def deny_echo(hub: RunningHub, agent: str) -> None:
     id_ = grant_id(agent, "busy", "echo", "deny")
     grant = Grant("tool_grant", agent, "busy", "deny", "echo", id=id_)
     hub.hub_app.store.deliver([Change(GRANTS.name, id_, 10**6, 10**6, GRANTS.encode(grant))])
+
+
+async def ended_calls(hub: RunningHub, agent: str) -> list[Record]:
+    """The calls of an agent that have an outcome, newest first."""
+    await hub.hub_app.recorder.flushed()
+    found = await hub.hub_app.store.read(lambda database: search(database, Search(actor=agent), 1_000))
+    return [entry.record for entry in found if entry.record.outcome is not None]
 
 
 async def readiness(hub: RunningHub) -> tuple[int, Any]:
@@ -160,10 +167,24 @@ async def test_a_call_that_was_denied_while_it_waited_for_its_entry_is_not_sent(
         async with asyncio.timeout(WITHIN_S):
             assert (await held)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
         assert hub.hub_app.hub.open_calls == 0
-        await hub.hub_app.recorder.flushed()
-        found = await hub.hub_app.store.read(lambda database: search(database, Search(actor="bob"), 1_000))
-        ended = [entry.record for entry in found if entry.record.outcome is not None]
-        assert ended[0].outcome == NOT_SENT
+        assert (await ended_calls(hub, "bob"))[0].outcome == NOT_SENT
+
+
+async def test_a_call_waits_for_its_entry_no_longer_than_for_its_server(
+    tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
+    hub_settings = Hub(audit="strict", timeouts=Timeouts(start_s=120, tool_s=0.5))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
+        key = await hub.new_key("bob")
+        with locked(tmp_path / "home" / "hub.db"):
+            async with asyncio.timeout(WITHIN_S):
+                refused = (await call(hub, key))["error"]
+            assert refused["data"]["name"] == "RESOURCE_EXHAUSTED"
+            assert "has not committed the entry of this call within 0.5 s" in refused["message"]
+            assert hub.hub_app.hub.open_calls == 0
+        (ended,) = await ended_calls(hub, "bob")
+        assert ended.outcome == NOT_SENT
 
 
 @pytest.mark.parametrize("mode", ["batched", "strict"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, time_ns
 from typing import Any
 
 import pytest
 
 from interlock.events import Bus, EventFilter
 from interlock.events.types import AuditCommitted
+from interlock.hub.audit import entries, write_failures
 from interlock.hub.audit.commit_publisher import CommitPublisher
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.head import Head, HeadFile, read_head
@@ -27,7 +29,9 @@ from interlock.hub.audit.record import (
 )
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.search import Entry, export, search, show, tail
+from interlock.hub.audit.states import RecorderEvent
 from interlock.hub.audit.verify import Report, verify, verify_export
+from interlock.hub.audit.write_failures import CommitDeadline
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.store import Store, StoreError, StoreFull
@@ -36,6 +40,7 @@ from interlock.store.connect import connect
 from interlock.store.database import Database
 from interlock.store.records import Search
 from interlock.wire.errors import Fault
+from interlock.wire.transitions import ImpossibleTransition
 from waiting import until
 
 from .committed import CommittedRecords
@@ -161,6 +166,68 @@ async def test_a_strict_intent_is_in_the_database_when_that_is_said(running_hub:
     assert {error for _, error in together} == {None}
     assert len(running_hub.records()) == 302
     await running_hub.close()
+
+
+async def test_a_step_that_the_table_has_no_place_for_is_named(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
+    with pytest.raises(ImpossibleTransition, match="commit cannot happen to a recorder that is idle"):
+        recorder._step(RecorderEvent.COMMIT)
+    await running_hub.close()
+
+
+async def test_a_clock_that_jumps_makes_no_entry_older(
+    running_hub: RunningHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = await running_hub.open()
+    an_hour_on = time_ns() + 3_600_000_000_000
+    for entry in ("intent", "event"):
+        if entry == "intent":
+            recorder.outcome(recorder.intent(AGENT, TOOL, TRACE), SUCCEEDED)
+        else:
+            recorder.event("dev.interlock.tested")
+        with monkeypatch.context() as clock:
+            clock.setattr(entries, "time_ns", lambda: an_hour_on)
+            assert 0 < recorder.lag_s < 1_800
+            recorder._flush()
+            assert 0 < recorder.lag_s < 1_800
+            await recorder.flushed()
+        assert recorder.lag_s == 0
+    await running_hub.close()
+
+
+async def test_the_lag_is_that_of_the_oldest_entry_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(entries, "perf_counter", lambda: now)
+    times = entries.EntryTimes()
+    queue: list[Record | Ticket] = [
+        Record(1, 0, OPENED),
+        Ticket(2, 0, AGENT, TOOL, TRACE, b"", 2.0),
+        Record(3, 0, OPENED),
+    ]
+    for now in (1.0, 3.0):
+        times.add(int(now))
+    now = 10.0
+    lags = []
+    while queue:
+        lags.append(times.waited_s([], queue))
+        batch = [queue.pop(0)]
+        times.take(batch)
+        assert times.waited_s(batch, queue) == lags[-1]
+    assert lags == [9.0, 8.0, 7.0]
+    assert times.waited_s([], []) == 0.0
+
+
+async def test_a_database_has_its_time_to_commit_however_long_an_entry_waited_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
+    late, overdue = asyncio.Event(), asyncio.Event()
+    deadline = CommitDeadline(late.set, lambda error: overdue.set())
+    deadline.start(waited_s=3_600.0)
+    await late.wait()
+    assert deadline._ends > monotonic() + 300
+    assert not overdue.is_set()
+    deadline.stop()
 
 
 async def test_nothing_is_committed_on_the_loop_and_entries_share_commits(running_hub: RunningHub) -> None:

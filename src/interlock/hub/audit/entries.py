@@ -7,8 +7,9 @@ as late as possible.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Mapping
-from time import time_ns
+from time import perf_counter, time_ns
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -82,10 +83,32 @@ class Ticket(msgspec.Struct, eq=False):
 Entry: TypeAlias = Record | Ticket
 
 
-def age_s(entry: Entry) -> float:
-    """How long ago an entry was made."""
-    at_ns = entry.at_ns if isinstance(entry, Ticket) else entry.at * 1000
-    return max(0.0, (time_ns() - at_ns) / 1_000_000_000)
+class EntryTimes:
+    """When the entries of a queue were made, by a clock that does not jump. A ticket has that time itself."""
+
+    def __init__(self) -> None:
+        self._records: deque[tuple[int, float]] = deque()
+        """The records in the queue by sequence number."""
+        self._batch_began = 0.0
+
+    def add(self, seq: int) -> None:
+        """A record joins the queue."""
+        self._records.append((seq, perf_counter()))
+
+    def take(self, batch: list[Entry]) -> None:
+        """The first entries leave the queue together."""
+        self._batch_began, last = self._began(batch[0]), batch[-1].seq
+        while self._records and self._records[0][0] <= last:
+            self._records.popleft()
+
+    def waited_s(self, batch: list[Entry], queue: list[Entry]) -> float:
+        """How long the oldest entry has waited: the first of the batch that left last, or else of the queue."""
+        if not batch and not queue:
+            return 0.0
+        return perf_counter() - (self._batch_began if batch else self._began(queue[0]))
+
+    def _began(self, first: Entry) -> float:
+        return first.began if isinstance(first, Ticket) else self._records[0][1]
 
 
 NOBODY: Final = Principal("", "service")

@@ -18,7 +18,7 @@ import msgspec
 
 from interlock.hub.audit.batch_writer import BatchWriter, open_chain
 from interlock.hub.audit.commit_publisher import CommitPublisher
-from interlock.hub.audit.entries import NOBODY, NOT_JUDGED, Entry, Judged, Ticket, age_s, digest, event_record
+from interlock.hub.audit.entries import NOBODY, NOT_JUDGED, Entry, EntryTimes, Judged, Ticket, digest, event_record
 from interlock.hub.audit.flush_waiters import FlushWaiters
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.kept_arguments import MAX_KEPT_BYTES, KeptArguments
@@ -33,6 +33,7 @@ from interlock.hub.catalog.target import Target
 from interlock.store import Store, StoreError
 from interlock.store.documents import Change, Changes
 from interlock.wire.errors import Fault
+from interlock.wire.transitions import next_state
 
 WINDOW_S: Final = 0.05
 """How long an entry waits for others."""
@@ -81,6 +82,7 @@ class Recorder:
         self._seq = head.seq
         self._queue: list[Entry] = []
         """Entries that have not left for the database, by sequence number without a hole."""
+        self._times = EntryTimes()
         self._batch: list[Entry] = []
         """Entries at the database, or in FAILED those to send again."""
         self._last_taken = head.seq
@@ -238,8 +240,7 @@ class Recorder:
     @property
     def lag_s(self) -> float:
         """How long the oldest of them has waited."""
-        oldest = next(iter(self._batch or self._queue), None)
-        return 0.0 if oldest is None else age_s(oldest)
+        return self._times.waited_s(self._batch, self._queue)
 
     async def flushed(self) -> None:
         """Wait until everything recorded so far is committed. Raises StoreError if the first try failed."""
@@ -272,11 +273,12 @@ class Recorder:
 
     def _put(self, record: Record) -> None:
         self._queue.append(record)
+        self._times.add(record.seq)
         self._issue(record.seq)
         self._schedule()
 
     def _step(self, event: RecorderEvent) -> None:
-        self._state = TRANSITIONS[self._state][event]
+        self._state = next_state(TRANSITIONS, self._state, event, "a recorder")
 
     def _schedule(self) -> None:
         """See to it that the queue is sent, unless a batch is at the database or has failed."""
@@ -330,6 +332,7 @@ class Recorder:
         if not end:
             return False
         self._batch, self._queue = queue[:end], queue[end:]
+        self._times.take(self._batch)
         self._arguments.clear()
         self._last_taken = self._batch[-1].seq
         while oldest is not None and oldest.seq <= self._last_taken:

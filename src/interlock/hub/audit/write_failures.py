@@ -42,7 +42,8 @@ class CommitDeadline:
     def start(self, waited_s: float) -> None:
         """A batch leaves for the database whose oldest entry has waited so long already."""
         if self._timer is None:
-            self._wait_until(monotonic() + MAX_UNWRITTEN_S - waited_s)
+            # However long the entry has waited, the database has had no time so far to commit it.
+            self._wait_until(monotonic() + max(0.0, MAX_UNWRITTEN_S - waited_s))
 
     def stop(self) -> None:
         """The database has answered."""

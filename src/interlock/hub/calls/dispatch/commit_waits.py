@@ -1,20 +1,22 @@
 """Calls that wait for the commit of their intents, because the audit log is strict or the database is slow.
 
-A call is judged by what holds when it goes out: where anything changed during the wait, the gates judge it again.
+A call is judged by what holds when it goes out: where anything changed during the wait, the gates judge it again. It
+waits no longer than `tool_s`, as for its server.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from interlock.hub.audit.write_failures import cannot_record
+from interlock.hub.audit.write_failures import LOADED, cannot_record
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.recording import Recording
-from interlock.store import StoreError
+from interlock.store import StoreBusy, StoreError
 from interlock.wire.errors import Fault
 
 Forward = Callable[[Plan], None]
@@ -40,15 +42,27 @@ class CommitWaits:
         self._recording = recording
         self._background = background
         self._dispatcher = dispatcher
+        self._loop = asyncio.get_running_loop()
 
     def begin(self, call: Call, plan: Plan, forward: Forward) -> None:
         """Record the intent of a call, and forward the call once it is committed. Every failure is answered."""
+        deadline = self._loop.call_later(plan.timeouts.tool_s, self._on_late, call, plan)
         try:
-            self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, forward))
+            self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, forward, deadline))
         except Fault as fault:
+            deadline.cancel()
             self._dispatcher.fail_unsent(call, fault)
 
-    def _on_recorded(self, call: Call, plan: Plan, forward: Forward, error: StoreError | None) -> None:
+    def _on_late(self, call: Call, plan: Plan) -> None:
+        message = f"the database has not committed the entry of this call within {plan.timeouts.tool_s:g} s"
+        self._dispatcher.fail_unsent(call, cannot_record(StoreBusy(message, LOADED)))
+
+    def _on_recorded(
+        self, call: Call, plan: Plan, forward: Forward, deadline: asyncio.TimerHandle, error: StoreError | None
+    ) -> None:
+        deadline.cancel()
+        if call.upstream is None:
+            return  # it was answered at its deadline
         if error is not None:
             self._dispatcher.fail_unsent(call, cannot_record(error))
         elif plan.pipeline.is_current(call, plan):
