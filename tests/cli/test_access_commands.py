@@ -77,6 +77,15 @@ def test_grants_are_listed_with_who_gave_them_and_why(user: User, hub: FakeHub) 
     assert hub.params_of("hub/grants.list") == [{"agent": "cursor"}]
 
 
+def test_why_names_findings_about_an_allowed_call_and_when_it_is_asked(user: User, hub: FakeHub) -> None:
+    judgement = {"outcome": "allowed", "findings": ["shell.rm: deletes\x1b[2J"], "hint": "with a person it asks"}
+    hub.answers["hub/why"] = {"judgement": judgement}
+    shown = user.run("why", "cursor", "shell__run", "{}").output
+    assert shown.startswith("allowed: every gate lets it pass.")
+    assert "noted shell.rm: deletes\\u001b[2J" in shown
+    assert "→ with a person it asks" in shown
+
+
 def test_why_names_gate_and_rule(user: User, hub: FakeHub) -> None:
     shown = user.run("why", "cursor", "github__merge", '{"number": 1}').output
     assert "refused: Unknown tool: x" in shown

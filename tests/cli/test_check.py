@@ -15,7 +15,8 @@ from .conftest import User
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        (("shell", "ls; rm -rf /"), "shell.sequence"),
+        (("shell", "ls; rm -rf /"), "shell.recursive_delete"),
+        (("shell", "--enforced", "ls; pwd"), "shell.sequence"),
         (("shell", "--readonly", "touch x"), "readonly."),
         (("url", "http://0x7f.1/"), "address.loopback"),
         (("code", "import subprocess"), "code.import"),
@@ -40,6 +41,7 @@ def test_what_would_be_refused_is_told_with_its_rule_and_exit_code(
     "arguments",
     [
         ("shell", "git log --oneline"),
+        ("shell", "rm -rf node_modules && npm ci"),
         ("url", "https://example.com/"),
         ("code", "import json"),
         ("path", "a/b", "--root", "/srv"),
@@ -65,7 +67,7 @@ def test_text_comes_from_standard_input_or_a_file_too(user: User) -> None:
 @pytest.mark.parametrize(
     ("arguments", "marked_line", "allow"),
     [
-        (("shell", "ls | wc"), ("ls | wc", "   ^"), 'ignore = ["shell.pipe"]'),
+        (("shell", "ls | wc", "--enforced"), ("ls | wc", "   ^"), 'ignore = ["shell.pipe"]'),
         (("url", "http://0x7f.1:80/a"), ("http://0x7f.1:80/a", "       ^^^^^^"), 'ignore = ["address.loopback"]'),
         (("url", "ftp://example.com"), ("ftp://example.com", "^^^^"), 'ignore = ["url.scheme"]'),
         (("path", "a/../../x", "--root", "/srv"), ("a/../../x", "  ^^"), 'ignore = ["path.traversal"]'),
@@ -86,6 +88,35 @@ def test_a_refusal_shows_the_offending_part_and_how_to_be_allowed(
     assert f"    {text}\n    {marks}\n" in output
     assert allow in output
     assert allow in json.loads(user.run("check", *arguments, "--json").output)["allow"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "validator", "way"),
+    [
+        (("shell", "ls"), "sandbox", "inferred: each part by itself"),
+        (("shell", "ls", "--enforced"), "sandbox", "enforced: one simple command"),
+        (("shell", "ls", "--readonly"), "readonly", "only reads"),
+        (("sql", "select 1"), "readonly", "statements that only read"),
+        (("code", "import json", "--level", "strict"), "code_safety", "level strict, python"),
+    ],
+)
+def test_it_says_which_validator_judges_and_how(
+    user: User, arguments: tuple[str, ...], validator: str, way: str
+) -> None:
+    output = user.run("check", *arguments).output
+    assert output.startswith(f"`{validator}`")
+    assert way in output
+    assert json.loads(user.run("check", *arguments, "--json").output)["validator"] == validator
+
+
+def test_an_inferred_finding_says_that_it_is_asked_or_noted(user: User) -> None:
+    assert "a hub asks a person who is present" in user.run("check", "shell", "rm -rf /").output
+    assert "asks a person" not in user.run("check", "shell", "--enforced", "rm -rf /").output
+
+
+def test_a_tools_file_that_is_not_there_is_named(user: User) -> None:
+    result = user.run("check", "tool", "nofile.json")
+    assert (result.exit_code, "there is no file nofile.json" in result.output) == (2, True)
 
 
 def test_a_list_of_tools_is_judged_one_by_one(user: User) -> None:

@@ -74,6 +74,27 @@ async def test_who_watches_is_asked_and_the_answer_holds_for_that_call_once(
         assert hub.hub_app.inbox.watched is False
 
 
+@pytest.mark.parametrize(("name", "arguments", "rule"), UNSAFE)
+async def test_why_shows_what_is_noted_and_when_it_is_asked(
+    tmp_path: Path, name: str, arguments: dict[str, object], rule: str
+) -> None:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+        hub.key("agent")
+
+        async def why(given: dict[str, object]) -> Any:
+            return await hub.operate("why", agent="agent", tool=f"s__{name}", arguments=given)
+
+        shown = await why(arguments)
+        judged = shown["judgement"]
+        assert (judged["outcome"], [text.partition(": ")[0] for text in judged["findings"]]) == ("allowed", [rule])
+        assert "interlock watch" in judged["hint"]
+        (validators,) = [gate for gate in shown["gates"] if gate["gate"] == "validators"]
+        assert (validators["outcome"], f"noted: {rule}" in validators["message"]) == ("passed", True)
+        watch(hub)
+        assert (await why(arguments))["judgement"]["outcome"] == "asked"
+        assert not hub.hub_app.findings.would_refuse, "nobody called"
+
+
 async def test_a_no_refuses_the_call(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         watch(hub)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from interlock.cli.control.perform import Json, performs
-from interlock.cli.terminal.show import bold, plain, say
+from interlock.cli.terminal.show import bold, coloured, plain, say
 
 
 def _parsed(ctx: click.Context, option: click.Parameter, value: str | None) -> Any:
@@ -27,7 +27,8 @@ def why(found: Json, agent: str | None, tool: str | None, arguments: Any) -> Non
     """Show why a call was refused, or whether one would be.
 
     Without TOOL: the last refusal, of all agents or of one AGENT. With TOOL: whether a call with these ARGUMENTS (a
-    JSON object) would be allowed now. The call is not made. For the agent server:ID, TOOL is sampling, elicitation or
+    JSON object) would be allowed now, and what is noted about it: such a call is asked about while a person is present.
+    The call is not made. For the agent server:ID, TOOL is sampling, elicitation or
     roots: what that server may ask clients for.
 
     \b
@@ -52,7 +53,11 @@ def _last(refusal: Json | None, agent: str | None) -> None:
 def _judged(judgement: Json) -> None:
     outcome = judgement["outcome"]
     if outcome == "allowed":
-        say(judgement.get("message") or "allowed: every gate lets it pass.")
+        say(plain(judgement.get("message") or "allowed: every gate lets it pass."))
+        for finding in judgement.get("findings", ()):
+            say(f"  {coloured('noted', 'yellow')} {plain(finding)}")
+        if judgement.get("hint"):
+            say(f"  → {plain(judgement['hint'])}")
         return
     say(f"{outcome}: {plain(judgement.get('message') or judgement.get('error') or '')}")
     _rule(judgement)

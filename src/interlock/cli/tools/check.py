@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 KINDS = ("shell", "url", "code", "path", "sql", "tool")
 FROM_FILES = frozenset(("code", "sql", "tool"))
 """Kinds that also accept a file name without an @ before it."""
+INFERRED = "As inferred, a hub asks a person who is present before such a call, and else notes it; `locked` refuses."
 WIDTH = 100
 
 
 @click.command()
 @click.argument("kind", type=click.Choice(KINDS), required=False)
 @click.argument("text", required=False)
-@click.option("--readonly", is_flag=True, help="For shell: forbid writing.")
+@click.option("--enforced", is_flag=True, help="For shell: as `sandbox` does where it is declared or configured.")
+@click.option("--readonly", is_flag=True, help="For shell: as `readonly` does, which forbids writing.")
 @click.option("--level", type=click.Choice(["standard", "strict", "readonly"]), default="standard", help="For code.")
 @click.option("--language", default="python", metavar="NAME", help="For code.")
 @click.option("--dialect", metavar="NAME", help="For sql.")
@@ -39,6 +41,7 @@ def check(
     ctx: click.Context,
     kind: str | None,
     text: str | None,
+    enforced: bool,
     readonly: bool,
     level: str,
     language: str,
@@ -50,12 +53,18 @@ def check(
     """Check a command, URL, code, path, SQL statement or tool.
 
     TEXT is the text itself, `@FILE`, or `-` for standard input; code, sql and tool also accept a file name. Nothing is
-    run, opened or resolved. Exit code 5 means that it would be refused. With --config, it checks the configuration, and
-    each validator with its examples (`accepts`, `refuses`).
+    run, opened or resolved. The output says which validator judges. Exit code 5 means that it has findings.
+
+    A hub refuses a call with findings where the validator is declared or configured, and in mode `locked`. Where it is
+    only inferred, a person who is present is asked, and else the finding is noted. A command is judged as inferred,
+    each part by itself; with --enforced it must be one simple command. `interlock why` judges a call of one tool.
+
+    With --config, it checks the configuration, and each validator with its examples (`accepts`, `refuses`).
 
     \b
     Examples:
       interlock check shell 'ls; rm -rf /'
+      interlock check shell --enforced 'npm ci && npm test'
       interlock check code script.py --level strict
       interlock check --config
     """
@@ -68,14 +77,18 @@ def check(
     if kind == "tool":
         _check_tools(ctx, judged, as_json)
         return
-    findings = _judges(readonly, level, language, dialect, roots)[kind](judged)
+    findings = _judges(enforced, readonly, level, language, dialect, roots)[kind](judged)
+    validator, way = _way(kind, enforced, readonly, level, language)
     if as_json:
         rows = [_as_json(finding) for finding in findings]
-        show_json({"ok": not findings, "findings": rows, "allow": how_to_allow(findings)})
+        show_json({"ok": not findings, "validator": validator, "findings": rows, "allow": how_to_allow(findings)})
     else:
+        say(f"`{validator}`{way}")
         show_findings(judged, findings)
         if allow := how_to_allow(findings):
             say(f"  {allow}")
+        if findings and kind == "shell" and not (enforced or readonly):
+            say(f"  {INFERRED}")
     ctx.exit(5 if findings else 0)
 
 
@@ -116,14 +129,34 @@ def marked(text: str, span: tuple[int, int]) -> tuple[str, str]:
     return before + inside + after, " " * len(before) + "^" * max(len(inside), 1)
 
 
+def _way(kind: str, enforced: bool, readonly: bool, level: str, language: str) -> tuple[str, str]:
+    """The validator that judges a kind of text, and how."""
+    if kind == "shell" and not readonly:
+        simple = ", enforced: one simple command"
+        return (
+            "sandbox",
+            simple if enforced else ", inferred: each part by itself (--enforced wants one simple command)",
+        )
+    ways = {
+        "shell": ("readonly", ": a command that only reads"),
+        "url": ("network_restricted", ""),
+        "code": ("code_safety", f", level {level}, {plain(language)}"),
+        "path": ("paths", ""),
+        "sql": ("readonly", ": statements that only read"),
+    }
+    return ways[kind]
+
+
 def _judges(
-    readonly: bool, level: str, language: str, dialect: str | None, roots: tuple[str, ...]
+    enforced: bool, readonly: bool, level: str, language: str, dialect: str | None, roots: tuple[str, ...]
 ) -> dict[str, Callable[[str], tuple[Finding, ...]]]:
     def shell(text: str) -> tuple[Finding, ...]:
-        from interlock.judge.readonly import judge_readonly_shell
-        from interlock.judge.shell import judge_shell
+        from interlock.judge.arguments import Found
+        from interlock.judge.validators import Rules, judge_metadata, judge_value
 
-        return judge_readonly_shell(text) if readonly else judge_shell(text)
+        found = Found("command", "", text, {})
+        validator = "readonly" if readonly else "sandbox"
+        return (*judge_value(validator, found, Rules(inferred=not enforced)), *judge_metadata(found))
 
     def url(text: str) -> tuple[Finding, ...]:
         from interlock.judge.urls import judge_url
@@ -153,6 +186,8 @@ def _read(kind: str, text: str) -> str:
     if text == "-":
         return sys.stdin.read()
     file = Path(text[1:]) if text.startswith("@") else None
+    if file is None and kind == "tool" and not text.lstrip().startswith(("{", "[")) and not Path(text).is_file():
+        raise WrongUsage(f"there is no file {text[:200]}", "give a file, or a tool's definition as JSON")
     if file is None and kind in FROM_FILES and "\n" not in text and len(text) < 4096 and Path(text).is_file():
         file = Path(text)
     if file is None:

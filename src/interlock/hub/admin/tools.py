@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from interlock.config.value_types import Mode
 from interlock.hub.admin.agents import principal_of
 from interlock.hub.admin.operation import Nothing, Text
 from interlock.hub.admin.servers import known_server
@@ -27,6 +29,12 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
 MAX_FOUND: Final = 100
+NOTED: Final[Mapping[Mode, str]] = {
+    "observe": "in mode `guard`, the hub refuses such a call, or asks a person who is present about it",
+    "guard": "while a person is present (`interlock watch`, or `attended_by`), the hub asks before such a call",
+    "locked": "the hub notes it",
+}
+"""What becomes of an allowed call with findings."""
 START_S: Final = 30.0
 """How long a call from the terminal waits for a server that is starting."""
 
@@ -70,6 +78,8 @@ class ToolOperations:
         else:
             caller = self._hub_app.authenticator.admit_principal(self._judged(by, params), "/mcp")
             judgement = await hub.calls.judge(caller, params.tool, arguments)
+        if judgement.findings:
+            judgement = msgspec.structs.replace(judgement, hint=NOTED[self._hub_app.config.hub.mode])
         gates = await each_gate(hub.pipeline, caller, params.tool, arguments)
         return Why(params.agent, params.tool, judgement, gates)
 

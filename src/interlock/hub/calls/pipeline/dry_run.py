@@ -29,6 +29,8 @@ class DryRun(msgspec.Struct, frozen=True):
     hint: str = ""
     hidden: bool = False
     """The caller is told that there is no such tool."""
+    findings: tuple[str, ...] = ()
+    """Findings about an allowed call: the hub notes them, and a stricter mode refuses the call."""
 
     @classmethod
     async def of(cls, pipeline: Pipeline, caller: Caller, tool: str, arguments: bytes) -> DryRun:
@@ -45,7 +47,8 @@ class DryRun(msgspec.Struct, frozen=True):
             return cls("refused", gate, verdict.rule, cause.name, cause.message, cause.hint, verdict.hidden)
         if isinstance(verdict, Ask):
             return cls("asked", gate, verdict.rule, message=verdict.question)
-        return cls("allowed", message="" if call.approval is None else f"allowed by {call.approval.source}")
+        message = "" if call.approval is None else f"allowed by {call.approval.source}"
+        return cls("allowed", message=message, findings=_noted(call))
 
 
 class GateVerdict(msgspec.Struct, frozen=True):
@@ -67,7 +70,9 @@ async def each_gate(pipeline: Pipeline, caller: Caller, tool: str, arguments: by
     for gate in pipeline.gates:
         try:
             async with asyncio.timeout(plan.timeouts.validation_s):
-                found.append(_shown(gate.name, await _verdict(gate, call)))
+                before, verdict = call.would_refuse, await _verdict(gate, call)
+            noted = _noted(call) if call.would_refuse is not before else ()
+            found.append(_shown(gate.name, verdict, noted))
         except TimeoutError:
             found.append(GateVerdict(gate.name, "refused", message="the check took too long"))
         except Fault as fault:
@@ -85,12 +90,16 @@ async def _verdict(gate: Gate, call: Call) -> Verdict:
     return verdict
 
 
-def _shown(gate: str, verdict: Verdict) -> GateVerdict:
+def _noted(call: Call) -> tuple[str, ...]:
+    return tuple(f"{finding.rule}: {finding.message}" for finding in call.would_refuse)
+
+
+def _shown(gate: str, verdict: Verdict, noted: tuple[str, ...]) -> GateVerdict:
     if isinstance(verdict, Refuse):
         return GateVerdict(gate, "refused", verdict.rule, verdict.fault.message)
     if isinstance(verdict, Ask):
         return GateVerdict(gate, "asked", verdict.rule, verdict.question)
-    return GateVerdict(gate, "passed")
+    return GateVerdict(gate, "passed", message=f"noted: {'; '.join(noted)}" if noted else "")
 
 
 def _call(caller: Caller, target: Target, tool: str, arguments: bytes) -> Call:
