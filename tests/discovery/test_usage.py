@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 
 from interlock.discovery.entries import from_definition
 from interlock.discovery.index import ToolIndex
-from interlock.discovery.usage import MOST_TERMS, MOST_USES, WEIGHT, Usage
+from interlock.discovery.usage import MOST_IN_ALL, MOST_TERMS, MOST_USES, WEIGHT, Raise, Usage
 from interlock.discovery.words import terms
 
+ADA, BOB = "agent:ada", "agent:bob"
 POST, SEND = ("chat", "post_message"), ("chat", "send_message")
 
 
@@ -18,14 +19,14 @@ def index() -> ToolIndex:
     return made
 
 
-def first(usage: Usage, query: str) -> str:
-    return index().search(query, usage=usage).hits[0].entry.name
+def first(usage: Usage, query: str, owner: str = ADA) -> str:
+    return index().search(query, raised=usage.raised(owner, terms(query))).hits[0].entry.name
 
 
 def test_a_tool_that_served_a_query_rises_for_queries_like_it() -> None:
     usage = Usage()
     assert first(usage, "message for the team channel") == "post_message"
-    usage.served(terms("message in the team channel"), SEND)
+    usage.served(ADA, terms("message in the team channel"), SEND)
     assert first(usage, "message for the team channel") == "send_message"
     assert first(usage, "message about lunch tomorrow at noon") == "post_message", "another query is as before"
 
@@ -35,24 +36,37 @@ def test_use_cannot_lift_a_tool_that_does_not_fit_above_one_that_does() -> None:
     made = index()
     made.put(from_definition("sky", {"name": "get_forecast", "description": "Weather forecast for a city"}))
     for _ in range(1_000):
-        usage.served(terms("weather forecast"), POST)
-    assert made.search("weather forecast", usage=usage).hits[0].entry.name == "get_forecast"
-    assert all(raised.share < WEIGHT for raised in usage.raised(terms("weather forecast")).values())
+        usage.served(ADA, terms("weather forecast"), POST)
+    raised = usage.raised(ADA, terms("weather forecast"))
+    assert made.search("weather forecast", raised=raised).hits[0].entry.name == "get_forecast"
+    assert all(each.share < WEIGHT for each in raised.values())
 
 
-def test_a_tool_that_the_caller_may_not_see_is_not_raised_into_its_answer() -> None:
-    usage = Usage()
-    usage.served(terms("message for the channel"), SEND)
+def test_a_tool_that_the_caller_may_not_see_is_not_raised_into_its_answer_nor_is_its_neighbour() -> None:
     made = index()
-    found = made.search("message for the channel", usage=usage, allowed=frozenset({POST}))
-    alone = made.search("message for the channel", allowed=frozenset({POST}))
-    assert found == alone
+    made.put(from_definition("chat", {"name": "zip_message", "description": "A message for a channel"}))
+    tools = [POST, SEND, ("chat", "zip_message")]
+    for hidden in tools:
+        seen = frozenset(tools) - {hidden}
+        raised = {hidden: Raise(1.0, 100)}
+        found = made.search("message for the channel", raised=raised, allowed=seen)
+        assert found == made.search("message for the channel", allowed=seen), f"{hidden} is hidden"
+
+
+def test_a_principal_learns_from_its_own_use_alone() -> None:
+    usage = Usage()
+    for _ in range(100):
+        usage.served(BOB, terms("message for the channel"), SEND)
+    assert first(usage, "message for the channel", BOB) == "send_message"
+    assert first(usage, "message for the channel", ADA) == "post_message"
+    assert first(usage, "message for the channel", "person:bob") == "post_message", "a person is not its agent"
 
 
 def test_what_was_learned_is_explained() -> None:
     usage = Usage()
-    usage.served(terms("message for the channel"), SEND)
-    hits = index().search("message for the channel", usage=usage, explain=True).hits
+    usage.served(ADA, terms("message for the channel"), SEND)
+    raised = usage.raised(ADA, terms("message for the channel"))
+    hits = index().search("message for the channel", raised=raised, explain=True).hits
     assert hits[0].why == ("words: messag, channel", "learned: called 1 times after queries like this, +0.15")
     assert hits[1].why == ("words: messag, channel",)
 
@@ -62,23 +76,54 @@ def test_a_word_that_stands_for_another_is_explained() -> None:
     assert "text as messag" in hits[0].why[0]
 
 
-def test_the_uses_that_are_kept_are_bounded_and_the_oldest_go_first() -> None:
+def test_the_uses_of_a_principal_are_bounded_and_its_oldest_go_first() -> None:
     usage = Usage()
+    usage.served(BOB, ["term"], POST)
     for number in range(MOST_USES + 10):
-        usage.served([f"term{number}", *(f"more{n}" for n in range(100))], POST)
-    assert len(usage) == MOST_USES
-    kept = list(usage)
+        usage.served(ADA, [f"term{number}", *(f"more{n}" for n in range(100))], POST)
+    kept = usage.of(ADA)
+    assert len(kept) == MOST_USES
+    assert len(usage) == MOST_USES + 1
     assert all(len(use.terms) <= MOST_TERMS for use in kept)
     assert "term9" not in {term for use in kept for term in use.terms}
+    assert usage.raised(BOB, ["term"]), "another principal keeps what it learned"
 
 
-@given(st.lists(st.tuples(st.sets(st.sampled_from("abcdef"), min_size=1), st.sampled_from([POST, SEND])), max_size=20))
-def test_what_was_learned_is_the_same_after_it_was_kept_and_read(
-    served: list[tuple[set[str], tuple[str, str]]],
-) -> None:
+def test_too_many_uses_in_all_are_at_the_cost_of_the_principal_with_the_most() -> None:
     usage = Usage()
-    for words, tool in served:
-        usage.served(words, tool)
-    again = Usage(list(usage))
-    assert list(again) == list(usage)
-    assert again.raised("abc") == usage.raised("abc")
+    usage.served(BOB, ["term"], POST)
+    many = [f"agent:{number}" for number in range(MOST_IN_ALL // MOST_USES)]
+    for number in range(MOST_USES):
+        for owner in many:
+            usage.served(owner, [f"term{number}"], POST)
+    assert len(usage) == MOST_IN_ALL
+    assert usage.raised(BOB, ["term"])
+    (loser,) = usage.served("agent:new", ["term"], POST) - {"agent:new"}
+    assert loser in many
+    assert len(usage) == MOST_IN_ALL
+    assert not usage.raised(loser, ["term0"]), "it lost its oldest"
+    assert usage.raised(loser, [f"term{MOST_USES - 1}"])
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([ADA, BOB]),
+            st.sets(st.sampled_from("abcdef"), min_size=1),
+            st.sampled_from([POST, SEND]),
+        ),
+        max_size=20,
+    )
+)
+def test_what_was_learned_is_the_same_after_it_was_kept_and_read(
+    served: list[tuple[str, set[str], tuple[str, str]]],
+) -> None:
+    usage, again = Usage(), Usage()
+    for owner, words, tool in served:
+        assert usage.served(owner, words, tool) == {owner}
+    for owner in (ADA, BOB):
+        for use in usage.of(owner):
+            again.add(owner, use)
+        assert again.of(owner) == usage.of(owner)
+        assert again.raised(owner, "abc") == usage.raised(owner, "abc")
+    assert len(again) == len(usage)

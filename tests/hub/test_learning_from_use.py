@@ -6,32 +6,36 @@ import asyncio
 import threading
 import tracemalloc
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import pytest
 
-from interlock.config.settings import Approvals, Hub, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.discovery import words
-from interlock.hub.tool_search.learning import LEARNED, MOST_OPEN, Learning
+from interlock.discovery.usage import Use
+from interlock.hub.tool_search import learning as learning_module
+from interlock.hub.tool_search.learning import LEARNED, MOST_OPEN, MOST_OPEN_IN_ALL, WITHIN_US, LearnedUses, Learning
 from interlock.store import Store
 
 from .running_hub import RawClient, RunningHub, child, running_hub
 
+LOCAL = "agent:local"
 HUB = Hub(budget=4_000, timeouts=Timeouts(start_s=30, discovery_s=20, tool_s=20), approvals=Approvals(hold_s=0))
 QUERY = "export the ticket history"
 SERVERS = {"many": child("many_server.py", "600")}
 
 
-async def find(hub: RunningHub, query: str = QUERY) -> list[str]:
-    """Names of what is found, after everything that is in the record was learned."""
-    await RawClient(hub.url + "/mcp").modern("mgp/tools/discover", {"query": "unrelated"})
-    await hub.hub_app.search.learning.settled()
-    answer = await RawClient(hub.url + "/mcp").modern("mgp/tools/discover", {"query": query})
+async def find(hub: RunningHub, query: str = QUERY, agent: str | None = None) -> list[str]:
+    """Names of the tools that an agent, or a caller without a key, finds."""
+    client = RawClient(hub.url + "/mcp", hub.key(agent) if agent else None)
+    answer = await client.modern("mgp/tools/discover", {"query": query})
     return [tool["name"] for tool in answer["result"]["tools"]]
 
 
-async def call(hub: RunningHub, tool: str, **arguments: Any) -> Any:
-    return await RawClient(hub.url + "/mcp").modern("tools/call", {"name": tool, "arguments": arguments})
+async def call(hub: RunningHub, tool: str, agent: str | None = None, **arguments: Any) -> Any:
+    client = RawClient(hub.url + "/mcp", hub.key(agent) if agent else None)
+    return await client.modern("tools/call", {"name": tool, "arguments": arguments})
 
 
 async def learned(hub: RunningHub, count: int) -> None:
@@ -50,14 +54,16 @@ async def test_a_tool_that_was_found_and_called_rises_until_it_is_forgotten(tmp_
         await call(hub, before[-1], name="x")
         await learned(hub, 1)
         assert (await find(hub))[0] == before[-1]
-        kept = await hub.hub_app.store.get(LEARNED, "uses")
+        kept = await hub.hub_app.store.get(LEARNED, LOCAL)
         assert kept is not None
         assert [use.tool for use in kept.value.uses] == [before[-1].removeprefix("many__")]
     async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
-        assert (await find(hub))[0] == before[-1], "it is kept over a restart"
-        assert await hub.hub_app.search.learning.forget() == 1
+        assert (await find(hub))[0] == before[-1], "the first search after a restart uses it"
+    async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
+        assert await hub.hub_app.search.learning.forget() == 1, "also as the first thing after a restart"
+        assert await hub.hub_app.search.learning.forget() == 0
         assert await find(hub) == before
-        assert await hub.hub_app.store.get(LEARNED, "uses") is None
+        assert await hub.hub_app.store.get(LEARNED, LOCAL) is None
 
 
 async def test_a_call_that_fails_or_was_not_found_teaches_nothing(tmp_path: Path) -> None:
@@ -68,7 +74,64 @@ async def test_a_call_that_fails_or_was_not_found_teaches_nothing(tmp_path: Path
         await call(hub, "many__measure_tide_height", harbour="Kiel")
         await call(hub, before[1], name="x")
         await learned(hub, 1)
-        assert [use.tool for use in hub.hub_app.search.learning.usage] == [before[1].removeprefix("many__")]
+        assert [use.tool for use in hub.hub_app.search.learning.usage.of(LOCAL)] == [before[1].removeprefix("many__")]
+
+
+async def test_one_agent_neither_ranks_tools_for_another_nor_drives_out_what_it_searched(tmp_path: Path) -> None:
+    agents = {"ada": Agent(), "bob": Agent()}
+    async with running_hub(tmp_path, SERVERS, hub=HUB, agents=agents) as hub:
+        learning = hub.hub_app.search.learning
+        before = await find(hub, agent="ada")
+        for _ in range(MOST_OPEN + 1):
+            await find(hub, agent="bob")
+        await call(hub, before[-1], agent="bob", name="x")
+        await learned(hub, 1)
+        assert (await find(hub, agent="bob"))[0] == before[-1]
+        assert await find(hub, agent="ada") == before
+        await call(hub, before[1], agent="ada", name="x")
+        await learned(hub, 2)
+        assert [use.tool for use in learning.usage.of("agent:ada")] == [before[1].removeprefix("many__")]
+        assert (await find(hub, agent="ada"))[0] == before[1]
+
+
+async def test_calls_of_another_kind_of_principal_with_the_same_name_are_no_outcome(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
+        learning = hub.hub_app.search.learning
+        tools = await find(hub)
+        identity = ("many", tools[1].removeprefix("many__"))
+        learning.found("person:local", ["export"], [identity])
+        await call(hub, tools[1], name="x")
+        await learned(hub, 1)
+        assert len(learning.usage.of(LOCAL)) == 1
+        assert not learning.usage.of("person:local")
+
+
+async def test_a_call_counts_only_within_ten_minutes_after_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
+        learning = hub.hub_app.search.learning
+        late, early, soon, *_ = await find(hub)
+        await learning.forget()
+        now = time_ns()
+        for tool, ago_us in ((late, WITHIN_US), (early, -WITHIN_US), (soon, 0)):
+            monkeypatch.setattr(learning_module, "time_ns", lambda ago_us=ago_us: now - 1000 * ago_us)
+            learning.found(LOCAL, ["export"], [("many", tool.removeprefix("many__"))])
+        monkeypatch.undo()
+        for tool in (late, early, soon):
+            await call(hub, tool, name="x")
+        await learned(hub, 1)
+        assert [use.tool for use in learning.usage.of(LOCAL)] == [soon.removeprefix("many__")]
+
+
+async def test_uses_of_an_earlier_version_that_name_no_principal_are_forgotten(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
+        async with hub.hub_app.store.transaction() as change:
+            change.put(LEARNED, LearnedUses("uses", (Use(("export",), "many", "x"),)))
+        await find(hub)
+        await hub.hub_app.search.learning.settled()
+        assert await hub.hub_app.store.keys(LEARNED) == []
+        assert not len(hub.hub_app.search.learning.usage)
 
 
 def test_searches_that_wait_for_their_outcome_hold_little_however_long_their_queries_are() -> None:
@@ -78,12 +141,12 @@ def test_searches_that_wait_for_their_outcome_hold_little_however_long_their_que
     learning = Learning(no_store, lambda _, text: None)
     tracemalloc.start()
     try:
-        for search in range(MOST_OPEN):
-            learning.found("cursor", [f"term{search}of{n}" for n in range(1_024)], [("files", "read")])
+        for search in range(2 * MOST_OPEN_IN_ALL):
+            learning.found(f"agent:{search % 20}", [f"term{search}of{n}" for n in range(1_024)], [("files", "read")])
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 4_000_000
+    assert held < 8_000_000
 
 
 @pytest.mark.parametrize("method", ["mgp/tools/discover", "mgp/tools/request"])

@@ -17,7 +17,7 @@ from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.queries import Filters, Found, Hit, check_search
 from interlock.discovery.semantic import Embedder, VectorIndex
 from interlock.discovery.split_query import Part, SplitQuery, split_query
-from interlock.discovery.usage import Raise, Usage
+from interlock.discovery.usage import Raise
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 MAX_TOOLS = 200_000
+_NOTHING_RAISED: Mapping[Identity, Raise] = {}
 LEXICAL_WEIGHT = 0.4
 """The weight of words beside meaning where both are known: below it long tasks lose, above it everyday words do."""
 
@@ -114,11 +115,14 @@ class ToolIndex:
         limit: int = 5,
         filters: Filters = Filters(),  # noqa: B008 - frozen
         allowed: Allowed = None,
-        usage: Usage = Usage(),  # noqa: B008 - never added to
+        raised: Mapping[Identity, Raise] = _NOTHING_RAISED,
         explain: bool = False,
         covers: int = 0,
     ) -> Found:
-        """The best tools for a query, best first; of the first `covers` also how much of the query they meet."""
+        """The best tools for a query, best first; of the first `covers` also how much of the query they meet.
+
+        `raised` is what was learned from the caller's use.
+        """
         check_search(strategy, limit)
         split = query if isinstance(query, SplitQuery) else split_query(query)
         scope = None if allowed is None else self._scope(allowed)
@@ -131,10 +135,10 @@ class ToolIndex:
             scores, scale, used = self._by_paths(split.whole, slots, corpus), 1.0, strategy
         else:
             scores, scale, used = self._by_text(split, strategy, slots, corpus)
-            scores = self._raise(scores, slots, usage.raised(split.whole.terms))
+            scores = self._raise(scores, slots, raised)
         hits = self._best(slots, scores, scale, limit)
         if explain:
-            hits = tuple(msgspec.structs.replace(hit, why=self._why(hit, split, corpus, usage)) for hit in hits)
+            hits = tuple(msgspec.structs.replace(hit, why=self._why(hit, split, corpus, raised)) for hit in hits)
         if covers:
             weighed = self._weighed(split.whole, corpus)
             hits = (*(self._covering(hit, weighed, corpus) for hit in hits[:covers]), *hits[covers:])
@@ -198,7 +202,9 @@ class ToolIndex:
                 scores[at] += learned.share * best
         return scores
 
-    def _why(self, hit: Hit, query: SplitQuery, scope: lexical.Scope | None, usage: Usage) -> tuple[str, ...]:
+    def _why(
+        self, hit: Hit, query: SplitQuery, scope: lexical.Scope | None, raised: Mapping[Identity, Raise]
+    ) -> tuple[str, ...]:
         """The reasons for a hit: the words it matches, its meaning, and what was learned from use."""
         identity = hit.entry.identity
         slot = self._slots[identity]
@@ -208,7 +214,7 @@ class ToolIndex:
         cosines = self._cosines(query.texts[:1])
         if cosines is not None:
             why.append(f"meaning: {float(cosines[0, slot]):.2f}")
-        learned = usage.raised(query.whole.terms).get(identity)
+        learned = raised.get(identity)
         if learned is not None:
             why.append(f"learned: called {learned.count} times after queries like this, +{learned.share:.2f}")
         return tuple(why)

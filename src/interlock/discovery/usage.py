@@ -1,19 +1,23 @@
 """Learning from use: a tool that was found, called and succeeded is raised for queries like the one that found it.
 
-The one rule: it is bounded. So many uses are kept, the oldest go first, and no use raises a tool by more than a share
-of the best score.
+The one rule: a principal learns from its own use alone, and it is bounded. Each principal keeps so many uses, its
+oldest go first, and no use raises a tool by more than a share of the best score. Where there are too many in all, the
+principal with the most loses its oldest, so that no one drives out what others learned.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sized
+from operator import itemgetter
 
 import msgspec
 
 from interlock.discovery.entries import Identity
 
 MOST_USES = 512
+"""Uses of one principal."""
+MOST_IN_ALL = 4_096
 MOST_TERMS = 24
 LIKE = 0.5
 """The share of common terms from which two queries are alike."""
@@ -41,39 +45,69 @@ class Raise(msgspec.Struct, frozen=True):
         return WEIGHT * self.likeness * self.count / (self.count + 1)
 
 
-class Usage:
-    """The tools that served each query; the least recently used is forgotten first."""
+_Uses = OrderedDict[tuple[frozenset[str], Identity], int]
+_NONE: _Uses = OrderedDict()
 
-    def __init__(self, uses: Iterable[Use] = ()) -> None:
-        self._counts: OrderedDict[tuple[frozenset[str], Identity], int] = OrderedDict()
-        for use in uses:
-            self._put((frozenset(use.terms), (use.server, use.tool)), use.count)
+
+class Usage:
+    """The tools that served the queries of each principal; its least recently used is forgotten first."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, _Uses] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._counts)
+        return self._count
 
-    def __iter__(self) -> Iterator[Use]:
-        return iter(Use(tuple(sorted(terms)), *tool, count) for (terms, tool), count in self._counts.items())
+    def of(self, owner: str) -> tuple[Use, ...]:
+        """The uses of a principal, the least recent first."""
+        uses = self._of.get(owner, _NONE)
+        return tuple(Use(tuple(sorted(terms)), *tool, count) for (terms, tool), count in uses.items())
 
-    def served(self, terms: Iterable[str], tool: Identity) -> None:
-        """A tool succeeded for a query of these terms."""
-        key = (frozenset(list(dict.fromkeys(terms))[:MOST_TERMS]), tool)
-        if key[0]:
-            self._put(key, self._counts.get(key, 0) + 1)
+    def add(self, owner: str, use: Use) -> set[str]:
+        """Add a use that was kept, or change its count. Returns the principals whose uses changed."""
+        return self._put(owner, frozenset(use.terms), (use.server, use.tool), use.count)
 
-    def raised(self, terms: Iterable[str]) -> dict[Identity, Raise]:
-        """The tools that served queries like this one."""
+    def served(self, owner: str, terms: Iterable[str], tool: Identity) -> set[str]:
+        """A tool succeeded for a principal's query of these terms. Returns the principals whose uses changed."""
+        known = frozenset(list(dict.fromkeys(terms))[:MOST_TERMS])
+        return self._put(owner, known, tool, self._of.get(owner, _NONE).get((known, tool), 0) + 1)
+
+    def raised(self, owner: str, terms: Iterable[str]) -> dict[Identity, Raise]:
+        """The tools that served queries of this principal that are like this one."""
         wanted = set(terms)
         found: dict[Identity, Raise] = {}
-        for (before, tool), count in self._counts.items():
+        for (before, tool), count in self._of.get(owner, _NONE).items():
             common = len(before & wanted)
             likeness = common / (len(before) + len(wanted) - common)
             if likeness >= LIKE and (tool not in found or found[tool].share < Raise(likeness, count).share):
                 found[tool] = Raise(likeness, count)
         return found
 
-    def _put(self, key: tuple[frozenset[str], Identity], count: int) -> None:
-        self._counts[key] = count
-        self._counts.move_to_end(key)
-        if len(self._counts) > MOST_USES:
-            self._counts.popitem(last=False)
+    def _put(self, owner: str, terms: frozenset[str], tool: Identity, count: int) -> set[str]:
+        if not terms:
+            return set()
+        uses = self._of.pop(owner, None) or OrderedDict()
+        self._of[owner] = uses  # Of principals with equally many, the least recent one loses a use first.
+        before = len(uses)
+        uses[terms, tool] = count
+        uses.move_to_end((terms, tool))
+        self._count += len(uses) - before
+        if len(uses) > MOST_USES:
+            self._drop_oldest(owner)
+        if self._count <= MOST_IN_ALL:
+            return {owner}
+        loser = largest(self._of)
+        self._drop_oldest(loser)
+        return {owner, loser}
+
+    def _drop_oldest(self, owner: str) -> None:
+        self._of[owner].popitem(last=False)
+        self._count -= 1
+        if not self._of[owner]:
+            del self._of[owner]
+
+
+def largest(of: Mapping[str, Sized]) -> str:
+    """The principal that has the most; of several, the first."""
+    return max(((owner, len(each)) for owner, each in of.items()), key=itemgetter(1))[0]

@@ -95,7 +95,7 @@ class DiscoveryTools:
             await self._listings.prepare_calls(caller.list_scope)
             seen = self._listings.callable(caller.list_scope)
             query = await split_aside(params.get("query", ""))
-            found = await self._search.find(seen, query, strategy, count, filters, explain=explain)
+            found = await self._search.find(seen, query, strategy, count, filters, caller.owner, explain=explain)
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         hits = [(tool, hit.score) for hit in found.hits if (tool := self._callable(caller, hit.entry.identity))]
@@ -104,7 +104,7 @@ class DiscoveryTools:
         why = {hit.entry.identity: {"why": list(hit.why)} for hit in found.hits if explain}
         tools = {self._listings.name(caller.list_scope, tool): (tool.server, tool.name) for tool, _ in hits[:limit]}
         if not explain:
-            self._search.learning.found(caller.principal.id, query.whole.terms, (tools[name] for name in fitting.kept))
+            self._search.learning.found(caller.owner, query.whole.terms, (tools[name] for name in fitting.kept))
         result: dict[str, object] = {
             "tools": [
                 {**summaries[name].entry, "relevance_score": scores[name], **why.get(tools[name], {})}

@@ -1,4 +1,4 @@
-"""Learns from the audit log which found tools were called and succeeded.
+"""Learns from the audit log which found tools were called and succeeded, for each principal by itself.
 
 The one rule: no call does anything for it. The hub reads the calls from the audit log, in the background, at the next
 search. The result stays in this hub's store, as the terms of queries and the names of tools, and can be forgotten.
@@ -7,36 +7,40 @@ search. The result stays in this hub's store, as the terms of queries and the na
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import count
 from time import time_ns
 from typing import Final
 
 import msgspec
 
-from interlock.discovery.usage import MOST_TERMS, Usage, Use
+from interlock.discovery.usage import MOST_TERMS, Usage, Use, largest
 from interlock.hub.audit.record import EXECUTED
 from interlock.hub.audit.search import Entry, search
+from interlock.process.turns import in_turns
 from interlock.store import Collection, Store
 from interlock.store.errors import StoreError
 from interlock.store.records import Search
 
 Identity = tuple[str, str]
 
-MOST_OPEN: Final = 256
-"""Searches that wait for what is called after them; the oldest go first."""
+MOST_OPEN: Final = 64
+"""Searches of one principal that wait for what it calls after them; its oldest go first."""
+MOST_OPEN_IN_ALL: Final = 512
 WITHIN_US: Final = 600_000_000
 """How long after a search a call counts as its outcome."""
 MOST_CALLS: Final = 200
 """Calls of one caller that are read at a time."""
-_ID: Final = "uses"
+LOADED_WITHIN_S: Final = 1.0
+"""How long the first searches wait for what was learned before the hub started."""
 
 
 class LearnedUses(msgspec.Struct, frozen=True):
-    """All that was learned, in the store."""
+    """All that was learned from one principal, in the store."""
 
     id: str
+    """The kind and the id of the principal. Earlier versions kept the uses of all as `uses`."""
     uses: tuple[Use, ...]
 
 
@@ -44,7 +48,6 @@ LEARNED: Final = Collection("learned_uses", LearnedUses, key="id")
 
 
 class _Search(msgspec.Struct, frozen=True):
-    actor: str
     at_us: int
     terms: tuple[str, ...]
     found: frozenset[Identity]
@@ -56,34 +59,55 @@ class Learning:
     def __init__(self, store: Callable[[], Store], log: Callable[[str, str], None]) -> None:
         self._store = store
         self._log = log
-        self._open: deque[_Search] = deque(maxlen=MOST_OPEN)
+        self._open: dict[str, dict[int, _Search]] = {}
+        """The searches of each principal that wait for their outcome, the oldest first."""
+        self._numbers = count()
         self._working: asyncio.Task[None] | None = None
-        self._loaded = False
+        self._busy = asyncio.Lock()
+        self._loaded = asyncio.Event()
         self.usage = Usage()
 
-    def found(self, actor: str, terms: Sequence[str], tools: Iterable[Identity]) -> None:
-        """A caller was shown tools for a query of these terms. The hub learns later which of them it calls."""
-        if terms:
-            self._open.append(_Search(actor, time_ns() // 1000, tuple(terms[:MOST_TERMS]), frozenset(tools)))
+    def found(self, owner: str, terms: Sequence[str], tools: Iterable[Identity]) -> None:
+        """A principal was shown tools for a query of these terms. The hub learns later which of them it calls."""
+        if not terms:
+            return
+        searches = self._open.setdefault(owner, {})
+        searches[next(self._numbers)] = _Search(time_ns() // 1000, tuple(terms[:MOST_TERMS]), frozenset(tools))
+        if len(searches) > MOST_OPEN:
+            self._close(owner, next(iter(searches)))
+        if sum(map(len, self._open.values())) > MOST_OPEN_IN_ALL:
+            loser = largest(self._open)
+            self._close(loser, next(iter(self._open[loser])))
 
     def look(self) -> None:
         """Read in the background what came of earlier searches."""
         if self._working is None or self._working.done():
             self._working = asyncio.ensure_future(self._learn())
 
+    async def ready(self) -> None:
+        """Wait a moment for what was learned before the hub started, and read in the background what came since."""
+        self.look()
+        if self._loaded.is_set() or self._working is None:
+            return
+        loaded = asyncio.ensure_future(self._loaded.wait())
+        await asyncio.wait([loaded, self._working], timeout=LOADED_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+        loaded.cancel()
+
     async def settled(self) -> None:
-        """Wait until everything that is in the record was learned."""
+        """Wait until the audit log has been read."""
         if self._working is not None:
             await asyncio.wait([self._working])
 
     async def forget(self) -> int:
-        """Forget everything; gives how much it was."""
-        await self.settled()
-        count, self.usage = len(self.usage), Usage()
-        self._open.clear()
-        async with self._store().transaction() as change:
-            change.delete(LEARNED, _ID)
-        return count
+        """Forget what was learned from all principals. Returns how many uses that were."""
+        async with self._busy:
+            kept = await self._store().find(LEARNED)
+            async with self._store().transaction() as change:
+                for document in kept:
+                    change.delete(LEARNED, document.key)
+            self.usage = Usage()
+            self._open.clear()
+        return sum(len(document.value.uses) for document in kept)
 
     async def close(self) -> None:
         """Learn no more."""
@@ -92,34 +116,64 @@ class Learning:
             await asyncio.gather(self._working, return_exceptions=True)
 
     async def _learn(self) -> None:
-        try:
-            if not self._loaded:
-                kept = await self._store().get(LEARNED, _ID)
-                self.usage = Usage(kept.value.uses if kept is not None else ())
-                self._loaded = True
-            if await self._read_outcomes():
-                async with self._store().transaction() as change:
-                    change.put(LEARNED, LearnedUses(_ID, tuple(self.usage)))
-        except StoreError as cause:
-            self._log("hub", f"what was learned from use cannot be kept: {cause}")
+        async with self._busy:
+            try:
+                if not self._loaded.is_set():
+                    await self._load()
+                changed = await self._read_outcomes()
+                if changed:
+                    await self._keep(changed)
+            except StoreError as cause:
+                self._log("hub", f"what was learned from use cannot be kept: {cause}")
 
-    async def _read_outcomes(self) -> bool:
-        """Whether anything was learned. A search waits until a tool it found was called, or its time is over."""
-        waiting, now = list(self._open), time_ns() // 1000
-        called: dict[str, list[Entry]] = {}
-        for actor in {each.actor for each in waiting}:
-            since = min(each.at_us for each in waiting if each.actor == actor)
+    async def _load(self) -> None:
+        kept = await self._store().find(LEARNED)
+        owned = [document for document in kept if ":" in document.key]
+        usage = Usage()
+        uses = ((document.key, use) for document in owned for use in document.value.uses)
+        async for owner, use in in_turns(uses):
+            usage.add(owner, use)
+        self.usage = usage
+        self._loaded.set()
+        if len(owned) < len(kept):
+            # Uses that name no principal would let one agent rank tools for the others.
+            async with self._store().transaction() as change:
+                for document in kept:
+                    if ":" not in document.key:
+                        change.delete(LEARNED, document.key)
+
+    async def _keep(self, owners: set[str]) -> None:
+        async with self._store().transaction() as change:
+            async for owner in in_turns(owners, at_once=1):
+                uses = self.usage.of(owner)
+                if uses:
+                    change.put(LEARNED, LearnedUses(owner, uses))
+                else:
+                    change.delete(LEARNED, owner)
+
+    async def _read_outcomes(self) -> set[str]:
+        """The principals whose uses changed. A search waits until a tool it found was called, or its time is over."""
+        changed: set[str] = set()
+        for owner, searches in [(owner, dict(searches)) for owner, searches in self._open.items()]:
+            kind, _, actor = owner.partition(":")
+            since = min(each.at_us for each in searches.values())
             wanted = Search(event=EXECUTED["tool"], actor=actor, since=since)
-            called[actor] = await self._store().read(partial(search, wanted=wanted, limit=MOST_CALLS))
-        learned = False
-        for each in waiting:
-            served = {tool for entry in called[each.actor] if (tool := _served(entry, each)) is not None}
-            for tool in served:
-                self.usage.served(each.terms, tool)
-            if (served or now - each.at_us > WITHIN_US) and each in self._open:
-                self._open.remove(each)
-            learned |= bool(served)
-        return learned
+            entries = await self._store().read(partial(search, wanted=wanted, limit=MOST_CALLS))
+            calls = [entry for entry in entries if entry.record.actor_kind == kind]
+            now = time_ns() // 1000
+            async for number, each in in_turns(searches.items(), at_once=10):
+                served = {tool for entry in calls if (tool := _served(entry, each)) is not None}
+                for tool in served:
+                    changed |= self.usage.served(owner, each.terms, tool)
+                if served or now - each.at_us > WITHIN_US:
+                    self._close(owner, number)
+        return changed
+
+    def _close(self, owner: str, number: int) -> None:
+        searches = self._open.get(owner, {})
+        searches.pop(number, None)
+        if not searches:
+            self._open.pop(owner, None)
 
 
 def _served(entry: Entry, search: _Search) -> Identity | None:

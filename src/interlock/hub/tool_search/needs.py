@@ -151,7 +151,7 @@ class Needs:
         try:
             filters = Filters.read({"risk_level_max": level})
             need = await split_aside(query)
-            meets = await self._search.find(allowed, need, "hybrid", 100, filters, covers=RANKED)
+            meets = await self._search.find(allowed, need, "hybrid", 100, filters, caller.owner, covers=RANKED)
             least = COVERS_SHORT if len(need.whole.terms) <= FEW_TERMS else 0.0
             fits = {
                 hit.entry.identity
@@ -161,7 +161,8 @@ class Needs:
             sure = {hit.entry.identity for hit in meets.hits if (hit.coverage or 0) >= COVERS}
             found = meets
             if types:
-                found = await self._search.find(allowed, await split_aside(f"{query} {types}"), "hybrid", 100, filters)
+                typed = await split_aside(f"{query} {types}")
+                found = await self._search.find(allowed, typed, "hybrid", 100, filters, caller.owner)
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         best: list[tuple[Tool, str | None]] = []

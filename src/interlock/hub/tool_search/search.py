@@ -86,12 +86,16 @@ class ToolSearch:
         strategy: str,
         limit: int,
         filters: Filters,
+        owner: str,
         *,
         explain: bool = False,
         covers: int = 0,
     ) -> Found:
-        """The best tools for a query among those in `seen`. Raises `DiscoveryError` or RESOURCE_EXHAUSTED."""
-        self.learning.look()
+        """The best tools for a query among those in `seen`, ranked with what was learned from the use of `owner`.
+
+        Raises `DiscoveryError` or RESOURCE_EXHAUSTED.
+        """
+        await self.learning.ready()
         vectors = await self._embeddings.of_query(query.texts) if strategy in ("hybrid", "semantic") else {}
         async with acquire(self._busy, self._lock_s(), "the index of tools"):
             self._query_vectors = vectors
@@ -100,9 +104,9 @@ class ToolSearch:
                 server: _ServerStatus(self.status(server), self._judged_by(server))
                 async for server in in_turns(servers, SERVERS_AT_ONCE)
             }
-            usage = self.learning.usage
+            raised = self.learning.usage.raised(owner, query.whole.terms)
             found = await asyncio.to_thread(
-                lambda: self._current(statuses).search(query, strategy, limit, filters, seen, usage, explain, covers)
+                lambda: self._current(statuses).search(query, strategy, limit, filters, seen, raised, explain, covers)
             )
         if self._embeddings.available and (self._learning is None or self._learning.done()):
             self._learning = asyncio.ensure_future(self._learn())
