@@ -32,7 +32,7 @@ from interlock.transports.peers import peer_uid
 from interlock.version import VERSION
 
 from .conftest import User
-from .fake_hub import TOOLS, FakeHub
+from .fake_hub import FakeHub
 
 
 def test_status_shows_each_server_or_its_mend(user: User, hub: FakeHub) -> None:
@@ -484,15 +484,6 @@ def test_wrong_usage_of_every_command_is_json_where_json_was_asked_for(user: Use
         assert (bool(error["message"]), error["exit_code"]) == (True, 2), arguments
         assert "--help" in error["hint"], arguments
     assert user.run("add", "a", "--no-such-option", "--", "npx", "x", "--json").stdout == ""
-
-
-def test_a_tool_with_a_typing_error_is_answered_with_the_one_that_was_meant(user: User, hub: FakeHub) -> None:
-    name = TOOLS[0]["name"]
-    error = {"code": -32602, "message": "Unknown tool", "data": {"name": "TOOL_NOT_FOUND", "hint": "x"}}
-    hub.answers["hub/call"] = {"error": error}
-    result = user.run("call", name[:-1], "{}")
-    assert result.exit_code == 1
-    assert f"did you mean `{name}`?" in result.stderr
 
 
 def test_up_listens_where_the_command_line_says(user: User) -> None:

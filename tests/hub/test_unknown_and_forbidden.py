@@ -88,6 +88,39 @@ async def test_a_forbidden_tool_is_answered_like_one_that_never_was(hub: Running
         assert await everywhere(f"s__{name}") == never, name
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("s__visibel", "s__visible"),
+        ("ss__visible", "s__visible"),
+        ("visible", "s__visible"),
+        ("s__plan", ""),
+        ("s__x", ""),
+    ],
+)
+async def test_a_misspelt_name_gets_the_name_that_was_meant_if_the_caller_sees_it(
+    hub: RunningHub, name: str, meant: str
+) -> None:
+    client = RawClient(hub.url + "/mcp", await barred(hub, "by tool"))
+    call: dict[str, Any] = {"name": name, "arguments": {}}
+    for answer in (
+        await client.modern("tools/call", call),
+        await client.modern("tools/call", {"name": "call_tool", "arguments": call}),
+    ):
+        expected = f"Unknown tool: {name}" + (f"; did you mean `{meant}`?" if meant else "")
+        assert answer["error"]["message"] == expected
+
+
+async def test_a_server_that_is_out_of_reach_changes_no_suggestion(hub: RunningHub) -> None:
+    client = RawClient(hub.url + "/mcp", await hub.new_key("ada", permissions=("invoke:s__visible",)))
+    told = [
+        (await client.modern("tools/call", {"name": f"{server}__visible", "arguments": {}}))["error"]["message"]
+        for server in ("busy", "busx")
+    ]
+    assert told[0].replace("busy", "busx") == told[1]
+    assert "did you mean `s__visible`?" in told[0]
+
+
 @pytest.mark.parametrize("name", ["lacking", "quarantined", "changed"])
 async def test_whoever_would_see_the_tool_is_told_why_it_is_not_there(hub: RunningHub, name: str) -> None:
     for client in (

@@ -23,7 +23,6 @@ from interlock.cli.terminal.show import (
     show_json,
     waiting,
 )
-from interlock.wire.spelling import meant
 
 
 @click.command("list")
@@ -91,8 +90,7 @@ def _called(params: Json, timeout: float) -> Json:
         return as_dict(perform("call", params, timeout=timeout)["result"])
     except HubError as error:
         if error.name == "TOOL_NOT_FOUND":
-            names = [str(tool["name"]) for tool in perform("tools")["tools"]]
-            error.hint = meant(str(params["name"]), names, "run `interlock list` to see all tools", 0.8)
+            error.hint = "run `interlock list` to see all tools"
         elif not error.hint:
             server = str(params["name"]).partition("__")[0]
             error.hint = f"see `interlock status`, and `interlock logs {server}` for the output of its server"

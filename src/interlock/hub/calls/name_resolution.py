@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from interlock.hub.auth.access import Access
 from interlock.hub.calls.call import Caller, ServerCaller
+from interlock.hub.calls.unknown_tools import UnknownTools
 from interlock.hub.catalog.resource_uris import original_uri
 from interlock.hub.catalog.target import Target, TargetKind
 from interlock.hub.catalog.unknown_names import unknown
@@ -28,10 +29,11 @@ class StillStarting(Fault):
 class NameResolution:
     """Finds targets. It raises a `Fault` for a name that the caller cannot use."""
 
-    def __init__(self, catalog: Catalog, access: Access, upstreams: Upstreams) -> None:
+    def __init__(self, catalog: Catalog, access: Access, upstreams: Upstreams, unknown_tools: UnknownTools) -> None:
         self._catalog = catalog
         self._access = access
         self._upstreams = upstreams
+        self._unknown_tools = unknown_tools
 
     def resolve(self, caller: Caller, kind: TargetKind, name: str) -> Target:
         """The target of a name in the caller's view."""
@@ -61,7 +63,7 @@ class NameResolution:
                 raise _withheld(name, withheld[1])
             self._refuse_quarantined(caller, "tool", name)
             self._refuse_unlisted(caller, name)
-            raise unknown("tool", name)
+            raise self._unknown_tools.fault(caller, name)
         return Target("tool", tool.server, tool.name, tool)
 
     def _prompt(self, caller: Caller, name: str) -> Target:

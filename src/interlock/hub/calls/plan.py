@@ -16,10 +16,10 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Caller, CallPipeline, Check, Plan, ResultProcessor
 from interlock.hub.calls.timeouts import CallTimeouts
 from interlock.hub.calls.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict
-from interlock.hub.catalog.target import Target
-from interlock.hub.catalog.unknown_names import unknown
+from interlock.hub.catalog.target import Target, TargetKind
 from interlock.hub.rate_meter import Meter
 from interlock.hub.sessions.session import SessionCaller
+from interlock.wire.errors import Fault
 
 MOST_PLANS: Final = 4096
 """Upper bound for the plans of one caller. Beyond it all are made again, which takes microseconds each."""
@@ -81,6 +81,9 @@ class CallPolicy(Protocol):
         `then` follows once that is stored. `call` is answered if that fails.
         """
 
+    def unknown(self, caller: Caller, kind: TargetKind, name: str) -> Fault:
+        """The error for a target that the caller may not see."""
+
     def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
         """The rates that a principal's calls of a target count for."""
 
@@ -105,7 +108,7 @@ def make_plan(
         if type(verdict) is not Ask:
             break
     if isinstance(first, Refuse) and first.hidden:
-        first = msgspec.structs.replace(first, fault=unknown(target.kind, name))
+        first = msgspec.structs.replace(first, fault=policy.unknown(caller, target.kind, name))
     checks = ((gate.name, gate.check(target)) for gate in policy.gates)
     plan = Plan(
         target,

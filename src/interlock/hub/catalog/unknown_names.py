@@ -5,11 +5,12 @@ from __future__ import annotations
 from interlock.wire.errors import Fault
 
 
-def unknown(kind: str, name: str) -> Fault:
-    """The error for an unknown tool, prompt or resource."""
+def unknown(kind: str, name: str, meant: str | None = None) -> Fault:
+    """The error for an unknown tool, prompt or resource. Many clients show a model the message alone."""
     match kind:
         case "tool":
-            return Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", hint="`tools/list` lists the available tools")
+            message = f"Unknown tool: {name[:200]}" + (f"; did you mean `{meant}`?" if meant else "")
+            return Fault("TOOL_NOT_FOUND", message, hint="`tools/list` lists the available tools")
         case "prompt":
             return Fault("PROMPT_NOT_FOUND", f"Unknown prompt: {name[:200]}")
         case _:

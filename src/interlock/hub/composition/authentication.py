@@ -18,6 +18,7 @@ from interlock.hub.auth.oauth.token_authentication import TokenAuthentication, o
 from interlock.hub.auth.principals import Principal
 from interlock.hub.authentication import Authenticator
 from interlock.hub.calls.rates import Rates
+from interlock.hub.calls.unknown_tools import UnknownTools
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.foundation import Foundation
 from interlock.wire.errors import Fault
@@ -35,6 +36,7 @@ class AuthenticationParts:
         self.keys = Keys(foundation.home, self._token_key, foundation.config.hub.sealing_key)
         self.grants = Grants()
         self.access = Access(lambda: foundation.config, self.keys, self.grants, self._insufficient_right)
+        self.unknown_tools = UnknownTools(catalog, self.access)
         self.access_methods = AccessMethods(self.access, self.grants, foundation.journal, catalog)
         self.rates = Rates(lambda: foundation.config, self.keys, asyncio.get_running_loop().time)
         self.audit_subscribers = AuditSubscribers(self.access, foundation.bus)

@@ -84,7 +84,7 @@ class CallParts:
             _quota(config),
             self.background,
         )
-        self.names = NameResolution(catalog, authentication.access, upstreams)
+        self.names = NameResolution(catalog, authentication.access, upstreams, authentication.unknown_tools)
         self.pipeline = Pipeline(
             self.names,
             self.gate_chain,

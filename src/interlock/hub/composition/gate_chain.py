@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from interlock.config.settings import Config
 from interlock.hub.audit.entries import NOT_JUDGED, Judged
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call, ResultProcessor
+from interlock.hub.calls.call import Call, Caller, ResultProcessor
 from interlock.hub.calls.dispatch.result_pages import Pages
 from interlock.hub.calls.dispatch.result_postprocessing import postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
@@ -29,13 +29,15 @@ from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.calls.gates.validators import ValidatorsGate
 from interlock.hub.calls.plan import Gate
 from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
-from interlock.hub.catalog.target import Target
+from interlock.hub.catalog.target import Target, TargetKind
+from interlock.hub.catalog.unknown_names import unknown
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.rate_meter import Meter
 from interlock.hub.sessions.session import SessionCaller
+from interlock.wire.errors import Fault
 
 
 class GateChain:
@@ -73,7 +75,7 @@ class GateChain:
         self.gates: tuple[Gate, ...] = (
             AccessGate(access, self._clock, self._authentication.insufficient_scope),
             RequestsGate(config.servers),
-            AudienceGate(),
+            AudienceGate(self._authentication.unknown_tools),
             PermissionsGate(policies.permissions, self._clock),
             HeadersGate(),
             MaskingGate(config.servers, self._judging),
@@ -98,6 +100,10 @@ class GateChain:
             )
             for name, server in masked
         }
+
+    def unknown(self, caller: Caller, kind: TargetKind, name: str) -> Fault:
+        """The error for a target that the caller may not see."""
+        return self._authentication.unknown_tools.fault(caller, name) if kind == "tool" else unknown(kind, name)
 
     def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
         """The rates that a principal's calls of a target count for."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
+from interlock.hub.calls.unknown_tools import UnknownTools
 from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
 from interlock.hub.catalog.audiences import has, refused
 from interlock.hub.catalog.target import Target
-from interlock.hub.catalog.unknown_names import unknown
 from interlock.hub.upstreams.sharing import audiences
 
 
@@ -18,6 +18,9 @@ class AudienceGate:
     """Refuses tools of audiences that the caller's client does not belong to."""
 
     name = "audience"
+
+    def __init__(self, unknown_tools: UnknownTools) -> None:
+        self._unknown_tools = unknown_tools
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
         """Only the request says what its client declares."""
@@ -36,7 +39,9 @@ class AudienceGate:
             name = tool.shown if call.caller.bare else tool.exposed
             fault = refused(tool, name)
             if fault is None:
-                return Refuse(unknown("tool", name), "a tool of a private connection belongs to its owner")
+                return Refuse(
+                    self._unknown_tools.fault(call.caller, name), "a tool of a private connection belongs to its owner"
+                )
             return Refuse(fault, "a server offers some tools only to clients that declare a capability")
 
         return belongs

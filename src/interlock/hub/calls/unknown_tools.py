@@ -1,0 +1,74 @@
+"""The error for an unknown tool, with the name that the caller probably meant.
+
+Only names that the caller's own lists show are suggested. A tool that it may not see gets the same error as none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, islice, pairwise
+from typing import Final
+
+from interlock.hub.auth.access import Access
+from interlock.hub.calls.call import Caller
+from interlock.hub.catalog.items import Item, Tool
+from interlock.hub.catalog.unknown_names import unknown
+from interlock.hub.catalog.views import Catalog
+from interlock.wire.errors import Fault
+from interlock.wire.spelling import nearest
+
+LONGEST: Final = 100
+"""A longer name is no misspelt one."""
+MOST_READ: Final = 1_000
+MOST_ALIKE: Final = 200
+MOST_COMPARED: Final = 4
+"""Exact comparisons: each takes a tenth of a millisecond."""
+LENGTHS_APART: Final = 3
+ALIKE: Final = 0.8
+
+
+class UnknownTools:
+    """Refuses names of tools that a caller cannot use."""
+
+    def __init__(self, catalog: Catalog, access: Access) -> None:
+        self._catalog = catalog
+        self._access = access
+
+    def fault(self, caller: Caller, name: str) -> Fault:
+        """The error for a tool that does not exist, or that the caller may not see."""
+        return unknown("tool", name, self._meant(caller, name) if len(name) <= LONGEST else None)
+
+    def _meant(self, caller: Caller, name: str) -> str | None:
+        alone = not caller.bare and "__" not in name
+        alike = {}
+        for item in self._seen(caller, name, alone=alone):
+            shown = self._catalog.name(caller.view, item)
+            alike[item.shown if alone else shown] = shown
+        pairs = _pairs(name)
+        ranked = sorted(alike, key=lambda known: len(pairs & _pairs(known)), reverse=True)
+        near = nearest(name, ranked[:MOST_COMPARED], ALIKE)
+        return None if near is None else alike[near]
+
+    def _seen(self, caller: Caller, name: str, *, alone: bool) -> Sequence[Item]:
+        """Tools of about the same length, of the server that the name starts with, or of all.
+
+        A server that the caller cannot reach is treated like one that does not exist.
+        """
+        parts = self._catalog.parts(caller.view, "tool")
+        named = name.partition("__")[0]
+        known = named in parts and self._access.reaches(caller.principal, named)
+        near = [parts[named]] if known else parts.values()
+        view = caller.view
+        fitting = [
+            item
+            for item in islice(chain.from_iterable(part.items for part in near), MOST_READ)
+            if isinstance(item, Tool)
+            and item.only_for is None
+            and abs(len(item.shown if alone else self._catalog.name(view, item)) - len(name)) <= LENGTHS_APART
+        ]
+        return self._access.seen(caller.principal, fitting[:MOST_ALIKE])
+
+
+def _pairs(name: str) -> set[tuple[str, str]]:
+    """The pairs of letters in a name, to compare many names quickly."""
+    return set(pairwise(name))
