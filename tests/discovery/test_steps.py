@@ -17,6 +17,7 @@ from interlock.discovery.steps import MAX_STEPS, steps
             "pull the report, post the report, and archive the report",
             ["pull the report", "post the report", "archive the report"],
         ),
+        ("read the page and remember it", ["read the page", "remember it"]),
         ("search for black and white photos", []),
         ("salt and pepper prices", []),
         ("weather", []),

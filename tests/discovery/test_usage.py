@@ -67,13 +67,17 @@ def test_what_was_learned_is_explained() -> None:
     usage.served(ADA, terms("message for the channel"), SEND)
     raised = usage.raised(ADA, terms("message for the channel"))
     hits = index().search("message for the channel", raised=raised, explain=True).hits
-    assert hits[0].why == ("words: messag, channel", "learned: called 1 times after queries like this, +0.15")
-    assert hits[1].why == ("words: messag, channel",)
+    assert hits[0].why == ("words: message, channel", "learned: called once after queries like this, +0.15")
+    assert hits[1].why == ("words: message, channel",)
+    twice = index().search("message for the channel", raised={SEND: Raise(1.0, 2)}, explain=True).hits
+    assert twice[0].why[1].startswith("learned: called 2 times")
 
 
 def test_a_word_that_stands_for_another_is_explained() -> None:
     hits = index().search("text the channel", explain=True).hits
-    assert "text as messag" in hits[0].why[0]
+    assert hits[0].why == ("words: text as chat, text as message, channel",)
+    named = index().search("call post_message", explain=True).hits
+    assert named[0].why == ("words: post, message, post_message",)
 
 
 def test_the_uses_of_a_principal_are_bounded_and_its_oldest_go_first() -> None:

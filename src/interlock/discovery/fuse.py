@@ -42,7 +42,7 @@ def steps(whole: Scores, parts: Sequence[Scores]) -> Scores:
     """A query of several steps: a tool counts for the whole, and for the one step it serves best.
 
     Without this a long step pushes the tools of the short ones off the list. Where there are many steps, the best tool
-    of each goes before the second best of any: tools that are alike would crowd it out.
+    of each is raised: tools that are alike would crowd it out.
     """
     import numpy as np
 

@@ -14,6 +14,7 @@ from interlock.discovery import categories, fuse, lexical, thesaurus, words
 from interlock.discovery.columns import Columns
 from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry
 from interlock.discovery.errors import DiscoveryError
+from interlock.discovery.explain import learned, matched_words, whole_words
 from interlock.discovery.queries import Filters, Found, Hit, check_search
 from interlock.discovery.semantic import Embedder, VectorIndex
 from interlock.discovery.split_query import Part, SplitQuery, split_query
@@ -138,7 +139,8 @@ class ToolIndex:
             scores = self._raise(scores, slots, raised)
         hits = self._best(slots, scores, scale, limit)
         if explain:
-            hits = tuple(msgspec.structs.replace(hit, why=self._why(hit, split, corpus, raised)) for hit in hits)
+            asked = whole_words([split.whole.text])
+            hits = tuple(msgspec.structs.replace(hit, why=self._why(hit, split, asked, corpus, raised)) for hit in hits)
         if covers:
             weighed = self._weighed(split.whole, corpus)
             hits = (*(self._covering(hit, weighed, corpus) for hit in hits[:covers]), *hits[covers:])
@@ -195,28 +197,31 @@ class ToolIndex:
         import numpy as np
 
         best = scores.max()
-        for identity, learned in raised.items():
+        for identity, each in raised.items():
             slot = self._slots.get(identity, -1)
             at = int(np.searchsorted(slots, slot))
             if at < len(slots) and slots[at] == slot:
-                scores[at] += learned.share * best
+                scores[at] += each.share * best
         return scores
 
     def _why(
-        self, hit: Hit, query: SplitQuery, scope: lexical.Scope | None, raised: Mapping[Identity, Raise]
+        self,
+        hit: Hit,
+        query: SplitQuery,
+        asked: dict[str, str],
+        scope: lexical.Scope | None,
+        raised: Mapping[Identity, Raise],
     ) -> tuple[str, ...]:
         """The reasons for a hit: the words it matches, its meaning, and what was learned from use."""
         identity = hit.entry.identity
         slot = self._slots[identity]
         matched = self._words.matched(self._weighed(query.whole, scope), slot, scope)
-        shown = [term if term == found else f"{term} as {found}" for term, found in matched]
-        why = [f"words: {', '.join(shown)}"] if shown else []
+        why = [f"words: {matched_words(asked, matched, hit.entry)}"] if matched else []
         cosines = self._cosines(query.texts[:1])
         if cosines is not None:
             why.append(f"meaning: {float(cosines[0, slot]):.2f}")
-        learned = raised.get(identity)
-        if learned is not None:
-            why.append(f"learned: called {learned.count} times after queries like this, +{learned.share:.2f}")
+        if identity in raised:
+            why.append(learned(raised[identity]))
         return tuple(why)
 
     def _weighed(self, part: Part, scope: lexical.Scope | None) -> lexical.Query:

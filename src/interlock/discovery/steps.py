@@ -32,10 +32,11 @@ _VERBS = """
     describe display download draft draw drop edit email enable estimate execute explain export extract fetch fill
     filter find fix forward generate get give go import insert install invite join launch let link list load locate log
     look mail make mark merge message monitor move navigate note notify open order organize pay plan play post prepare
-    press print provide publish pull purchase push put query read recommend record register remind remove rename replace
-    reply report request reserve reset resize resolve restart retrieve return review run save scale scan schedule scrape
-    search select sell send set share show sort start stage stop store submit subscribe suggest summarize switch take
-    tell test track transfer translate turn update upload use validate verify view visit wait watch write zip
+    press print provide publish pull purchase push put query read recommend record register remember remind remove
+    rename replace reply report request reserve reset resize resolve restart retrieve return review run save scale scan
+    schedule scrape search select sell send set share show sort start stage stop store submit subscribe suggest
+    summarize switch take tell test track transfer translate turn update upload use validate verify view visit wait
+    watch write zip
 """
 _VERB = rf"(?=(?:{'|'.join(_VERBS.split())})\b)"
 _BEGINS = re.compile(_VERB, re.IGNORECASE)

@@ -1,0 +1,38 @@
+"""The reasons for a hit, in whole words: people read them, and stems look like mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from interlock.discovery import words
+from interlock.discovery.entries import ToolEntry
+from interlock.discovery.usage import Raise
+
+
+def whole_words(texts: Iterable[str]) -> dict[str, str]:
+    """The first word of the texts for each term."""
+    found: dict[str, str] = {}
+    for text in texts:
+        for word in words.split(text):
+            found.setdefault(words.stem(word), word)
+    return found
+
+
+def matched_words(asked: dict[str, str], matched: list[tuple[str, str]], entry: ToolEntry) -> str:
+    """The matches of a tool: the words of the query, each with the word of the tool where that is another one."""
+    parameters = (text for parameter in entry.parameters for text in parameter)
+    held = whole_words((entry.name, *entry.keywords, entry.server, entry.description, *parameters))
+    held.setdefault(words.joined(entry.name), entry.name)
+    shown = [
+        asked.get(term) or held.get(term, term)
+        if term == found
+        else f"{asked.get(term, term)} as {held.get(found, found)}"
+        for term, found in matched
+    ]
+    return ", ".join(shown)
+
+
+def learned(raised: Raise) -> str:
+    """What was learned from use."""
+    times = "once" if raised.count == 1 else f"{raised.count} times"
+    return f"learned: called {times} after queries like this, +{raised.share:.2f}"
