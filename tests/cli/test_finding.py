@@ -74,6 +74,16 @@ def test_what_speaks_for_a_tool_is_said_on_request(user: User, hub: FakeHub) -> 
     assert "learned" not in user.run("find", "time").output
 
 
+@pytest.mark.parametrize("explain", [[], ["--explain"]])
+def test_no_result_says_so_and_what_to_do(user: User, hub: FakeHub, explain: list[str]) -> None:
+    nothing = {"tools": [], "total_available": 9, "search_strategy": "keyword", "query_time_ms": 1.5}
+    hub.answers["hub/find"] = {**nothing, "hint": "say it in other words\x1b[2J"}
+    shown = user.run("find", "xyzzy", *explain).output
+    assert "0 of 9 tools" in shown
+    assert "→ say it in other words" in shown
+    assert "\x1b[2J" not in shown
+
+
 def test_what_was_learned_from_use_is_forgotten(user: User, hub: FakeHub) -> None:
     hub.answers["hub/find.forget"] = {"forgotten": 2}
     assert "forgot 2 uses of tools" in user.run("find", "--forget").output
@@ -82,12 +92,25 @@ def test_what_was_learned_from_use_is_forgotten(user: User, hub: FakeHub) -> Non
     assert "nothing was learned" in user.run("find", "--forget").output
 
 
-@pytest.mark.parametrize("arguments", [["find"], ["find", "x", "-n", "0"], ["find", "x", "--strategy", "magic"]])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["find"], "for example: interlock find list open pull requests"),
+        (["find", ""], "for example: interlock find list open pull requests"),
+        (["find", " ", ""], "for example: interlock find list open pull requests"),
+        (["find", "--forget", "time"], "--forget takes no query"),
+        (["find", "--forget", "--agent", "bot"], "it forgets what was learned from all agents"),
+        (["find", "x", "-n", "0"], "-n"),
+        (["find", "x", "--strategy", "magic"], "magic"),
+    ],
+)
 def test_what_cannot_be_asked_is_refused_before_the_hub_hears_of_it(
-    user: User, hub: FakeHub, arguments: list[str]
+    user: User, hub: FakeHub, arguments: list[str], said: str
 ) -> None:
-    assert user.run(*arguments).exit_code == 2
-    assert hub.params_of("hub/find") == []
+    done = user.run(*arguments)
+    assert done.exit_code == 2
+    assert said in done.output
+    assert hub.params_of("hub/find") == hub.params_of("hub/find.forget") == []
 
 
 def test_a_real_hub_finds_for_an_agent_and_says_what_its_context_holds(user: User) -> None:
@@ -119,4 +142,4 @@ def test_a_real_hub_finds_for_an_agent_and_says_what_its_context_holds(user: Use
     assert "no agent 'nobody'" in err
     code, _, err = user.finished("find", "  ")
     assert code != 0
-    assert "query" in err
+    assert "say what the tool should do" in err

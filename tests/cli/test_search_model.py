@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,67 @@ def test_without_network_it_says_what_to_do(user: User) -> None:
     assert "copy vocab.txt and model.safetensors to a folder" in done.output
 
 
-def test_a_place_of_another_kind_is_refused(user: User) -> None:
-    done = user.run("search-model", "install", "--from", "ftp://example.org/model")
+@pytest.mark.parametrize(
+    "place", ["ftp://example.org/model", "http://192.0.2.1/model", "http://169.254.169.254/model", "https:///model"]
+)
+def test_an_address_that_is_neither_https_nor_of_this_machine_is_refused(user: User, place: str) -> None:
+    done = user.run("search-model", "install", "--from", place)
     assert done.exit_code == 1
-    assert "neither an https address nor a path" in done.output
+    assert "neither an https address, nor an http address of this machine, nor a path" in done.output
+    assert "fetching" not in done.output
+
+
+def test_a_metadata_service_is_not_asked_for_the_model(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    done = user.run("search-model", "install", "--from", "https://169.254.169.254/model")
+    assert done.exit_code == 1
+    assert "is a cloud metadata service" in done.output
+
+
+def test_a_redirection_to_another_machine_without_tls_is_not_followed(user: User) -> None:
+    class Away(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", "http://192.0.2.1/model")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Away)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        done = user.run("search-model", "install", "--from", f"http://127.0.0.1:{server.server_port}")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert done.exit_code == 1
+    assert "it is redirected to http://192.0.2.1/model, which is not https" in done.output
+
+
+def test_a_folder_without_the_files_says_which_are_missing(user: User, tmp_path: Path) -> None:
+    done = user.run("search-model", "install", "--from", str(tmp_path / "gone"))
+    assert done.exit_code == 1
+    assert "there is no file or folder" in done.output
+    (tmp_path / "vocab.txt").write_text("x")
+    done = user.run("search-model", "install", "--from", str(tmp_path))
+    assert "has no model.safetensors" in done.output
+    assert "must hold vocab.txt and model.safetensors" in done.output
+
+
+def test_the_doctor_says_how_tools_are_found(user: User, tmp_path: Path) -> None:
+    def check() -> dict[str, str]:
+        checks = json.loads(user.run("doctor", "--json").output)["checks"]
+        return next(check for check in checks if check["name"] == "search model")
+
+    assert "interlock search-model install" in check()["hint"]
+    user.config.parent.mkdir(parents=True, exist_ok=True)
+    user.config.write_text(f'[hub.embeddings]\npath = "{tmp_path}/gone"\n')
+    assert (check()["verdict"], "there is no file or folder" in check()["detail"]) == ("warning", True)
+    user.config.write_text("")
+    folder = user.home / "search-model"
+    folder.mkdir(parents=True)
+    for name in ("vocab.txt", "model.safetensors"):
+        (folder / name).write_bytes(b"x")
+    assert check()["detail"] == "all-MiniLM-L6-v2 is installed"
 
 
 def test_a_model_is_removed_from_the_home(user: User) -> None:

@@ -65,6 +65,6 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_place_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="nowhere"):
+    with pytest.raises(DiscoveryError, match="nowhere"):
         model_files.install(tmp_path / "home", model_files.from_local(tmp_path / "nowhere"), FILES)
     assert model_files.installed(tmp_path / "home") is None

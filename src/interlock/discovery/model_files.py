@@ -61,8 +61,18 @@ def install(home: Path, opened: Opener, files: Sequence[ModelFile] = FILES) -> P
     return home / FOLDER
 
 
+def missing_in(path: Path) -> str:
+    """Which files a place on this machine lacks; empty if it is a file, or a folder that has all of them."""
+    if not path.is_dir():
+        return "" if path.is_file() else f"there is no file or folder {path}"
+    missing = [file.name for file in FILES if not (path / file.name).is_file()]
+    return f"the folder {path} has no {' and no '.join(missing)}" if missing else ""
+
+
 def from_local(path: Path) -> Opener:
-    """Files of a folder, or of a zip archive or wheel that holds them at any place."""
+    """Files of a folder, or of a zip archive or wheel that holds them at any place. Raises `DiscoveryError`."""
+    if missing := missing_in(path):
+        raise DiscoveryError("embedder", missing)
     if path.is_dir():
         return lambda file: (path / file.name).open("rb")
     return lambda file: _in_archive(path, file)

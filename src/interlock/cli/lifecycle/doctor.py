@@ -61,6 +61,7 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
     running = None if config is not None else _running_configuration(home)
     loaded = load(config or running, home=home, folder=Path.cwd())
     checks = [_python(), _home(home), *_containment(loaded), *_configuration(loaded), *_start(home, loaded)]
+    checks.append(_search_model(home, loaded))
     checks += _hub(home, loaded)
     misread = {problem.server for problem in loaded.problems if problem.fatal}
     readable = {name: server for name, server in loaded.config.servers.items() if name not in misread}
@@ -123,6 +124,22 @@ def _containment(loaded: Loaded) -> Iterator[Check]:
         if report.missing:
             verdict = "ok" if serving else ("wrong" if needed else "warning")
             yield Check("containment", verdict, f"{report.backend} does not serve here: {report.missing}", report.hint)
+
+
+def _search_model(home: Path, loaded: Loaded) -> Check:
+    """How the hub finds tools: by their words alone, or by meaning as well."""
+    from interlock.discovery import model_files
+
+    name, settings = "search model", loaded.config.hub.embeddings
+    if settings.url is not None:
+        return Check(name, "ok", f"{settings.model}, at the endpoint of [hub.embeddings]")
+    if settings.path is not None:
+        if missing := model_files.missing_in(Path(settings.path).expanduser()):
+            return Check(name, "warning", missing, "correct `path` in [hub.embeddings]; tools are found by their words")
+        return Check(name, "ok", settings.path)
+    if model_files.installed(home) is not None:
+        return Check(name, "ok", f"{model_files.NAME} is installed")
+    return Check(name, "ok", "none: tools are found by their words", "`interlock search-model install` adds meaning")
 
 
 def _configuration(loaded: Loaded) -> Iterator[Check]:

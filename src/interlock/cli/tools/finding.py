@@ -17,7 +17,7 @@ BAR = 40
 @click.option("-n", "--max-results", default=5, show_default=True, type=click.IntRange(1, 20))
 @click.option("--strategy", type=click.Choice(["hybrid", "keyword", "semantic", "category"]), default="hybrid")
 @click.option("--explain", is_flag=True, help="Say what speaks for each tool.")
-@click.option("--forget", is_flag=True, help="Forget what was learned from use, and find nothing.")
+@click.option("--forget", is_flag=True, help="Forget what was learned from the use of all agents, and find nothing.")
 @json_option
 def find(
     query: tuple[str, ...],
@@ -30,7 +30,8 @@ def find(
 ) -> None:
     """Find tools by what they do.
 
-    Tools that agents found, called and that succeeded rise for queries like theirs, in this hub alone.
+    Tools that an agent found, called and that succeeded rise for its queries like those. --explain shows that for the
+    agent of --agent, or for callers without a key.
 
     \b
     Examples:
@@ -39,9 +40,14 @@ def find(
       interlock find --forget
     """
     if forget:
+        if query or agent:
+            raise WrongUsage(
+                "--forget takes no query and no --agent: it forgets what was learned from all agents",
+                "to forget all of it: interlock find --forget",
+            )
         _forget(as_json=as_json)
         return
-    if not query:
+    if not " ".join(query).strip():
         raise WrongUsage("say what the tool should do", "for example: interlock find list open pull requests")
     wanted = {"query": " ".join(query), "max_results": max_results, "strategy": strategy, "agent": agent}
     found = perform("find", wanted)
@@ -53,7 +59,17 @@ def find(
             say(f"{tool['relevance_score']:.2f}  {bold(plain(tool['name']))}")
             for reason in tool.get("why", ()):
                 say(f"      {plain(reason)}")
-        return
+    else:
+        _show_table(found)
+    how = "" if found["search_strategy"] == strategy else f", by {found['search_strategy']}"
+    say(f"{len(found['tools'])} of {found['total_available']} tools, {found['query_time_ms']} ms{how}")
+    for name in found.get("left_out_for_budget", ()):
+        say(f"left out, over the budget: {plain(name)}")
+    if found.get("hint"):
+        say(f"  → {plain(found['hint'])}")
+
+
+def _show_table(found: Json) -> None:
     rows = (
         (
             f"{tool['relevance_score']:.2f}",
@@ -64,10 +80,6 @@ def find(
         for tool in found["tools"]
     )
     say_table(rows)
-    how = "" if found["search_strategy"] == strategy else f", by {found['search_strategy']}"
-    say(f"{len(found['tools'])} of {found['total_available']} tools, {found['query_time_ms']} ms{how}")
-    for name in found.get("left_out_for_budget", ()):
-        say(f"left out, over the budget: {plain(name)}")
 
 
 @performs("find.forget")

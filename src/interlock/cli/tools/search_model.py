@@ -34,7 +34,8 @@ def install(source: str | None, as_json: bool) -> None:
     """Fetch the model and keep it in the hub's home.
 
     It is all-MiniLM-L6-v2 (Apache-2.0, 91 MB), from where it was published or from PLACE. Only files with the
-    SHA-256 of the published ones are kept. A hub that runs uses it with the next search.
+    SHA-256 of the published ones are kept. An address is https, or http of this machine. A hub that runs uses the
+    model with the next search.
 
     \b
     Examples:
@@ -47,12 +48,12 @@ def install(source: str | None, as_json: bool) -> None:
     from interlock.discovery.errors import DiscoveryError
 
     place = source or model_files.PUBLISHED_AT
+    files = " and ".join(file.name for file in model_files.FILES)
     try:
         folder = model_files.install(home_folder(), _opener(place))
     except DiscoveryError as cause:
-        raise Failure(str(cause), "check the place it came from") from None
+        raise Failure(str(cause), f"PLACE must hold {files} of {model_files.NAME} as they were published") from None
     except OSError as cause:
-        files = " and ".join(file.name for file in model_files.FILES)
         raise Failure(
             f"the model could not be fetched from {place}: {getattr(cause, 'reason', None) or cause.strerror or cause}",
             f"without network, copy {files} to a folder of this machine and say --from FOLDER",
@@ -83,16 +84,20 @@ def remove(as_json: bool) -> None:
 
 def _opener(place: str) -> Opener:
     from interlock.discovery import model_files
+    from interlock.protocols.oauth.metadata import is_safe
 
     if "://" not in place:
         return model_files.from_local(Path(place).expanduser())
-    if not place.startswith(("https://", "http://")):
-        raise Failure(f"{place} is neither an https address nor a path", "write it as https://host/folder")
+    if not is_safe(place):
+        raise Failure(
+            f"{place} is neither an https address, nor an http address of this machine, nor a path",
+            "write it as https://host/folder, or name a folder, a zip archive or a wheel",
+        )
     return lambda file: _download(f"{place.rstrip('/')}/{file.name}", file)
 
 
 def _download(url: str, file: ModelFile) -> IO[bytes]:
-    """Fetches a file. Redirections are followed: the hash identifies the file."""
+    """Fetches a file. Redirections to https are followed: the hash identifies the file."""
     import asyncio
     import io
 
@@ -108,16 +113,23 @@ def _download(url: str, file: ModelFile) -> IO[bytes]:
 async def _fetched(url: str, most_bytes: int) -> bytes:
     from urllib.parse import urljoin
 
+    from interlock.protocols.oauth.metadata import is_safe
     from interlock.transports.http.documents import exchange
+    from interlock.transports.http.origin import split_url
+    from interlock.transports.http.outside import proxy_for
+    from interlock.transports.resolving import Resolver, guarded_for
 
+    resolver = Resolver()
     for _ in range(MOST_REDIRECTIONS):
+        # Behind a proxy only the proxy may be able to resolve names.
+        guard = None if proxy_for(split_url(url)[0]) else guarded_for(url, resolver)
         answer = await exchange(
-            "GET", url, {}, b"", guard=None, accept="*/*", most_bytes=most_bytes, within_s=WHOLE_WITHIN_S
+            "GET", url, {}, b"", guard=guard, accept="*/*", most_bytes=most_bytes, within_s=WHOLE_WITHIN_S
         )
         if answer.status not in (301, 302, 303, 307, 308):
             break
         there = urljoin(url, answer.headers.get(b"location", b"").decode("latin-1"))
-        if url.startswith("https://") and not there.startswith("https://"):
+        if not is_safe(there) or (url.startswith("https://") and not there.startswith("https://")):
             raise OSError(f"it is redirected to {there[:200]}, which is not https")
         url = there
     if answer.status != 200:

@@ -53,6 +53,7 @@ class StatusOperations:
         # No caller can be admitted while the hub cannot know the grants, and the status says so.
         stale = hub_app.access.freshness.refusal() is not None
         pins = [] if stale else pins_over_budget(config, self._list_scope, hub_app.listings)
+        meaning = self._meaning()
         servers = await self._servers()
         return Status(
             version=VERSION,
@@ -60,7 +61,7 @@ class StatusOperations:
             uptime_s=round(hub_app.readiness.uptime_s, 1),
             listen=hub_app.listen or config.hub.listen,
             home=str(hub_app.home),
-            config=ConfigStatus(config.origin.path, [*self._configuration.problems, *pins]),
+            config=ConfigStatus(config.origin.path, [*self._configuration.problems, *pins, *meaning]),
             mode=config.hub.mode,
             policy_version=hub_app.policy_version.number,
             catalog_generation=hub_app.catalog.generation,
@@ -71,6 +72,15 @@ class StatusOperations:
             memory_mb=resident_mb(),
             warnings=[HubWarning(message, hint) for message, hint in hub_app.warnings],
         )
+
+    def _meaning(self) -> list[Problem]:
+        """Why tools are not found by meaning, where the hub should."""
+        problem = self._hub_app.search.embeddings.problem
+        if not problem:
+            return []
+        message = f"[hub.embeddings] tools are found by their words, not by meaning: {problem}"
+        hint = "correct `[hub.embeddings]`, or run `interlock search-model install` and leave its `path` out"
+        return [Problem(self._hub_app.config.origin.path or "", None, message, hint, fatal=False)]
 
     async def _servers(self) -> list[ServerStatus]:
         findings = self._hub_app.findings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -23,6 +23,8 @@ from interlock.hub.calls.pipeline.dry_run import DryRun, GateVerdict, each_gate
 from interlock.hub.calls.refusals import Refusal
 from interlock.hub.catalog.items import Item, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
+from interlock.hub.tool_search.listed_categories import listed_categories
+from interlock.hub.tool_search.search_hints import search_hint
 from interlock.hub.tool_search.searching_clients import how_it_searches, list_scope_for
 from interlock.process.turns import in_turns
 from interlock.wire.errors import Fault
@@ -89,7 +91,19 @@ class ToolOperations:
         caller = self._caller_of(params.agent)
         found = await self._hub_app.discovery_tools.discover(caller, None, wanted, explain=True)
         await self._hub_app.search.learning.settled()
-        return msgspec.convert(found, Found)
+        result = msgspec.convert(found, Found)
+        categories = await self._categories(caller) if params.strategy == "category" and not result.tools else []
+        engine = self._hub_app.search.embeddings
+        hint = search_hint(
+            params.strategy,
+            result.search_strategy,
+            len(result.tools),
+            result.total_available,
+            categories,
+            engine.configured,
+            engine.problem,
+        )
+        return msgspec.structs.replace(result, hint=hint or UNSET)
 
     async def forget(self, by: Principal, params: Nothing, trace: str) -> Forgotten:
         """Forget what was learned from use."""
@@ -125,6 +139,11 @@ class ToolOperations:
             pinned_over_budget=listings.pinned_over_budget(scope),
             servers=[ServerCost(*cost) for cost in sorted(costs.items(), key=lambda cost: -cost[1])],
         )
+
+    async def _categories(self, caller: Caller) -> Sequence[str]:
+        """The categories of the tools that a caller may see. A thread finds them: it reads every definition."""
+        tools = [*self._hub_app.listings.tools(caller.list_scope)]
+        return (await asyncio.to_thread(listed_categories, tools, None))[0]
 
     def _row(self, item: Item) -> ToolRow:
         hub_app, tool = self._hub_app, item if isinstance(item, Tool) else None
@@ -279,6 +298,8 @@ class Found(msgspec.Struct):
     search_strategy: str
     query_time_ms: float
     left_out_for_budget: list[str] | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+    """What to do where nothing was found, or not as it was asked for."""
 
 
 class Forgotten(msgspec.Struct):

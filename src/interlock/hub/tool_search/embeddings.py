@@ -87,6 +87,7 @@ class EmbeddingCache:
         self._used: set[str] = set()
         self._paused_until = 0.0
         self._pause_s = PAUSE_S
+        self._failure = ""
         self.generation = 0
         """Grows with every change of the engine."""
 
@@ -94,6 +95,21 @@ class EmbeddingCache:
     def available(self) -> bool:
         """Whether there is an engine that is not paused."""
         return self._current() is not None and asyncio.get_running_loop().time() >= self._paused_until
+
+    @property
+    def configured(self) -> bool:
+        """Whether there is an engine, paused or not."""
+        return self._current() is not None
+
+    @property
+    def problem(self) -> str:
+        """Why the engine does not serve; empty if it does, or if there is none."""
+        settings, engine = self._settings(), self._current()
+        if engine is None:
+            return ""
+        if settings.url is None and settings.path is not None:
+            return model_files.missing_in(Path(settings.path).expanduser()) or self._failure
+        return self._failure
 
     async def of_query(self, texts: Sequence[str]) -> dict[str, Vector | None]:
         """The vectors of a query and its sentences; empty if the engine does not answer in time."""
@@ -152,7 +168,7 @@ class EmbeddingCache:
             self._made_from = source
             self._queries.clear()
             self._used.clear()
-            self._paused_until, self._pause_s = 0.0, PAUSE_S
+            self._paused_until, self._pause_s, self._failure = 0.0, PAUSE_S, ""
             self.generation += 1
         return self._engine
 
@@ -169,9 +185,9 @@ class EmbeddingCache:
         except Fault as fault:
             self._paused_until = asyncio.get_running_loop().time() + self._pause_s
             self._log("hub", f"tools are found by their words for {self._pause_s:g} s, not by meaning: {fault.message}")
-            self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
+            self._pause_s, self._failure = min(2 * self._pause_s, MAX_PAUSE_S), fault.message
             return None
-        self._pause_s = PAUSE_S
+        self._pause_s, self._failure = PAUSE_S, ""
         return vectors
 
     async def _read(self, ids: list[str]) -> dict[str, str | None]:

@@ -63,7 +63,7 @@ class ToolSearch:
         self.learning = learning
         self._catalog = catalog
         self._tokens = tokens
-        self._embeddings = embeddings
+        self.embeddings = embeddings
         self._connected = connected
         self._index: ToolIndex | None = None
         self._risk_of = risk_of
@@ -96,7 +96,7 @@ class ToolSearch:
         Raises `DiscoveryError` or RESOURCE_EXHAUSTED.
         """
         await self.learning.ready()
-        vectors = await self._embeddings.of_query(query.texts) if strategy in ("hybrid", "semantic") else {}
+        vectors = await self.embeddings.of_query(query.texts) if strategy in ("hybrid", "semantic") else {}
         async with acquire(self._busy, self._lock_s(), "the index of tools"):
             self._query_vectors = vectors
             servers = self._catalog.offers()
@@ -108,7 +108,7 @@ class ToolSearch:
             found = await asyncio.to_thread(
                 lambda: self._current(statuses).search(query, strategy, limit, filters, seen, raised, explain, covers)
             )
-        if self._embeddings.available and (self._learning is None or self._learning.done()):
+        if self.embeddings.available and (self._learning is None or self._learning.done()):
             self._learning = asyncio.ensure_future(self._learn())
         return found
 
@@ -126,19 +126,19 @@ class ToolSearch:
         if self._learning is not None:
             self._learning.cancel()
             await asyncio.gather(self._learning, return_exceptions=True)
-        await self._embeddings.close()
+        await self.embeddings.close()
         await self.learning.close()
 
     async def _learn(self) -> None:
         """Compute the vectors of tools in small batches, so that searches can run in between."""
-        while self._embeddings.available:
+        while self.embeddings.available:
             async with self._busy:
-                index, generation = self._index, self._embeddings.generation
+                index, generation = self._index, self.embeddings.generation
                 lacking = [] if index is None else await asyncio.to_thread(index.lacking, BATCH)
             if index is None or not lacking:
                 return
-            vectors = await self._embeddings.of_tools([text for _, text in lacking])
-            if vectors is None or generation != self._embeddings.generation:
+            vectors = await self.embeddings.of_tools([text for _, text in lacking])
+            if vectors is None or generation != self.embeddings.generation:
                 return
             async with self._busy:
                 await asyncio.to_thread(_teach, index, lacking, vectors)
@@ -147,11 +147,11 @@ class ToolSearch:
         """The index, updated to the present offers."""
         from interlock.discovery.index import ToolIndex
 
-        if self._index is None or self._engine_generation != self._embeddings.generation:
+        if self._index is None or self._engine_generation != self.embeddings.generation:
             # Vectors of different engines cannot be compared.
             self._index = ToolIndex(lambda texts: [self._query_vectors.get(text) for text in texts])
             self._indexed.clear()
-            self._engine_generation = self._embeddings.generation
+            self._engine_generation = self.embeddings.generation
         offers = self._catalog.offers()
         for server in [server for server in self._indexed if server not in offers]:
             self._update(self._index, server, Offer(server), self._indexed[server][1])
