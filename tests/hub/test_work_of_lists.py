@@ -103,8 +103,19 @@ def test_the_tools_of_a_server_are_counted_once_and_again_only_after_more_counts
     item = catalog.items(EVERYTHING, "tool")[0]
     measured: list[int] = []
 
+    class Fixed(Measure):
+        def __init__(self, tokens: int, *, exact: bool) -> None:
+            self.found = (tokens, exact)
+
+        def __call__(self, item: Item) -> tuple[int, bool]:
+            measured.append(1)
+            return self.found
+
+        def counted(self, item: Item) -> bool:
+            return self.found[1]
+
     def measure(exact: bool) -> Measure:
-        return lambda item: measured.append(1) or (10, exact)
+        return Fixed(10, exact=exact)
 
     total = PartSum()
     assert not total.add((item,) * 5, measure(False), 1, 1_000, 2)
@@ -117,6 +128,19 @@ def test_the_tools_of_a_server_are_counted_once_and_again_only_after_more_counts
     enough = PartSum()
     assert enough.add((item,) * 5, measure(True), 3, 15, 5)
     assert (enough.tokens, len(measured)) == (20, 12)
+    # A count that comes in the middle of a long list does not start it anew, and no bound is found twice.
+    long, bound, count = (item,) * 5, Fixed(10, exact=False), Fixed(4, exact=True)
+    bounded = PartSum()
+    assert not bounded.add(long, bound, 1, 1_000, 3)
+    assert not bounded.add(long, bound, 2, 1_000, 4)
+    assert bounded.add(long, bound, 2, 1_000, 1)
+    assert bounded.add(long, bound, 3, 1_000, 5)
+    assert (bounded.tokens, len(measured)) == (50, 17)
+    assert not bounded.add(long, count, 4, 1_000, 2)
+    assert (bounded.tokens, len(measured)) == (38, 19)
+    assert bounded.add(long, count, 4, 1_000, 3)
+    assert bounded.add(long, count, 5, 1_000, 3)
+    assert (bounded.tokens, len(measured)) == (20, 22)
 
 
 def test_the_bounds_of_instructions_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -22,36 +22,53 @@ WRAPPING_TOKENS: Final = 20
 
 Identity = tuple[str, str]
 """A tool's server and its own name there."""
-Measure = Callable[[Item], tuple[int, bool]]
-"""The tokens of a tool, and whether they were counted."""
 Select = Callable[[str, tuple[Item, ...]], tuple[Item, ...]]
 """Selects among the items of one server."""
 
 
-class PartSum:
-    """Adds up the tokens of a server's tools, a few at a time. Exact counts are added once, bounds until counted."""
+class Measure(Protocol):
+    """Finds the tokens of tools."""
 
-    __slots__ = ("_done", "_exact", "_generation", "tokens")
+    def __call__(self, item: Item) -> tuple[int, bool]:
+        """The tokens of a tool, or a bound, and whether they were counted."""
+
+    def counted(self, item: Item) -> bool:
+        """Whether the tokens of a tool are counted."""
+
+
+class PartSum:
+    """Adds up the tokens of a server's tools, a few at a time. A tool's bound is found once, and so is its count."""
+
+    __slots__ = ("_bounds", "_done", "_generation", "_unchecked", "tokens")
 
     def __init__(self) -> None:
         self.tokens = 0
         self._done = 0
         self._generation = -1
-        self._exact = True
+        self._bounds: dict[int, int] = {}
+        """By place, the bounds of tools that are not counted yet."""
+        self._unchecked: list[int] = []
+        """The places among them that may have been counted since."""
 
     def add(self, items: tuple[Item, ...], measure: Measure, generation: int, enough: float, most: int) -> bool:
         """Add at most so many items. True if all are added, or more tokens than `enough`."""
-        if self._generation != generation and not self._exact:
-            self.tokens, self._done, self._exact = 0, 0, True
-        self._generation = generation
+        if self._generation != generation:
+            self._generation = generation
+            self._unchecked = [*self._bounds]
+        while self._unchecked and most and self.tokens <= enough:
+            place = self._unchecked.pop()
+            most -= 1
+            if measure.counted(items[place]):
+                self.tokens += measure(items[place])[0] - self._bounds.pop(place)
         for item in items[self._done : self._done + most]:
             if self.tokens > enough:
                 return True
             tokens, exact = measure(item)
             self.tokens += tokens
-            self._exact = self._exact and exact
+            if not exact:
+                self._bounds[self._done] = tokens
             self._done += 1
-        return self._done == len(items) or self.tokens > enough
+        return (self._done == len(items) and not self._unchecked) or self.tokens > enough
 
 
 class SeenPart(msgspec.Struct, frozen=True, eq=False):

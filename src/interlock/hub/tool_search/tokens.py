@@ -94,6 +94,10 @@ class TokenCounts:
         """The tokens of a text; None while it is not counted."""
         return self._known.get(digest_of(text))
 
+    def has_counted(self, digest: bytes) -> bool:
+        """Whether the text with this digest is counted."""
+        return digest in self._known
+
     def count(self, server: str, tools: Iterable[Tool]) -> None:
         """Count the tools of a server and their summaries soon."""
         self._offered[server] = [*tools]

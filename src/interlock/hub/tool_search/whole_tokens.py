@@ -17,8 +17,10 @@ from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.process.turns import in_turns
 
 PARTS_AT_ONCE: Final = 5
-TOOLS_AT_ONCE: Final = 50
-"""Tools of one server that are counted in one turn of the loop. One takes some ten microseconds."""
+TOOLS_AT_ONCE: Final = 20
+"""Tools of one server that are counted in one turn of the loop. One takes up to some hundred microseconds."""
+PASSES: Final = 3
+"""New counts may come during a long pass. A further one is short: it looks only at what had no count before."""
 
 
 def room_tokens(list_scope: ListScope) -> int:
@@ -38,6 +40,13 @@ class WholeTokens:
         """Add up the tokens of each server's tools, as far as they decide, in short turns of the loop."""
         if not self.bound(list_scope) or self._fits_by_far(list_scope):
             return
+        for _ in range(PASSES):
+            generation = self._tokens.generation
+            await self._pass(list_scope)
+            if generation == self._tokens.generation:
+                return
+
+    async def _pass(self, list_scope: ListScope) -> None:
         parts = self._seen.of(list_scope, "tool").parts.values()
         left = self._for_tools(list_scope)
         async for part in in_turns(parts, PARTS_AT_ONCE):
@@ -88,17 +97,42 @@ class WholeTokens:
         return False
 
     def _least(self, view: View, part: SeenPart, enough: int, most: int) -> bool:
-        def measure(item: Item) -> tuple[int, bool]:
-            text = self._catalog.render(view, item)
-            count = self._tokens.known(text)
-            return (at_least(text), False) if count is None else (count, True)
-
+        measure = _Least(self._catalog, self._tokens, view)
         return part.least.add(part.items, measure, self._tokens.generation, enough, most)
 
     def _cost(self, view: View, part: SeenPart, most: int) -> bool:
-        def measure(item: Item) -> tuple[int, bool]:
-            text = self._catalog.render(view, item)
-            wrapped = WRAPPING_TOKENS if isinstance(item, Tool) and item.wraps else 0
-            return self._tokens.of_definition(text) + wrapped, self._tokens.known(text) is not None
-
+        measure = _Cost(self._catalog, self._tokens, view)
         return part.cost.add(part.items, measure, self._tokens.generation, math.inf, most)
+
+
+class _Measure:
+    """Finds the tokens of tools in one view."""
+
+    def __init__(self, catalog: Catalog, tokens: TokenCounts, view: View) -> None:
+        self._catalog = catalog
+        self._tokens = tokens
+        self._view = view
+        self._as_in_catalog = not view.bare and view.profile is None
+
+    def counted(self, item: Item) -> bool:
+        if self._as_in_catalog:
+            return self._tokens.has_counted(item.digest())
+        return self._tokens.known(self._catalog.render(self._view, item)) is not None
+
+
+class _Least(_Measure):
+    """Lower bounds."""
+
+    def __call__(self, item: Item) -> tuple[int, bool]:
+        text = self._catalog.render(self._view, item)
+        count = self._tokens.known(text)
+        return (at_least(text), False) if count is None else (count, True)
+
+
+class _Cost(_Measure):
+    """Upper bounds."""
+
+    def __call__(self, item: Item) -> tuple[int, bool]:
+        text = self._catalog.render(self._view, item)
+        wrapped = WRAPPING_TOKENS if isinstance(item, Tool) and item.wraps else 0
+        return self._tokens.of_definition(text) + wrapped, self._tokens.known(text) is not None
