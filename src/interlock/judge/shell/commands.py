@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from interlock.judge.findings import Finding
-from interlock.judge.shell import embedded
+from interlock.judge.shell import embedded, git
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands, uses_flag
 from interlock.judge.shell.patterns import compiled
@@ -55,9 +55,11 @@ def judge_argv(
 
 
 def shell_text(name: str, arguments: Sequence[str]) -> str | None:
-    """The text that `bash -c` or `sh -lc` runs now, and `trap` later."""
+    """The text that `bash -c`, `sh -lc` or `git bisect run` runs now, and `trap` later."""
     if name == "trap" and len(arguments) > 1 and all(map(_SIGNAL.fullmatch, arguments[1:])):
         return arguments[0] if arguments[0].strip("- ") else ":"
+    if name == "git":
+        return git.text_run(arguments)
     if "shell" not in known(name).kinds or len(arguments) < 2 or not _COMMAND_OPTION.fullmatch(arguments[0]):
         return None
     return arguments[1]

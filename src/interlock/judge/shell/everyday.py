@@ -7,12 +7,16 @@ are followed to their values; a file is written only inside the project or in th
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
 
 from interlock.judge.findings import Finding
-from interlock.judge.shell import embedded
+from interlock.judge.shell import embedded, environment
+from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands
+from interlock.judge.shell.folders import PROJECT, folder_after, is_outside, placed
+from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.syntax import Command, Redirect, Script, Word
@@ -54,6 +58,26 @@ class Everyday:
             if len(given) > _MOST_READINGS:
                 self.too_many = True
                 del given[_MOST_READINGS:]
+        self._folders = self._follow_folders()
+        self._pipes = self._find_pipes()
+
+    def _follow_folders(self) -> dict[int, str]:
+        """The folder that a command runs in, by where the command starts."""
+        folders = {}
+        folder = PROJECT
+        for command in sorted(self.script.commands, key=lambda each: each.start):
+            folders[command.start] = folder
+            if command.words and command.words[0].text in ("cd", "pushd"):
+                targets = self.texts(command.words[1]) if len(command.words) > 1 else [""]
+                moved = [folder_after(folder, _words(command)[:1] + target.split()) for target in targets]
+                folder = next(filter(is_outside, moved), moved[-1])
+        return folders
+
+    def _redirected(self, redirect: Redirect, target: str) -> str:
+        """The file of a redirection, from the project. The folder above is as often one of the project as not."""
+        before = [start for start in self._folders if start <= redirect.start]
+        folder = self._folders[max(before)] if before else PROJECT
+        return target if folder.startswith("..") else placed(folder, target)
 
     def judge_setting(self) -> Iterator[Finding]:
         """Findings about variables and redirections."""
@@ -67,7 +91,33 @@ class Everyday:
         yield from self._judge_disguises()
         for redirect in self.script.redirects:
             for target in self.texts(redirect.target) if redirect.target is not None else ():
-                yield from _judge_redirect(redirect, target)
+                yield from _judge_redirect(redirect, self._redirected(redirect, target))
+        yield from self._judge_pipes()
+
+    def _judge_pipes(self) -> Iterator[Finding]:
+        """An archive or a dump that goes to another machine, through any number of filters."""
+        packed: set[int] = set()
+        for left, right in self._pipes:
+            sent, (name, *arguments) = _words(left), _words(right) or [""]
+            if left.start not in packed and not _PACKS.match(" ".join(sent)):
+                continue
+            packed.add(right.start)
+            if name in _SENDERS and not stays_here(arguments) and _SENDS_INPUT.search(f"{name} {' '.join(arguments)}"):
+                message = "sends an archive or a dump to another machine"
+                hint = "let a person send it, or send to this machine"
+                yield Finding("shell.upload", message, hint, (right.start, right.end))
+
+    def _find_pipes(self) -> list[tuple[Command, Command]]:
+        """The commands on both sides of each pipe, in their order."""
+        commands = [command for command in self.script.commands if command.words]
+        starts, ends = sorted(commands, key=_start), sorted(commands, key=_end)
+        found = []
+        for operator in sorted(self.script.operators, key=lambda each: each.start):
+            left = bisect_right(ends, operator.start, key=_end) - 1
+            right = bisect_left(starts, operator.end, key=_start)
+            if operator.kind == "pipe" and left >= 0 and right < len(starts):
+                found.append((ends[left], starts[right]))
+        return found
 
     def _judge_disguises(self) -> Iterator[Finding]:
         """Text that only becomes a name or a path when it is decoded or cut, and code that is written to a file."""
@@ -119,8 +169,19 @@ class Everyday:
                 text = _filled(word, choice)
                 # The shell splits the value of a variable outside quotes into words.
                 argv += text.split() if word.dynamic and word.text[:1] != '"' else [text]
-            argv = argv or [_UNKNOWN]
+            argv = self._without_filtered(command, argv or [_UNKNOWN])
             yield [*argv, body] if body and program.reads_sql else argv
+            moved = [argv[0], *(placed(self._folders[command.start], word) for word in argv[1:])]
+            if moved != argv:
+                yield moved
+
+    def _without_filtered(self, command: Command, argv: list[str]) -> list[str]:
+        """`env | grep NODE` as `printenv NODE`: a filter leaves some of the variables that a command lists."""
+        if argv[0].rpartition("/")[2] not in _LISTINGS or not environment.lists_all(Use(argv[0], argv[1:])):
+            return argv
+        following = next((right for left, right in self._pipes if left is command), None)
+        left = environment.names_left(_words(following)) if following is not None else None
+        return argv if left is None else ["printenv", *(left or [_UNKNOWN])]
 
     def given_to_shell(self, command: Command) -> Iterator[str]:
         """Texts that go to a shell on another machine: the input of `ssh`."""
@@ -180,6 +241,27 @@ class Everyday:
                 yield Finding("shell.secret_variable", message, hint, (word.start, word.end))
 
 
+_LISTINGS = frozenset({"env", "printenv", "export", "declare", "typeset", "set"})
+_PACKS = re.compile(
+    r"(?:bsdtar|g?tar) (?:-?[a-zA-Z]*c|.*--create\b)|git (?:archive|bundle)\b"
+    r"|(?:zip|7z|7za|cpio|pg_dump(?:all)?|mysqldump|mariadb-dump|mongodump)\b"
+)
+_SENDERS = frozenset({"curl", "wget", "http", "https", "xh", "nc", "ncat", "netcat", "socat", "telnet"})
+_SENDS_INPUT = re.compile(r"^(?:curl|wget)\b.*(?:@-|-T ?-|(?:--upload-file|-file)[= ]-)|^(?!curl\b|wget\b)")
+
+
+def _start(command: Command) -> int:
+    return command.start
+
+
+def _end(command: Command) -> int:
+    return command.end
+
+
+def _words(command: Command) -> list[str]:
+    return [word.text for word in command.words]
+
+
 def _filled(word: Word, choice: dict[str, str]) -> str:
     """A word with the values of its variables."""
     if not word.dynamic:
@@ -198,7 +280,7 @@ def _judge_redirect(redirect: Redirect, target: str) -> Iterator[Finding]:
     span = (redirect.start, redirect.end)
     if target.startswith(("/dev/tcp/", "/dev/udp/")):
         yield Finding("shell.network", "opens a connection by redirection", "use a network tool", span)
-    elif compiled("<SECRETS>|<ENVIRONMENT_FILE>").search(target) and ">" not in redirect.operator:
+    elif compiled("<SECRETS>|<SECRET_FILE>").search(target) and ">" not in redirect.operator:
         yield Finding(
             "shell.secret_file", f"{target[:60]!r} holds secrets", "ask for what you need by another tool", span
         )

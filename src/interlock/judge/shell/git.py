@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from interlock.judge.shell.conditions import Use
-from interlock.judge.shell.flags import operands, uses_flag
+from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, lists
 
@@ -79,10 +80,31 @@ def forces_protected(use: Use) -> bool:
     plus = any(word.startswith("+") for word in words[2:])
     forced = uses_flag(rest, frozenset({"-f", "--force"}), "o", abbreviated=False) is not None or plus
     leased = any(word.startswith("--force-with-lease") for word in rest)
-    everything = not {"--all", "--mirror"}.isdisjoint(rest)
+    everything = "--all" in rest or any("*" in word for word in words[2:])
+    if uses_flag(rest, frozenset({"-n", "--dry-run"}), "o") is None and _overwrites_all(rest, words):
+        return True
     deletes = uses_flag(rest, frozenset({"-d", "--delete"}), "o", abbreviated=False) is not None
     deletes = deletes or any(word.startswith(":") for word in words[2:])
     return (forced and (protected or everything or not named)) or (protected and (leased or deletes))
+
+
+def _overwrites_all(rest: Sequence[str], words: Sequence[str]) -> bool:
+    """`git push --mirror` forces every branch and deletes those that are not here; `--prune` deletes them."""
+    mirrors = any(len(word) > 2 and "--mirror".startswith(word) for word in rest)
+    prunes = any(len(word) > 4 and "--prune".startswith(word) for word in rest)
+    return mirrors or (prunes and (len(words) < 3 or any("*" in word for word in words[2:])))
+
+
+def text_run(arguments: Sequence[str]) -> str | None:
+    """The command that `git bisect run`, `git submodule foreach` or `git rebase --exec` runs, as shell text."""
+    first = tuple(arguments[:2])
+    if first == ("bisect", "run") and len(arguments) > 2:
+        return shlex.join(arguments[2:])
+    if first == ("submodule", "foreach"):
+        return " ".join([word for word in arguments[2:] if word not in ("--recursive", "-q", "--quiet")]) or None
+    if first[:1] == ("rebase",):
+        return "\n".join(option_values(arguments[1:], "-x", "--exec", "sXC")) or None
+    return None
 
 
 def changes(use: Use) -> bool:
@@ -116,6 +138,12 @@ def _reads_setting(rest: Sequence[str], flags: Sequence[str]) -> bool:
     if uses_flag(flags, lists()["git-config-reads"]) or rest[:1] in (["get"], ["list"]):
         return True
     return len(rest) == 1 and "." in rest[0] and lists()["git-config-edits"].isdisjoint(flags)
+
+
+def verb_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The verb of git, and all arguments after it."""
+    verb, rest, _ = _verb(arguments)
+    return verb, rest
 
 
 def _verb(arguments: Sequence[str]) -> tuple[str, list[str], list[str]]:

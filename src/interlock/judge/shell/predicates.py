@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from interlock.judge.shell import embedded
+from interlock.judge.shell import embedded, environment
 from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.disclosures import is_secret_file
 from interlock.judge.shell.everyday import is_inside
 from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.patterns import compiled
@@ -104,6 +105,12 @@ def runs_module(use: Use) -> bool:
         if module in lists()["python-modules"]:
             return True
     return False
+
+
+def serves_folder(use: Use) -> bool:
+    """`python -m http.server`, unless it listens on this machine only."""
+    serves = any(module in lists()["serving-modules"] for module, _ in _modules(use.arguments))
+    return serves and not any(value in _LOOPBACK for value in option_values(use.arguments, "-b", "--bind"))
 
 
 def _after_module(arguments: Sequence[str]) -> Sequence[str]:
@@ -246,12 +253,32 @@ def runs_harmless_code(use: Use) -> bool:
     writes = program.language == "perl" and any("i" in word for word in use.arguments[: at + 1])
     if not code or (writes and not all(is_inside(file) for file in files)):
         return False
-    secret = compiled("<SECRETS>|<ENVIRONMENT_FILE>")
-    if any(secret.search(file) for file in files) or embedded.runs_process(code):
+    named = (*files, *_QUOTED.findall(code))
+    if any(is_secret_file(name) for name in named) or embedded.runs_process(code):
         return False
+    if environment.code_shows_secrets(program.language, code) or _LOADS_SECRETS.search(code):
+        return False
+    if program.language == "javascript":
+        code = environment.without_plain_variables(code)
+    elif program.language == "python":
+        code = _WRITES_FILE.sub(_as_reading, code)
     return not judge_code(code, CodeRules(language=program.language))
 
 
+def _as_reading(match: re.Match[str]) -> str:
+    """A file of the project that is written counts as one that is read: `echo x > file` passes as well."""
+    path = match["opened"] or match["path"]
+    if compiled("<WRITE>|<HOOKS>").search(path) or not is_inside(path):
+        return match[0]
+    return f"open({path!r}" if match["opened"] else f"print({path!r}, "
+
+
+_WRITES_FILE = re.compile(
+    r"""(?<![.\w])open\(\s*['"](?P<opened>[\w./-]+)['"]\s*,\s*(?:mode\s*=\s*)?['"][wax][bt]?\+?['"]"""
+    r"""|\bPath\(\s*['"](?P<path>[\w./-]+)['"]\s*\)\.write_(?:text|bytes)\("""
+)
+_QUOTED = re.compile(r"""['"]([^'"\n]{3,200})['"]""")
+_LOADS_SECRETS = re.compile(r"\bdotenv_values\s*\(")
 _GIVES_CODE = {
     "python": re.compile(r"-[uBIsESq]*c"),
     "javascript": re.compile(r"-e|-p|-pe|--eval|--print"),
@@ -269,8 +296,6 @@ def runs_harmless_module(use: Use) -> bool:
     module, rest = use.arguments[1], use.arguments[2:]
     if module == "pip":
         return not known("pip").refused(Use("pip", rest))
-    if module == "http.server":
-        return any(option == "--bind" and value in _LOOPBACK for option, value in pairwise(rest))
     return module in lists()["script-modules"] and any(word.endswith(".py") and is_inside(word) for word in rest)
 
 

@@ -205,6 +205,11 @@ class _Reader:
         if kind == "variable_assignment":
             self.assignments.append(self._assignment(node, depth))
             return
+        if kind == "declaration_command" and all(child.type != "variable_assignment" for child in node.children):
+            self.command(node, depth)  # `export -p` sets nothing
+            name = self.commands[-1].words[0]
+            name.dynamic, name.template = False, ""
+            return
         looped = self._loop_values(node, depth) if kind == "for_statement" else ()
         ended = -1
         for child in node.children:

@@ -1,0 +1,109 @@
+"""Files that leave their place: secrets that a command copies, packs or shows, and files that it sends to a host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.everyday import is_inside
+from interlock.judge.shell.flags import names, operands, option_values, uses_flag
+from interlock.judge.shell.git import verb_of
+from interlock.judge.shell.hosts import stays_here
+from interlock.judge.shell.patterns import compiled
+
+_COPY_VALUES = frozenset(
+    {"-t", "--target-directory", "-m", "--mode", "-o", "--owner", "-g", "--group", "-S", "--suffix"}
+)
+
+
+def is_secret_file(word: str) -> bool:
+    return compiled("<SECRETS>|<SECRET_FILE>").search(word) is not None
+
+
+def copies_secret(use: Use) -> bool:
+    """`cp .env notes.txt`: a file of secrets gets a name that does not say so, or leaves the project."""
+    words = operands(use.arguments, _COPY_VALUES)
+    folders = list(option_values(use.arguments, "-t", "--target-directory", "mogS"))
+    sources, target = (words, f"{folders[-1]}/") if folders else (words[:-1], words[-1] if words else "")
+    if not any(is_secret_file(source) for source in sources):
+        return False
+    keeps_name = target.endswith("/") or target in (".", "..") or is_secret_file(target)
+    return not (keeps_name and is_inside(target) and not target.startswith("/"))
+
+
+def packs_secret(use: Use) -> bool:
+    """`tar czf a.tgz .env`, `zip a.zip id_rsa`; not what an option leaves out."""
+    if use.name == "tar" and not _CREATES.match(" ".join(use.arguments)):
+        return False
+    return any(is_secret_file(word) for word in _packed(use.arguments))
+
+
+def _packed(arguments: Sequence[str]) -> Iterator[str]:
+    skipped = False
+    for word in arguments:
+        if word.startswith("-"):
+            skipped = word in ("-x", "-xr!", "--exclude", "--exclude-from", "-X", "-T", "-f", "-C")
+        elif not skipped:
+            yield word
+        elif word != "-x":
+            skipped = False
+
+
+_CREATES = re.compile(r"-?[a-zA-Z]*[cru]|.*--(?:create|append|update)\b")
+
+
+def git_shows_secret(use: Use) -> bool:
+    """`git show HEAD:.env`, `git log -p -- .env`; not the names of files alone, and not what a pathspec leaves out."""
+    verb, rest = verb_of(use.arguments)
+    if verb == "add":
+        shows = uses_flag(rest, frozenset({"-f", "--force"})) is not None
+    elif verb in ("log", "stash", "reflog"):
+        shows = uses_flag(rest, _PATCHES, "nSGLU") is not None
+    elif verb == "grep":
+        shows = uses_flag(rest, _NAMES_MATCHES, "eABCmf") is None
+    else:
+        shows = verb in _SHOWS and (
+            uses_flag(rest, _SUMMARIES, abbreviated=False) is None or uses_flag(rest, _PATCHES, "nSGLU") is not None
+        )
+    return shows and any(is_secret_file(word) for word in rest if not word.startswith((":!", ":^", ":(exclude")))
+
+
+_SHOWS = names("show diff blame annotate cat-file archive difftool whatchanged format-patch bundle")
+_PATCHES = frozenset({"-p", "-u", "--patch", "-U", "--unified", "--patch-with-stat", "--word-diff", "-L", "--cc", "-c"})
+_SUMMARIES = names("--stat --name-only --name-status --numstat --shortstat --summary --quiet -e -t -s")
+_NAMES_MATCHES = frozenset({"-l", "--files-with-matches", "-L", "--files-without-match", "-c", "--count", "-q"})
+
+
+def sends_file(use: Use) -> bool:
+    """`curl -T a.zip https://…`: a file, or what comes in, is sent to a host that is not this machine."""
+    return any(_is_upload(word) for word in _sent(use)) and not stays_here(use.arguments)
+
+
+def _sent(use: Use) -> Iterator[str]:
+    arguments = use.arguments
+    if use.name == "wget":
+        yield from (f"@{value}" for value in option_values(arguments, "--", "--body-file"))
+        yield from (f"@{value}" for value in option_values(arguments, "--", "--post-file"))
+        return
+    if use.name != "curl":
+        yield from (f"={word}" for word in operands(arguments) if _FORM_FILE.match(word))
+        return
+    yield from (f"={value}" for value in option_values(arguments, "-T", "--upload-file", _CURL_LETTERS))
+    yield from (f"={value}" for value in option_values(arguments, "-F", "--form", _CURL_LETTERS) if "=@" in value)
+    yield from (f"={value}" for value in option_values(arguments, "-F", "--form", _CURL_LETTERS) if "=<" in value)
+    for short, long in (("-d", "--data"), ("--", "--data-binary"), ("--", "--data-ascii"), ("--", "--json")):
+        yield from option_values(arguments, short, long, _CURL_LETTERS)
+    for value in option_values(arguments, "--", "--data-urlencode", _CURL_LETTERS):
+        yield _NAME_OF_FIELD.sub("", value)
+
+
+def _is_upload(word: str) -> bool:
+    """A body from a file of text, such as the JSON of a request, or from a pipe, is a request and no upload."""
+    return word.startswith("=") or (word.startswith("@") and not _BODY.search(word))
+
+
+_CURL_LETTERS = "HAbeumwxyYzCEPrtoXKcDhQ"
+_NAME_OF_FIELD = re.compile(r"^[\w.-]+(?=@)")
+_BODY = re.compile(r"(?i)^@(?:-|.*\.(?:json5?|jsonl|ndjson|xml|ya?ml|graphql|gql|txt|csv|html?|md|form|proto))$")
+_FORM_FILE = re.compile(r"[\w.\[\]-]+@(?!\w+\.\w+/)[\w./~-]+$")

@@ -1,0 +1,44 @@
+"""The folder that each command of a text runs in, as far as the text says: `cd /etc && rm -rf build`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from posixpath import join, normpath
+
+from interlock.judge.shell.flags import operands
+
+PROJECT = ""
+"""The folder of the project, or one that the text does not tell."""
+
+
+def folder_after(folder: str, argv: Sequence[str]) -> str:
+    """The folder that the next command runs in."""
+    if argv[:1] not in (["cd"], ["pushd"]):
+        return folder
+    words = operands(argv[1:])
+    target = words[0] if words else "~" if argv[0] == "cd" else "-"
+    if target[:1] in ("-", "_", "$", "+"):
+        return PROJECT  # the text does not tell where that is
+    moved = normpath(target if target[:1] in "/~" else join(folder, target))
+    return PROJECT if moved == "." else moved
+
+
+def placed(folder: str, word: str) -> str:
+    """A word as a path from the project, if it may be a path and the folder lies outside the project."""
+    return normpath(join(folder, word)) if is_outside(folder) and _RELATIVE.fullmatch(word) else word
+
+
+def is_outside(folder: str) -> bool:
+    """Whether a folder is known to be none of a project: above it, a home as such, or one of the system."""
+    return _OUTSIDE.match(folder) is not None
+
+
+_RELATIVE = re.compile(r"(?!-)[\w.@+*?-][\w./@+*?-]*")
+_OUTSIDE = re.compile(
+    r"\.\.(?:/|$)"
+    r"|/$|~(?:/\..*)?$"
+    r"|/(?:home|Users)(?:/[^/]+)?(?:/\..*)?$"
+    r"|/(?:opt|srv|mnt|media|root|usr|var|Library|System|Applications|Volumes)$|/root/\."
+    r"|/(?:etc|boot|bin|sbin|lib\w*|dev|proc|sys|run|Library|System)(?:/|$)|/usr/(?!src/)|/var/(?!www/|tmp(?:/|$))"
+)
