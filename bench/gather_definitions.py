@@ -4,7 +4,11 @@
 
 NAMES are `npm:NAME` and `pypi:NAME`, or files with one on each line. A package is downloaded and unpacked; nothing of
 it is installed or run. FILE gets one JSON line for each description (`server`, `name`, `text`); `--judge` judges them
-and prints each one that is flagged, with the words that caused it. No description is part of this repository.
+and prints each one that is flagged, with the words that caused it, and the rates. No description is part of this
+repository.
+
+FILE may also be the `lists.jsonl` of `bench/gather_tools.py`, one line for each server (`server`, `tools`). Then whole
+tools are judged as well: one flagged parameter takes its tool.
 """
 
 from __future__ import annotations
@@ -18,9 +22,10 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
@@ -99,22 +104,52 @@ def in_javascript(text: str) -> Iterator[tuple[str, str]]:
     for found in DESCRIBED.finditer(text):
         raw = next(group for group in found.groups() if group is not None)
         raw = re.sub(r"\\u\{?([0-9a-fA-F]{4,6})\}?", lambda match: chr(min(int(match[1], 16), 0x10FFFF)), raw)
+        # A sign beyond the first plane is written as two escapes, which are one character.
+        raw = raw.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         yield "", re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), raw, flags=re.DOTALL)
 
 
 def judge(file: Path) -> None:
-    """Judge every description as that of a tool."""
+    """Judge every description as that of a tool, and every whole tool, and print the rates."""
     from interlock.judge.definitions import judge_definition
 
-    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    flagged = 0
-    for row in rows:
-        findings = judge_definition({"name": "tool", "description": row["text"]})
+    texts: dict[tuple[str, str], str] = {}
+    tools: list[tuple[str, dict[str, Any]]] = []
+    for line in file.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        if "text" in row:
+            texts[row["server"], row["text"]] = row["name"]
+        for tool in row.get("tools", ()):
+            tools.append((row["server"], tool))
+            texts.update(((row["server"], text), tool["name"]) for text in in_definition(tool))
+    spoken = {key: judge_definition({"name": "tool", "description": key[1]}) for key in texts}
+    whole = [(server, tool["name"], judge_definition(tool)) for server, tool in tools]
+    said = [(server, texts[server, text], found) for (server, text), found in spoken.items()]
+    for server, name, findings in whole or said:
         if findings:
-            flagged += 1
-            print(f"{row['server']} {row['name']}: {findings[0].rule}: {findings[0].message}")
-    servers = len({row["server"] for row in rows})
-    print(f"{len(rows)} descriptions of {servers} servers: {flagged} flagged ({flagged / max(1, len(rows)):.2%})")
+            print(f"{server} {name}: {findings[0].rule}: {findings[0].message}")
+    print(_rate("texts", spoken.values()))
+    if whole:
+        print(_rate("tools", (findings for _, _, findings in whole)))
+    by_server: dict[str, bool] = {}
+    for server, _, findings in whole or said:
+        by_server[server] = by_server.get(server, False) or bool(findings)
+    print(_rate("servers", by_server.values()))
+
+
+def in_definition(value: object) -> Iterator[str]:
+    """The texts of a definition that are long enough to say something."""
+    if isinstance(value, str):
+        if len(value) >= SHORTEST:
+            yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from in_definition(item)
+
+
+def _rate(of: str, found: Iterable[object]) -> str:
+    flagged = [bool(each) for each in found]
+    return f"{len(flagged)} {of}: {sum(flagged)} flagged ({sum(flagged) / max(1, len(flagged)):.2%})"
 
 
 def _names(given: str) -> list[str]:

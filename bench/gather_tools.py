@@ -1,7 +1,8 @@
 """Gathers the tool lists of public MCP servers: `python bench/gather_tools.py FOLDER --npm NAMES --pypi NAMES`.
 
 Each package is installed into a temporary folder, started over stdio, and asked for its tools. The result is
-`FOLDER/tools.jsonl` in the format that `bench/discovery.py` reads, and with `--queries FILE` (as in `bench/queries`)
+`FOLDER/tools.jsonl` in the format that `bench/discovery.py` reads, `FOLDER/lists.jsonl` with the whole definitions (for
+`bench/gather_definitions.py`), and with `--queries FILE` (as in `bench/queries`)
 `FOLDER/queries.jsonl` beside it. No list is part of this repository.
 """
 
@@ -47,6 +48,7 @@ def main() -> None:
     packages = [(name, _npm) for name in arguments.npm] + [(name, _pypi) for name in arguments.pypi]
     with (
         (arguments.folder / "tools.jsonl").open("a", encoding="utf-8") as out,
+        (arguments.folder / "lists.jsonl").open("a", encoding="utf-8") as lists,
         ThreadPoolExecutor(arguments.jobs) as workers,
     ):
         for name, tools in zip(
@@ -55,6 +57,8 @@ def main() -> None:
             print(f"{name}: {len(tools) if isinstance(tools, list) else tools}", flush=True)
             for tool in tools if isinstance(tools, list) else []:
                 out.write(json.dumps(_row(name, tool), ensure_ascii=False) + "\n")
+            if isinstance(tools, list):
+                lists.write(json.dumps({"server": name, "tools": tools}) + "\n")
             out.flush()
 
 
