@@ -60,6 +60,18 @@ async def test_a_server_that_takes_no_handshake_is_spoken_to_without(tmp_path: P
             assert (await shown(hub))["era_reason"] == "the server speaks the stateless era alone"
 
 
+async def test_a_session_has_its_own_connection_also_to_a_server_that_takes_no_handshake(tmp_path: Path) -> None:
+    async with AsksInSessions(handshake=False).http() as server:
+        async with running_hub(tmp_path, {"a": Server(url=server.url, share="session")}) as hub:
+            able = LegacyClient(hub.url + "/mcp", answers("ada"))
+            await able.initialize({"elicitation": {}})
+            assert text_of(await able.call("a__do", ASK)) == "cannot ask"
+            upstream = hub.hub_app.upstreams["a"]
+            (private,) = upstream.pool.private.open_connections()
+            assert private.owner is not None
+            assert private.owner.used, "the first call used it"
+
+
 async def test_a_handshake_that_fails_once_is_no_refusal_of_all(tmp_path: Path) -> None:
     async with AsksInSessions().http() as server, running_hub(tmp_path, {"a": Server(url=server.url)}) as hub:
         for expected in ("ada", None, "ada"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -11,24 +12,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Server, Tools
+from interlock.config.settings import Agent, Hub, Server, Timeouts, Tools, Validation
+from interlock.hub.calls.gates.validator_checks import FIND_HERE, JUDGING_THREADS
 from interlock.transports.http.client import HttpLink
 
 from .raw_server import RawHttpServer
-from .running_hub import RawClient, RunningHub, running_hub, text_of, until
+from .running_hub import PREFIX, RawClient, RunningHub, running_hub, text_of, until
 from .web_server import Posted
 
 
 class Gated(RawHttpServer):
     """Does not say who it is, or what it offers, until it is let."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, modern: bool = False) -> None:
+        super().__init__(modern=modern)
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def serve(self, posted: Posted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        if posted.message["method"] in ("initialize", "tools/list"):
+        if posted.message["method"] in ("initialize", "server/discover", "tools/list"):
             await self.gate.wait()
         return await super().serve(posted, reader, writer)
 
@@ -133,6 +135,45 @@ async def test_a_call_that_waits_for_a_new_session_is_judged_again_too(tmp_path:
         assert hub.hub_app.hub.open_calls == 0
 
 
+async def test_a_request_that_waits_takes_the_connection_that_fits_the_era_of_its_server(tmp_path: Path) -> None:
+    """A client that answers servers has a connection of its own to a server of the handshake era, and only there."""
+    async with Gated(modern=True) as web:
+        web.gate.clear()
+        async with running_hub(tmp_path, {"web": Server(url=web.url)}, wait=False) as hub:
+            upstream, client = hub.hub_app.upstreams["web"], RawClient(hub.url + "/mcp")
+            answers = {f"{PREFIX}clientCapabilities": {"elicitation": {}}}
+            params = {"uri": "interlock://web/note://one", "_meta": answers}
+            waiting = asyncio.ensure_future(client.modern("resources/read", params))
+            await until(lambda: hub.hub_app.hub.open_calls == 1)
+            assert not upstream.pool.modern, "its era is not known yet"
+            web.gate.set()
+            assert "result" in await waiting
+            assert upstream.pool.modern
+            assert len(upstream.connections()) == 1
+
+
+async def test_a_call_that_waits_for_its_checks_is_refused_for_what_changed_meanwhile(tmp_path: Path) -> None:
+    async with Gated() as web, AsyncExitStack() as stack:
+        web.schema = {"type": "object", "properties": {"command": {"type": "string"}}}
+        servers = {"web": Server(url=web.url, era="legacy", validators={"ok": Validation(use=("sandbox",))})}
+        settings = Hub(timeouts=Timeouts(start_s=120, validation_s=60))
+        hub = await stack.enter_async_context(running_hub(tmp_path, servers, hub=settings))
+        key = await hub.new_key("ci")
+        client, may_judge = RawClient(hub.url + "/mcp", key), threading.Event()
+        settled = [hub.hub_app.judging._threads.submit(may_judge.wait) for _ in range(JUDGING_THREADS)]
+        try:
+            waiting = asyncio.ensure_future(client.modern("tools/call", LONG))
+            await until(lambda: hub.hub_app.hub.pipeline.waiting == 1)
+            await hub.deny("ci", "web", "ok")
+            assert not waiting.done()
+        finally:
+            may_judge.set()
+        answer = await waiting
+        assert answer["error"]["data"]["name"] == "SERVER_RESTARTING"
+        assert web.called == 0
+        assert all(each.result() for each in settled)
+
+
 async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the_news(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(Gated())
@@ -151,4 +192,6 @@ async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the
         assert link.session_id == "two"
 
 
+LONG: dict[str, Any] = {"name": "web__ok", "arguments": {"command": "echo a", "text": "a" * FIND_HERE}}
+"""A call whose arguments are checked in a thread."""
 OK: dict[str, Any] = {"name": "web__ok", "arguments": {"text": "x"}}

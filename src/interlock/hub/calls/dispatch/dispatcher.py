@@ -200,7 +200,7 @@ class Dispatcher:
             # A server that is being ended may still have private connections.
             connection = None if run.draining or run.stopped is not None else pool.private.get(key.name)
         if connection is None or connection.connection.reopening is not None:
-            self._background.begin(self._send_when_connected(call, plan, upstream, key), call)
+            self._background.begin(self._send_when_connected(call, plan, upstream), call)
         else:
             self._forward(call, connection, plan)
 
@@ -265,7 +265,7 @@ class Dispatcher:
             keys[known] = upstream.key_for(exchange)
         return keys[known]
 
-    async def _send_when_connected(self, call: Call, plan: Plan, upstream: Upstream, key: ConnectionKey | None) -> None:
+    async def _send_when_connected(self, call: Call, plan: Plan, upstream: Upstream) -> None:
         exchange = call.exchange
         waiting = asyncio.current_task()
 
@@ -275,7 +275,7 @@ class Dispatcher:
 
         exchange.on_cancel = cancelled
         try:
-            connection = await self._connect(call, plan, upstream, key)
+            connection = await self._connect(call, plan, upstream)
             current = await plan.pipeline.judge_again(call, plan)
         except TimeoutError:
             self.fail_unsent(call, upstream.down())
@@ -288,16 +288,17 @@ class Dispatcher:
             if current is not None:
                 self._forward(call, connection, current)
 
-    async def _connect(
-        self, call: Call, plan: Plan, upstream: Upstream, key: ConnectionKey | None
-    ) -> UpstreamConnection:
+    async def _connect(self, call: Call, plan: Plan, upstream: Upstream) -> UpstreamConnection:
         """The connection of a call, as soon as it is open. Raises a `Fault` or TimeoutError."""
         timeout_s = plan.timeouts.tool_s
         async with asyncio.timeout(timeout_s):
-            upstream_connection = await upstream.open_for_call(key)
-        # A legacy server of a kind unknown until now may need a session of the caller's own.
-        settled = self._connection_key(call.exchange, upstream)
-        if settled != key:
+            upstream_connection = await upstream.open_for_call(None)
+        # The key depends on the era of the server, which is known now, and on whether it takes the handshake.
+        key: ConnectionKey | None = None
+        for _ in range(2):
+            settled = self._connection_key(call.exchange, upstream)
+            if settled == key:
+                break
             key = settled
             async with asyncio.timeout(timeout_s):
                 upstream_connection = await upstream.open_for_call(key)
