@@ -341,6 +341,31 @@ async def test_risk_asks_as_the_mode_says(tmp_path: Path, mode: Mode, declared: 
         assert noted is (not asks and declared is not PLAIN)
 
 
+@pytest.mark.parametrize("mode", ["guard", "observe"])
+async def test_what_would_ask_is_noted_for_a_call_and_not_for_a_search(tmp_path: Path, mode: Mode) -> None:
+    wish = tmp_path / "tools.json"
+    wish.write_text(json.dumps({"name": "act", "inputSchema": {"type": "object"}, **HINTED}))
+    settings = Hub(mode=mode, timeouts=Timeouts(start_s=30))
+    asking = {"eager": Agent(ask=("s__act",))} if mode == "observe" else {}
+    servers = {"s": child("changing_server.py", str(wish), era="legacy")}
+    async with running_hub(tmp_path, servers, hub=settings, agents=asking) as hub:
+        eager = RawClient(hub.url + "/mcp", hub.key("eager"))
+
+        def noted() -> list[str]:
+            lines = (line.text for line in hub.hub_app.logs.tail("s", 100))
+            return [line for line in lines if "would ask before act for eager" in line]
+
+        found = await eager.modern("tools/call", {"name": "find_tools", "arguments": {"query": "act"}})
+        assert "s__act" in str(found)
+        assert (await hub.operate("why", agent="eager", tool="s__act", arguments={}))["judgement"][
+            "outcome"
+        ] == "allowed"
+        assert noted() == []
+        for _ in range(2):
+            await eager.modern("tools/call", {"name": "s__act", "arguments": {}})
+        assert len(noted()) == (2 if mode == "observe" else 1), "each rule once"
+
+
 async def test_questions_that_are_asked_together_never_share_an_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

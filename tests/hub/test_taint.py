@@ -248,7 +248,7 @@ async def test_observe_only_notes_what_would_ask(tmp_path: Path) -> None:
         await call(mine, "web__fetch")
         assert await call(mine, "notes__save") == "saved"
         lines = (await hub.operate("logs", server="notes"))["lines"]
-        assert any("would ask before notes__save for mine: taint" in line["text"] for line in lines)
+        assert any("would ask before save for mine: taint" in line["text"] for line in lines)
 
 
 async def test_a_result_waits_until_its_taint_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

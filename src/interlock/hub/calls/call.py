@@ -248,6 +248,13 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
     """Risk and validators of the target, for the audit log."""
 
 
+class SentNote(Protocol):
+    """A note about a call, for the log of its server."""
+
+    def write(self, call: Call) -> None:
+        """Write it: the call is sent."""
+
+
 class PossibleTask(Protocol):
     """A call that may become a task."""
 
@@ -279,6 +286,8 @@ class Call(msgspec.Struct, eq=False):
     """The arguments that were converted to the types of the schema, by their paths."""
     would_refuse: tuple[Finding, ...] = ()
     """Findings for which a stricter mode refuses the call."""
+    would_ask: tuple[SentNote, ...] = ()
+    """Notes of gates that ask before the call in a stricter mode."""
     trace: str = ""
     """Its trace id, once it is recorded."""
     tried: Tried | None = None

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Check
+from interlock.hub.calls.gates.would_ask import Note, WouldAsk
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
@@ -31,7 +32,7 @@ class LiveGate:
         ask_s: float,
         deliveries: Deliveries,
         risk_of: Callable[[Tool], Risk],
-        note: Callable[[str, str], None],
+        note: Note,
     ) -> None:
         self._mode = mode
         self._ask_s = ask_s
@@ -41,18 +42,21 @@ class LiveGate:
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
         """Ask for tools that change something. Decided per tool; plans are made anew when this ends."""
-        if target.tool is None or principal.kind not in ("agent", "service"):
-            return PASS
-        touched = self._deliveries.touched_at(principal.id)
-        if not touched or now() >= touched + self._ask_s or self._risk_of(target.tool) is Risk.SAFE:
-            return PASS
-        if self._mode == "observe":
-            self._note(target.server, f"would ask before {target.name} for {principal.id}: {RULE}")
+        if target.tool is None or self._mode == "observe" or not self._asks(principal, target.tool):
             return PASS
         return Ask(
             f"{target.tool.exposed} needs a person's approval: {principal.id} was given a message from outside.", RULE
         )
 
     def check(self, target: Target) -> Check | None:
-        """None: decided per tool; arguments do not matter."""
-        return None
+        """No check of arguments. `observe` notes calls that other modes ask about."""
+        tool = target.tool
+        if tool is None or self._mode != "observe":
+            return None
+        return WouldAsk(self._note, lambda call: RULE if self._asks(call.caller.principal, tool) else "")
+
+    def _asks(self, principal: Principal, tool: Tool) -> bool:
+        if principal.kind not in ("agent", "service"):
+            return False
+        touched = self._deliveries.touched_at(principal.id)
+        return bool(touched) and now() < touched + self._ask_s and self._risk_of(tool) is not Risk.SAFE

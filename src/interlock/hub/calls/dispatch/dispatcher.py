@@ -112,7 +112,9 @@ class Dispatcher:
                     give_back(plan.meters, call.metered_at)
             if refusal is not None:
                 plan.pipeline.refuse(call, refusal, gate)
-            elif not (call.would_refuse or call.approval or call.altered) or plan.pipeline.confirm(call, plan):
+            elif not (call.would_refuse or call.would_ask or call.approval or call.altered) or plan.pipeline.confirm(
+                call, plan
+            ):
                 self.send(call, plan)
         except Fault as fault:
             self.fail_unsent(call, fault)

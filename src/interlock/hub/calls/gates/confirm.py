@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from interlock.config.settings import Agent
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Check
-from interlock.hub.calls.gates.risk import Note
+from interlock.hub.calls.call import Call, Check
+from interlock.hub.calls.gates.would_ask import Note, WouldAsk
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.protocols.patterns import PatternSet
@@ -26,17 +26,24 @@ class ConfirmGate:
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
         """Patterns are over exposed names, and hold under every name the tool has."""
-        patterns = self._ask.get(principal.id)
-        if patterns is None or target.tool is None:
+        rule = self._rule(principal, target)
+        if self._observing or target.tool is None or not rule:
             return PASS
-        confirms, pattern = patterns.deciding(target.tool.exposed)
-        if not confirms:
-            return PASS
-        if self._observing:
-            self._note(target.server, f"would ask before {target.name} for {principal.id}: ask: {pattern}")
-            return PASS
-        return Ask(f"{target.tool.exposed} needs a person's approval for {principal.id}.", f"ask: {pattern}")
+        return Ask(f"{target.tool.exposed} needs a person's approval for {principal.id}.", rule)
 
     def check(self, target: Target) -> Check | None:
-        """No check: the verdict does not depend on arguments."""
-        return None
+        """No check of arguments. `observe` notes calls that other modes ask about."""
+        if not self._observing or not self._ask:
+            return None
+
+        def rule(call: Call) -> str:
+            return self._rule(call.caller.principal, target)
+
+        return WouldAsk(self._note, rule)
+
+    def _rule(self, principal: Principal, target: Target) -> str:
+        patterns = self._ask.get(principal.id)
+        if patterns is None or target.tool is None:
+            return ""
+        confirms, pattern = patterns.deciding(target.tool.exposed)
+        return f"ask: {pattern}" if confirms else ""

@@ -13,14 +13,12 @@ from typing import NamedTuple
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Check
+from interlock.hub.calls.gates.would_ask import Note, WouldAsk
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Hints, Trust, effective_risk, read_security
-
-Note = Callable[[str, str], None]
-"""Records, for a server, the approval that a stricter mode would have asked for."""
 
 
 class JudgedRisk(NamedTuple):
@@ -86,10 +84,12 @@ class RiskGate:
         if judged.asks:
             question = f"{target.tool.exposed} needs a person's approval: {judged.rule}."
             return Ask(question, f"risk: {judged.rule}", judged.risk.word)
-        if judged.rule:
-            self._note(target.server, f"would ask before {target.name} for {principal.id}: {judged.rule}")
         return PASS
 
     def check(self, target: Target) -> Check | None:
-        """No check: the verdict does not depend on arguments."""
-        return None
+        """No check of arguments. A call before which a stricter mode asks is noted."""
+        judged = None if target.tool is None else self._policy.judge(target.tool)
+        if judged is None or judged.asks or not judged.rule:
+            return None
+        rule = judged.rule
+        return WouldAsk(self._note, lambda call: "" if call.caller.principal.kind == "person" else rule)

@@ -16,7 +16,7 @@ from interlock.config.settings import Profile
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check, ChunkFilter, EveryChunk, ResultProcessor
-from interlock.hub.calls.gates.risk import Note
+from interlock.hub.calls.gates.would_ask import Note, WouldAsk
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
@@ -131,19 +131,25 @@ class TaintGate:
         """The check for tools that change something, where a profile asks."""
         if target.tool is None or not self._policy.on or not self._policy.changes(target.tool):
             return None
+        if self._mode == "observe":
+            return WouldAsk(self._note, lambda call: RULE if self._taint_of(call) is not None else "")
         return self._check
 
     def _check(self, call: Call) -> Verdict:
+        taint = self._taint_of(call)
+        if taint is None:
+            return PASS
+        tool, principal = call.target.tool, call.caller.principal
+        shown = call.target.name if tool is None else tool.exposed
+        return Ask(f"{shown} needs a person's approval: {_why(taint, principal)}", RULE, every_time=True)
+
+    def _taint_of(self, call: Call) -> Taint | None:
+        """The taint because of which a call is asked about."""
         caller = call.caller
         taint = self._policy.taints.of(caller.owner)
-        if taint is None or caller.principal.kind == "person" or not (taint.asking or self._policy.asks(caller)):
-            return PASS
-        tool = call.target.tool
-        shown = call.target.name if tool is None else tool.exposed
-        if self._mode == "observe":
-            self._note(call.target.server, f"would ask before {shown} for {caller.principal.id}: {RULE}")
-            return PASS
-        return Ask(f"{shown} needs a person's approval: {_why(taint, caller.principal)}", RULE, every_time=True)
+        if taint is None or caller.principal.kind == "person":
+            return None
+        return taint if taint.asking or self._policy.asks(caller) else None
 
 
 def _why(taint: Taint, principal: Principal) -> str:

@@ -262,6 +262,8 @@ class Pipeline:
         """Note findings about a committed call. False where its approval must be used up before it is sent."""
         if call.would_refuse:
             self._findings.on_call(call, call.would_refuse)
+        for note in call.would_ask:
+            note.write(call)
         if call.masked:
             self._recording.found(MASKED, call, sorted(f"masked.{kind}" for kind in call.masked), call.masked)
         if call.coerced:
