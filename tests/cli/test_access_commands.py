@@ -86,6 +86,14 @@ def test_why_names_findings_about_an_allowed_call_and_when_it_is_asked(user: Use
     assert "→ with a person it asks" in shown
 
 
+def test_why_of_a_tool_alone_says_what_helps(user: User, hub: FakeHub) -> None:
+    assert "`interlock why AGENT poison__add`" in user.run("why", "poison__add").output
+    refusal = {"at": "now", "agent": "a", "server": "poison", "target": "add", "message": "m", "gate": "g", "rule": "r"}
+    hub.answers["hub/why"] = {"refusal": {**refusal, "hint": "the operator decides"}}
+    shown = user.run("why", "poison__add").output
+    assert ("→ poison add: m" in shown, "→ the operator decides" in shown) == (True, True)
+
+
 def test_why_names_gate_and_rule(user: User, hub: FakeHub) -> None:
     shown = user.run("why", "cursor", "github__merge", '{"number": 1}').output
     assert "refused: Unknown tool: x" in shown

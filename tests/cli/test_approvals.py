@@ -148,6 +148,7 @@ def test_always_makes_a_rule_that_is_listed_and_revoked(user: User, agent: Agent
     agent.answer(1)
     listed = json.loads(user.finished("approvals", "rules", "--json")[1])["rules"]
     assert [rule["agent"] for rule in listed] == ["local"]
+    assert user.run("approvals", "rules", "list").output == user.run("approvals", "rules").output
     code, out, _ = user.finished("approvals", "rules", "--revoke", listed[0]["id"])
     assert (code, out.startswith("No rules.")) == (0, True)
 

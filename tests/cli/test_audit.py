@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def test_a_search_that_stopped_says_how_to_continue(user: User, hub: FakeHub) ->
     assert "`--before 7 --before-chain north`" in user.run("audit", "search", "--agent", "ann").output
     hub.answers["hub/audit.search"] = {"entries": []}
     again = user.run("audit", "search", "--agent", "ann", "--before", "7", "--before-chain", "north")
-    assert (again.exit_code, again.output) == (0, "")
+    assert (again.exit_code, again.output) == (0, "No entry matches.\n")
     assert hub.params_of("hub/audit.search")[1] == {"agent": "ann", "before": 7, "before_chain": "north", "most": 100}
 
 
@@ -61,6 +62,10 @@ def test_show_has_everything_of_one(busy: User) -> None:
     shown = busy.run("audit", "show", str(granted["seq"])).output
     assert "the nightly run" in shown
     assert "server_grant" in shown
+    at = datetime.fromtimestamp(granted["record"]["at"] / 1_000_000).astimezone()
+    assert f"at: {at.isoformat(' ', 'milliseconds')}\n" in shown
+    assert '"agent_id": "ci"' in shown, "details as JSON"
+    assert "no entry 999999" in busy.run("audit", "show", "999999").output
 
 
 def test_an_export_is_verified_without_a_hub_and_a_changed_one_is_found_out(busy: User, tmp_path: Path) -> None:

@@ -254,6 +254,33 @@ def test_the_doctor_tells_of_a_server_that_the_hub_cannot_start(user: User, hub:
     assert "✗ server sqlite: is down: it exited with code 1" in user.run("doctor").output
 
 
+def test_the_doctor_names_a_server_without_its_variable_once(user: User, hub: FakeHub) -> None:
+    user.config.parent.mkdir(parents=True, exist_ok=True)
+    user.config.write_text('[servers.b]\ncommand = ["python3"]\nenv = { K = "${NOT_SET_ANYWHERE}" }\n')
+    down = {"id": "b", "state": "error", "health": "down", "problem": "NOT_SET_ANYWHERE is not set", "hint": "set it"}
+    hub.answers["hub/status"] = {**hub.answers["hub/status"], "servers": [down]}
+    shown = user.run("doctor").output
+    assert shown.count("server b:") == 1, shown
+    assert "NOT_SET_ANYWHERE" in shown
+
+
+def test_conversations_are_listed_by_name_and_shown_by_the_beginning_of_an_id(user: User, hub: FakeHub) -> None:
+    rows = [
+        {"id": id_, "agent": "a", "model": "m", "turns": 1, "updated": "2026-01-01T00:00"}
+        for id_ in ("conv_5a1f", "conv_5a22", "conv_77")
+    ]
+    hub.answers["hub/conversations.list"] = {"conversations": rows}
+    hub.answers["hub/conversations.show"] = {"turns": []}
+    hub.answers["hub/conversations.delete"] = {"deleted": 1}
+    assert user.run("conversations", "list", "--agent", "a").output == user.run("conversations", "--agent", "a").output
+    assert user.run("conversations", "show", "conv_7").exit_code == 0
+    assert user.run("conversations", "delete", "conv_5a1").exit_code == 0
+    assert hub.params_of("hub/conversations.show") == [{"id": "conv_77"}]
+    assert hub.params_of("hub/conversations.delete") == [{"id": "conv_5a1f"}]
+    several = user.run("conversations", "show", "conv_5a")
+    assert (several.exit_code, "2 conversations begin with" in several.output) == (2, True)
+
+
 def test_a_hub_of_another_version_that_lacks_something_is_told_from_a_mistake(user: User, hub: FakeHub) -> None:
     unknown = {"code": -32601, "message": "no such method: hub/why", "data": {"name": "METHOD_NOT_FOUND"}}
     hub.answers["hub/why"] = {"error": unknown}

@@ -78,6 +78,9 @@ async def test_flagged_definitions_are_neither_listed_nor_called_in_guard(tmp_pa
             assert "id_rsa" not in json.dumps(answer), "the text must not reach a model by way of its refusal"
         bare = await RawClient(hub.url + "/servers/s/mcp").modern("tools/call", {"name": "hidden", "arguments": {}})
         assert bare["error"]["data"]["rule"] == "text.tag"
+        for search in ({"tool": "poisoned"}, {"tool": "hidden"}):
+            (entry,) = (await hub.operate("audit.search", **search))["entries"]
+            assert (entry["record"]["server"], entry["result"]) == ("s", "BLOCKED"), "by its server's own name"
         assert "id_rsa" not in json.dumps(await client.initialize()), "nor the server's instructions"
 
 

@@ -105,12 +105,15 @@ def deny(row: Json, **given: Any) -> None:
     answered(row)
 
 
-@approvals.command()
+@approvals.group(invoke_without_command=True)
 @click.option("--make", metavar="DECISION", help="Make a rule from an approved call. Needs a terminal.")
 @click.option("--revoke", metavar="RULE", help="Revoke a rule. The next such call needs approval again.")
 @json_option
-def rules(make: str | None, revoke: str | None, as_json: bool) -> None:
+@click.pass_context
+def rules(ctx: click.Context, make: str | None, revoke: str | None, as_json: bool) -> None:
     """List, make and revoke rules. A rule allows a call without another approval.
+
+    Without a command, it lists them.
 
     \b
     Example:
@@ -121,10 +124,19 @@ def rules(make: str | None, revoke: str | None, as_json: bool) -> None:
         perform("rules.make", {"decision": make, "terminal": True})
     if revoke is not None:
         perform("rules.revoke", {"id": revoke})
-    found = perform("rules.list")
-    if as_json:
-        show_json(found)
-        return
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_rules, as_json=as_json)
+
+
+@rules.command("list")
+@performs("rules.list")
+def list_rules(found: Json) -> None:
+    """List rules.
+
+    \b
+    Example:
+      interlock approvals rules list
+    """
     for rule in found["rules"]:
         say(f"{bold(rule['id'])}  {plain(rule['explained'])} (by {plain(rule['made_by'])})")
         for call in rule["calls"]:

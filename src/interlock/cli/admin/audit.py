@@ -73,7 +73,10 @@ def search(found: Json, **given: Any) -> None:
       interlock audit search --agent cursor --result BLOCKED
     """
     _print(found["entries"])
-    if (last := found.get("searched_to")) is not None:
+    last = found.get("searched_to")
+    if not found["entries"]:
+        say("No entry matches." if last is None else "None of the newest entries matches.")
+    if last is not None:
         place = f"--before {last['seq']} --before-chain {plain(last['chain'])}"
         say(f"Older entries were not searched. → continue with `{place}`")
 
@@ -92,8 +95,7 @@ def show(found: Json, seq: int) -> None:
     if entry.get("problem"):
         say(coloured(f"This entry {plain(str(entry['problem']))}", "red"))
     for key, value in entry["record"].items():
-        text = json.dumps(value, ensure_ascii=False, indent=2) if key == "given" else str(value)
-        say(f"{bold(_SHOWN_AS.get(key, key))}: {plain(text)}")
+        say(f"{bold(_SHOWN_AS.get(key, key))}: {plain(_value(key, value))}")
     approvals = [one for one in found["related"] if str(one["record"].get("event", "")).startswith(_DECISION)]
     if approvals:
         say(bold("approval:"))
@@ -174,6 +176,13 @@ def _verified(file: str) -> Json:
     except (msgspec.MsgspecError, ValueError) as cause:
         raise Failure(f"{file} is not an audit log export: {cause}", "choose a file made by `audit export`") from None
     return {**msgspec.to_builtins(report), "sound": report.sound}
+
+
+def _value(key: str, value: object) -> str:
+    """One member of an entry: its time as a person reads it, and values with members as JSON."""
+    if key == "at" and isinstance(value, int):
+        return datetime.fromtimestamp(value / 1_000_000).astimezone().isoformat(" ", "milliseconds")
+    return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) else str(value)
 
 
 def _print(entries: list[Json]) -> None:

@@ -26,10 +26,10 @@ def _parsed(ctx: click.Context, option: click.Parameter, value: str | None) -> A
 def why(found: Json, agent: str | None, tool: str | None, arguments: Any) -> None:
     """Show why a call was refused, or whether one would be.
 
-    Without TOOL: the last refusal, of all agents or of one AGENT. With TOOL: whether a call with these ARGUMENTS (a
-    JSON object) would be allowed now, and what is noted about it: such a call is asked about while a person is present.
-    The call is not made. For the agent server:ID, TOOL is sampling, elicitation or
-    roots: what that server may ask clients for.
+    Without TOOL: the last refusal, of all agents or of one AGENT; a tool's name alone shows the last refusal of that
+    tool. With TOOL: whether a call with these ARGUMENTS (a JSON object) would be allowed now, and what is noted about
+    it: such a call is asked about while a person is present. The call is not made. For the agent server:ID, TOOL is
+    sampling, elicitation or roots: what that server may ask clients for.
 
     \b
     Example:
@@ -44,10 +44,14 @@ def why(found: Json, agent: str | None, tool: str | None, arguments: Any) -> Non
 def _last(refusal: Json | None, agent: str | None) -> None:
     if refusal is None:
         say(f"No call {'' if agent is None else f'of {plain(agent)} '}was refused since the hub started.")
+        if agent is not None and "__" in agent:
+            say(f"  → `interlock why AGENT {plain(agent)}` says how a call of it would be judged")
         return
-    target = plain(f"{refusal['server']} {refusal['target']}")
+    target = plain(f"{refusal['server']} {refusal['target']}".strip())
     say(f"{refusal['at']}  {bold(plain(refusal['agent']))} → {target}: {plain(refusal['message'])}")
     _rule(refusal)
+    if refusal.get("hint"):
+        say(f"  → {plain(refusal['hint'])}")
 
 
 def _judged(judgement: Json) -> None:

@@ -20,7 +20,6 @@ from interlock.cli.terminal.show import (
     one_line,
     plain,
     say,
-    show_json,
 )
 
 READ_S = 20.0
@@ -150,20 +149,37 @@ def conversations(ctx: click.Context, agent: str | None, as_json: bool) -> None:
     Example:
       interlock conversations
     """
-    if ctx.invoked_subcommand is not None:
-        return
-    found = perform("conversations.list", {"agent": agent})
-    if as_json:
-        show_json(found)
-        return
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_, agent=agent, as_json=as_json)
+
+
+@conversations.command("list")
+@performs("conversations.list")
+@click.option("--agent", metavar="NAME", help="Only the conversations of this agent.")
+def list_(found: Json, agent: str | None) -> None:
+    """List conversations with models, newest first.
+
+    \b
+    Example:
+      interlock conversations list --agent cursor
+    """
     say_rows(found["conversations"], _conversation, "There are no conversations.")
+
+
+def _whole(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """The id that begins so, if there is one."""
+    ids = [str(row["id"]) for row in perform("conversations.list")["conversations"]]
+    found = [id_ for id_ in ids if id_.startswith(value)]
+    if len(found) > 1 and value not in found:
+        raise WrongUsage(f"{len(found)} conversations begin with {value!r}", "write more of the id")
+    return found[0] if len(found) == 1 else value
 
 
 @conversations.command()
 @performs("conversations.show")
-@click.argument("id")
+@click.argument("id", callback=_whole)
 def show(found: Json, id: str) -> None:
-    """Print everything that was said in a conversation.
+    """Print everything that was said in a conversation. The first characters of its id are enough.
 
     \b
     Example:
@@ -181,7 +197,7 @@ def show(found: Json, id: str) -> None:
 
 @conversations.command()
 @performs("conversations.delete")
-@click.argument("id")
+@click.argument("id", callback=_whole)
 def delete(done: Json, id: str) -> None:
     """Delete a conversation and everything that was said in it.
 

@@ -62,11 +62,14 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
     loaded = load(config or running, home=home, folder=Path.cwd())
     checks = [_python(), _home(home), *_containment(loaded), *_configuration(loaded), *_start(home, loaded)]
     checks.append(_search_model(home, loaded))
-    checks += _hub(home, loaded)
+    of_hub = list(_hub(home, loaded))
     misread = {problem.server for problem in loaded.problems if problem.fatal}
     readable = {name: server for name, server in loaded.config.servers.items() if name not in misread}
     with ThreadPoolExecutor(16) as many:
-        checks += many.map(_server, readable, readable.values())
+        servers = list(many.map(_server, readable, readable.values()))
+    # A server that cannot start is down in the hub, too: its cause is enough.
+    causes = {check.name for check in servers if check.verdict == "wrong"}
+    checks += [check for check in of_hub if check.name not in causes] + servers
     wrong = any(check.verdict == "wrong" for check in checks)
     if as_json:
         show_json({"ok": not wrong, "checks": [check._asdict() for check in checks]})

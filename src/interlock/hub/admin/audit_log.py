@@ -43,7 +43,7 @@ class AuditLogOperations:
         most = params.most
         found = await self._hub_app.store.read(lambda database: records.search_part(database, wanted, most, before))
         if found is None:
-            raise Fault("NOT_FOUND", f"no record {params.before} to search before", hint="begin with the newest again")
+            raise Fault("NOT_FOUND", f"no entry {params.before} to search before", hint="begin with the newest again")
         return Entries(found.entries[::-1], found.searched_to)
 
     async def show(self, by: Principal, params: ShowRecord, trace: str) -> OneEntry:
@@ -51,7 +51,7 @@ class AuditLogOperations:
         chain = params.chain or self._hub_app.node
         found = await self._hub_app.store.read(lambda database: records.show(database, chain, params.seq))
         if found is None:
-            raise Fault("NOT_FOUND", f"no record {params.seq}", hint="`interlock audit tail` shows the newest")
+            raise Fault("NOT_FOUND", f"no entry {params.seq}", hint="`interlock audit tail` shows the newest")
         return OneEntry(*found)
 
     async def verify(self, by: Principal, params: Nothing, trace: str) -> Verified:

@@ -23,6 +23,8 @@ from interlock.hub.catalog.offer import Offer
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Collection, Store
 
+MAX_FINDINGS: Final = 8
+"""Of a new definition, beside the request."""
 MAX_PINS_PER_SERVER: Final = 200_000
 """Further tools are left out, so that a server with ever new names cannot fill the store."""
 PINS_PER_COMMIT: Final = 250
@@ -147,7 +149,7 @@ class Pins:
         requested = changed[:MAX_REQUESTS_AT_ONCE]
         for tool in requested:
             change = await self._difference(tool)
-            question = self._question(tool, change)
+            question = self._question(tool, change, await asyncio.to_thread(_findings, tool.definition))
             questions.append(question)
             if len(change) <= MAX_CHARS:
                 views[question.matter] = change
@@ -163,7 +165,7 @@ class Pins:
         before = "" if known is None else known.value.definition
         return await asyncio.to_thread(difference, before, tool.definition.decode("utf-8", "replace"))
 
-    def _question(self, tool: Tool, diff: str) -> Question:
+    def _question(self, tool: Tool, diff: str, findings: tuple[str, ...] = ()) -> Question:
         return Question(
             kind="changed_tool",
             asker=tool.server,
@@ -176,6 +178,7 @@ class Pins:
             fingerprint=tool.fingerprint(),
             summary=diff if len(diff) <= MAX_SUMMARY else f"{diff[:MAX_SUMMARY]}\n[cut: {len(diff)} characters]",
             risk=self._risk_of(tool).word,
+            findings=findings,
         )
 
     def _on_decision(self, decision: Decision) -> None:
@@ -185,6 +188,15 @@ class Pins:
             DecisionState.EXPIRED,
         ):
             self._relist(decision.question.server)
+
+
+def _findings(definition: bytes) -> tuple[str, ...]:
+    """What the hub has against a new definition: approved, it may go into quarantine for that."""
+    # The judge of definitions takes time and memory, and few definitions change.
+    from interlock.judge.definitions import judge_definition
+
+    found = judge_definition(msgspec.json.decode(definition))
+    return tuple(f"{finding.rule}: {finding.message}" for finding in found[:MAX_FINDINGS])
 
 
 def difference(before: str, after: str) -> str:

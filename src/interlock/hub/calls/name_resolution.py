@@ -8,9 +8,10 @@ from __future__ import annotations
 from interlock.hub.auth.access import Access
 from interlock.hub.calls.call import Caller, ServerCaller
 from interlock.hub.calls.unknown_tools import UnknownTools
+from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.resource_uris import original_uri
 from interlock.hub.catalog.target import Target, TargetKind
-from interlock.hub.catalog.unknown_names import unknown
+from interlock.hub.catalog.unknown_names import Unusable, unknown
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -60,7 +61,7 @@ class NameResolution:
         if tool is None:
             withheld = self._catalog.withheld(caller.view, name)
             if withheld is not None and self._access.sees(caller.principal, withheld[0]):
-                raise _withheld(name, withheld[1])
+                raise _withheld(name, *withheld)
             self._refuse_quarantined(caller, "tool", name)
             self._refuse_unlisted(caller, name)
             raise self._unknown_tools.fault(caller, name)
@@ -82,7 +83,7 @@ class NameResolution:
         self._refuse_quarantined(caller, "resource", uri)
         return Target("resource", found[0], found[1])
 
-    def _refuse_quarantined(self, caller: Caller, kind: str, name: str) -> None:
+    def _refuse_quarantined(self, caller: Caller, kind: TargetKind, name: str) -> None:
         """Refuse an item in quarantine, if the caller could see it otherwise. The error names the broken rule only:
         the offending text must not reach the model."""
         item = self._catalog.quarantined(caller.view, kind, name)
@@ -90,7 +91,7 @@ class NameResolution:
             rule = item.findings[0].rule
             message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
             hint = "the operator decides: `interlock status` shows the finding and how to allow it"
-            raise Fault("TOOL_DISABLED", message, hint=hint, data={"rule": rule})
+            raise Unusable(Target(kind, item.server, item.name), message, hint, {"rule": rule})
 
     def _refuse_unlisted(self, caller: Caller, name: str) -> None:
         """Refuse a tool of a server that was never listed, as it is starting or down: the tool may exist."""
@@ -109,10 +110,10 @@ class NameResolution:
             raise StillStarting(upstream)
 
 
-def _withheld(name: str, decision: str) -> Fault:
-    return Fault(
-        "TOOL_DISABLED",
+def _withheld(name: str, tool: Tool, decision: str) -> Fault:
+    return Unusable(
+        Target("tool", tool.server, tool.name),
         f"{name[:200]} has changed since it was approved and waits for approval {decision}",
-        hint=f"the operator reviews it with `interlock approvals show {decision}`",
-        data={"decision": decision, "rule": "a tool is pinned to its approved definition"},
+        f"the operator reviews it with `interlock approvals show {decision}`",
+        {"decision": decision, "rule": "a tool is pinned to its approved definition"},
     )

@@ -18,6 +18,7 @@ from interlock.hub.audit.recorder import Answer, Recorder
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.refusals import NO_SUCH_NAME
 from interlock.hub.catalog.target import Target, TargetKind
+from interlock.hub.catalog.unknown_names import refused_target
 from interlock.hub.sessions.session import Exchange
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.traces import find_trace_id, new_trace_id, read_traceparent
@@ -129,7 +130,7 @@ class Recording:
 
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Record that a caller cannot use a name."""
-        target = Target(kind, "", name[:1000])
+        target = refused_target(kind, name, fault)
         rule = str(fault.data.get("rule") or NO_SUCH_NAME)
         self.recorder.refusal(caller.principal, target, trace_of(exchange), "resolve", rule, fault.message)
 

@@ -13,10 +13,11 @@ import msgspec
 
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.verdicts import Refuse
+from interlock.hub.catalog.target import TargetKind
+from interlock.hub.catalog.unknown_names import refused_target
 from interlock.wire.errors import Fault
 
 MOST_REFUSALS: Final = 256
-LONGEST_NAME: Final = 1000
 NO_SUCH_NAME: Final = "the name must mean something"
 
 
@@ -34,6 +35,11 @@ class Refusal(msgspec.Struct, frozen=True):
     message: str
     hidden: bool
     """The caller got the error for an unknown name."""
+    hint: str = ""
+
+    def is_about(self, name: str) -> bool:
+        """Whether the refused call was of this agent, or of the tool that clients know by this name."""
+        return name in (self.agent, self.target, f"{self.server}__{self.target}")
 
 
 def is_refusal(fault: Fault) -> bool:
@@ -72,26 +78,29 @@ class Refusals:
                 error=refusal.fault.name,
                 message=refusal.fault.message,
                 hidden=refusal.hidden,
+                hint=refusal.fault.hint,
             )
         )
 
-    def add_unresolved(self, caller: Caller, kind: str, name: str, fault: Fault) -> None:
+    def add_unresolved(self, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Add a call with a name that its caller cannot use."""
+        target = refused_target(kind, name, fault)
         self._refusals.append(
             Refusal(
                 at=datetime.now(UTC),
                 agent=caller.principal.id,
                 kind=kind,
-                server="",
-                target=name[:LONGEST_NAME],
+                server=target.server,
+                target=target.name,
                 gate="resolve",
                 rule=str(fault.data.get("rule") or NO_SUCH_NAME),
                 error=fault.name,
                 message=fault.message,
                 hidden=False,
+                hint=fault.hint,
             )
         )
 
-    def last(self, agent: str | None = None) -> Refusal | None:
-        """The newest refusal, of one agent or of all."""
-        return next((one for one in reversed(self._refusals) if agent is None or one.agent == agent), None)
+    def last(self, name: str | None = None) -> Refusal | None:
+        """The newest refusal: of one agent or one tool, or of all."""
+        return next((one for one in reversed(self._refusals) if name is None or one.is_about(name)), None)

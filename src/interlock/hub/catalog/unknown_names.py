@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from interlock.hub.catalog.target import Target, TargetKind
 from interlock.wire.errors import Fault
+
+LONGEST_NAME: Final = 1000
+
+
+class Unusable(Fault):
+    """A name whose item the hub knows and lets nobody use now: in quarantine, or changed since it was approved."""
+
+    def __init__(self, target: Target, message: str, hint: str, data: dict[str, object]) -> None:
+        super().__init__("TOOL_DISABLED", message, hint=hint, data=data)
+        self.target = target
+
+
+def refused_target(kind: TargetKind, name: str, fault: Fault) -> Target:
+    """The target of a name that was refused, for the audit log. Without a server where the hub knows none."""
+    return fault.target if isinstance(fault, Unusable) else Target(kind, "", name[:LONGEST_NAME])
 
 
 def unknown(kind: str, name: str, meant: str | None = None) -> Fault:
