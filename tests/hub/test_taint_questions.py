@@ -23,8 +23,9 @@ from .running_hub import RunningHub, child, running_hub, until
 from .task_scene import DECLARED, FORMS, Form, name, served
 from .task_scene import client as tasks_client
 from .task_server import Jobs
-from .test_bridges_questions import ALL, FORM, SAMPLING, listen
+from .test_bridges_questions import ALL, FORM, SAMPLING, asks, listen, steps
 from .test_taint import call, client, make_servers
+from .test_tasks_of_clients import AS_TASK, HOSTING, Host, about
 
 
 @contextlib.asynccontextmanager
@@ -174,3 +175,14 @@ async def test_t129_a_question_of_a_task_counts_each_time_it_is_read(tmp_path: P
             task = await mine.start_tool("web__greet")
             for _ in range(2):
                 assert "Who?" in str(await text_again(hub, "tasks/get", task.id, "modern"))
+
+
+async def test_t129_requests_about_tasks_of_the_client_count(tmp_path: Path) -> None:
+    async with instructed_hub(tmp_path, "legacy") as hub:
+        host = Host(hub.url + "/mcp", hub.key("mine"))
+        await host.initialize(HOSTING)
+        await host.call("web__do", steps(asks(1, "sampling/createMessage", AS_TASK), {"wait": 1}, *about(2, "get")))
+        assert [method for method, _ in host.got] == ["sampling/createMessage", "tasks/get"]
+        found = hub.hub_app.taints.of("agent:mine")
+        assert found is not None
+        assert "web tasks/get" in [source.shown for source in found.sources]

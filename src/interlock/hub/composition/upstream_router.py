@@ -66,7 +66,7 @@ class UpstreamRouter:
     def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
         return self._calls.pipeline.ask_client(request)
 
-    def note_notification(self, client: SessionCaller, server: str, method: str) -> None:
+    def note_text(self, client: SessionCaller, server: str, method: str) -> None:
         self._calls.gate_chain.note_text(client, server, method)
 
     # MCPL: messages that a server sends by itself

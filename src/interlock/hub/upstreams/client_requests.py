@@ -44,8 +44,8 @@ class RequestJudge(Protocol):
     def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
         """Judge a request, and send it once it may be. The future fails with a refusal."""
 
-    def note_notification(self, client: SessionCaller, server: str, method: str) -> None:
-        """A client is about to get a notification that belongs to no call."""
+    def note_text(self, client: SessionCaller, server: str, method: str) -> None:
+        """A client is about to get text of a server that no gate judges: a notification, or a request about a task."""
 
     def new_task_id(self) -> str:
         """An id for a task that a server starts at a client."""

@@ -71,7 +71,7 @@ class ConnectionOwner(RequestListener):
         if call is not None:
             call.on_notification(method, params)
         elif self._session is not None and self._wants(self._session, method, params):
-            self._judge.note_notification(self._session.caller, self._server, method)
+            self._judge.note_text(self._session.caller, self._server, method)
             self._session.notify(method, params)
         return True
 
@@ -107,6 +107,7 @@ class ConnectionOwner(RequestListener):
     ) -> asyncio.Future[bytes]:
         """Judge a request within a call of the owner, and send it to the client. Raises or fails with a `Fault`."""
         if method not in RELAYED:
+            self._judge.note_text(caller, self._server, method)
             return channel.ask(method, client_params)
         return self._judge.ask_client(
             ClientRequest(self._server, method, params, client_params, caller, channel, trace)
@@ -115,6 +116,7 @@ class ConnectionOwner(RequestListener):
     def _ask_beside(self, session: Session, method: str, params: bytes, client_params: bytes) -> asyncio.Future[bytes]:
         client_params = question_for_old(session.dialect.revision, method, client_params)
         if method not in RELAYED:
+            self._judge.note_text(session.caller, self._server, method)
             return session.ask(method, client_params)
         check_capability(session.dialect, method, params)
         channel = _SessionOrCall(session, self)

@@ -45,8 +45,8 @@ class HubInterface(Protocol):
     def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
         """Judge a server's request to a client, and send it once it may be. The future fails with a refusal."""
 
-    def note_notification(self, client: SessionCaller, server: str, method: str) -> None:
-        """A client is about to get a notification of a server that belongs to no call."""
+    def note_text(self, client: SessionCaller, server: str, method: str) -> None:
+        """A client is about to get text of a server that no gate judges: a notification, or a request about a task."""
 
     async def on_greeted(self, server: str, key: str | None, owner: str, connection: Connection) -> None:
         """Agree on MCPL with a server that may begin, before anything else is sent to it.
