@@ -158,6 +158,8 @@ def test_code_that_writes_elsewhere_is_questioned(path: str) -> None:
         "head -c 100 deploy/server.key",
         "base64 private.pem",
         "cat credentials.json",
+        "jq -R . .env package.json",
+        "jq -n --rawfile a .env '$a'",
         "cat < service-account.json",
         "cat terraform.tfstate",
         "vault kv get secret/x",
@@ -323,6 +325,7 @@ def test_a_relative_write_in_a_folder_of_the_system_is_questioned() -> None:
         ("git bisect run git -c core.pager=x log", "shell.runs_code"),
         ("python -m http.server 8000", "shell.tunnel"),
         ("python -m http.server --bind 127.0.0.1", ""),
+        ("python -m http.server --bind 127.0.0.1 --bind 0.0.0.0", "shell.tunnel"),
     ],
 )
 def test_git_and_servers_are_judged_by_what_they_do(command: str, rule: str) -> None:
@@ -331,6 +334,14 @@ def test_git_and_servers_are_judged_by_what_they_do(command: str, rule: str) -> 
 
 def test_a_command_of_git_passes_only_where_git_itself_is_told_nothing_else() -> None:
     assert "shell.runs_code" in _rules("git -c core.pager=x bisect run npm test")
+
+
+@each_case("command", ["git bisect run ls", "bash -c ls", "sh -lc 'git status'"])
+def test_a_program_that_the_operator_blocks_is_refused_before_its_command_is_judged(command: str) -> None:
+    rules = ShellRules(everyday=True, blocked_programs=("git", "bash", "sh"))
+    assert "shell.blocked" in {finding.rule for finding in judge_shell(command, rules)}
+    rules = ShellRules(everyday=True, allowed_programs=("ls",))
+    assert "shell.not_allowed" in {finding.rule for finding in judge_shell(command, rules)}
 
 
 def test_serving_a_folder_is_named_so() -> None:

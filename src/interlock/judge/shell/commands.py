@@ -41,6 +41,7 @@ def judge_argv(
     name = program_name(argv[0])
     text = shell_text(name, argv[1:]) if rules.everyday else None
     if text is not None:
+        yield from (Finding(rule, message, hint, span) for rule, message, hint in _by_rules(name, argv[0], rules))
         yield from judge_text(text, depth + 1)
         return
     for rule, message, hint in _judge_use(name, argv, rules):

@@ -32,6 +32,11 @@ def copies_secret(use: Use) -> bool:
     return not (keeps_name and is_inside(target) and not target.startswith("/"))
 
 
+def filters_secret(use: Use) -> bool:
+    """`jq . .env`; in `jq .env package.json` the first word is the filter."""
+    return any(is_secret_file(word) for word in operands(use.arguments)[1:])
+
+
 def packs_secret(use: Use) -> bool:
     """`tar czf a.tgz .env`, `zip a.zip id_rsa`; not what an option leaves out."""
     if use.name == "tar" and not _CREATES.match(" ".join(use.arguments)):

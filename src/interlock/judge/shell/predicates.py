@@ -110,7 +110,8 @@ def runs_module(use: Use) -> bool:
 def serves_folder(use: Use) -> bool:
     """`python -m http.server`, unless it listens on this machine only."""
     serves = any(module in lists()["serving-modules"] for module, _ in _modules(use.arguments))
-    return serves and not any(value in _LOOPBACK for value in option_values(use.arguments, "-b", "--bind"))
+    bound = list(option_values(use.arguments, "-b", "--bind"))
+    return serves and not (bound and bound[-1] in _LOOPBACK)
 
 
 def _after_module(arguments: Sequence[str]) -> Sequence[str]:
