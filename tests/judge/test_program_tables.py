@@ -20,7 +20,7 @@ def test_every_row_can_be_read_and_names_a_known_verdict() -> None:
         assert [key for key, _ in row.fields if key in ("refuse", "else")][:1] != ["else"], row.head
         for name in row.head:
             program = known(name)
-            assert {refusal.says for refusal in program.refusals} <= verdicts().keys(), name
+            assert {refusal.verdict_name for refusal in program.refusals} <= verdicts().keys(), name
             assert program.kinds or len(row.fields) > 0
 
 

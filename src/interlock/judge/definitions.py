@@ -18,7 +18,7 @@ from interlock.judge.instructions import ENOUGH, is_calm, weigh
 from interlock.judge.names import judge_name
 from interlock.judge.schemas import judge_schema
 from interlock.judge.secrets import find_secrets, judge_secrets
-from interlock.judge.signals import SAYS
+from interlock.judge.signals import RULE_MESSAGES
 from interlock.judge.text import judge_text
 from interlock.judge.urls import judge_url
 
@@ -138,7 +138,7 @@ def _each_phrase_once(findings: tuple[Finding, ...]) -> Iterator[Finding]:
 
 def _quoted(finding: Finding) -> str:
     """The words that gave a finding, as its message quotes them."""
-    _, _, rest = finding.message.partition(SAYS[finding.rule.removeprefix("instruction.")])
+    _, _, rest = finding.message.partition(RULE_MESSAGES[finding.rule.removeprefix("instruction.")])
     return rest.partition(": ")[2].strip("'\". ")
 
 

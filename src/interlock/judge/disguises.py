@@ -66,7 +66,7 @@ def _undone(text: str, name: bool) -> Iterator[tuple[str, str]]:
             break
         yield "encoded", layer
     if len(plain) <= SHORT:
-        yield from _games(text, plain)
+        yield from _letter_substitutions(text, plain)
         yield from ((how, unfold(reading)) for how, reading in decodings(plain))
         if lined := letters_in_lines(text):
             yield "letter by letter", unfold(lined)
@@ -142,24 +142,24 @@ def _decoded_runs(text: str) -> str:
                 octets = base64.b64decode(
                     run.rstrip("=") + "=" * (-len(run.rstrip("=")) % 4), altchars=b"-_" if "-" in run else None
                 )
-            said = octets.decode()
-            if "\x00" in said:
-                said = unpacked(octets)
+            plain = octets.decode()
+            if "\x00" in plain:
+                plain = unpacked(octets)
         except ValueError:
-            said = unpacked(octets)
-        if not said:
+            plain = unpacked(octets)
+        if not plain:
             return run
-        if not said.isprintable() and not said.replace("\n", "").isprintable():
+        if not plain.isprintable() and not plain.replace("\n", "").isprintable():
             return run
         changed = True
-        return f" {said} "
+        return f" {plain} "
 
     decoded = _HEX_RUN.sub(decode, text)
     decoded = _RUN.sub(decode, decoded)
     return unfold(decoded) if changed else ""
 
 
-def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
+def _letter_substitutions(text: str, plain: str) -> Iterator[tuple[str, str]]:
     apart = _THREE_LETTERS.search(text) is not None
     if apart and _DOTTED.search(plain):
         yield "letter by letter", _DOTTED.sub(lambda match: _MARKS.sub("", match[0]), plain).replace(". .", " ")

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from interlock.judge.disguises import SHORT, Readings
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
-from interlock.judge.signals import NAME, RESULT, SAYS, Signal, read_signals
-from interlock.judge.signals.tongues import deeds_in
+from interlock.judge.signals import NAME, RESULT, RULE_MESSAGES, Signal, read_signals
+from interlock.judge.signals.languages import foreign_instructions
 
 ENOUGH = 1.5
 """The weight at which text counts as an instruction."""
@@ -32,7 +32,7 @@ class Weighed(NamedTuple):
 def judge_instructions(text: str | Readings, where: str = "The text") -> tuple[Finding, ...]:
     """Findings for text that instructs the model; none for text that merely describes, however firmly.
 
-    A phrase that is only quoted, as an example of one, is not said: there is much writing about such attacks.
+    Quoted examples do not count: articles about attacks quote them.
     """
     readings = Readings(text) if isinstance(text, str) else text
     weighed = _weigh(readings, where, name=False, quotes=True, nearby=True)
@@ -62,7 +62,7 @@ def _weigh(readings: Readings, where: str, *, name: bool, quotes: bool, nearby: 
 def is_calm(text: str) -> bool:
     """Whether no part of a text can weigh enough, judged at once: with every signal in it at its full weight.
 
-    For plain and short text only: each part, in each of its disguises, is a part of the same disguise of the whole.
+    Valid for short ASCII text: decoding the whole text also decodes each part.
     """
     if len(text) > SHORT or not text.isascii():
         return False
@@ -71,10 +71,10 @@ def is_calm(text: str) -> bool:
         found = [index for index, _ in signals.regexes.matching(reading.encode())]
         if sum(signals.rows[index].weight for index in found if signals.languages[index] != RESULT) >= ENOUGH:
             return False
-    return next(deeds_in(text), None) is None
+    return next(foreign_instructions(text), None) is None
 
 
-class _Said(NamedTuple):
+class _SignalMatch(NamedTuple):
     """A signal in a text: where it stands, in octets, and the words that gave it."""
 
     at: int
@@ -85,24 +85,27 @@ class _Said(NamedTuple):
 def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool, nearby: bool) -> Weighed:
     found = list(_signals_in(text.encode("utf-8", "replace"), name, quotes))
     if not name and (not disguise or len(text) <= SHORT):
-        found += [_Said(text.lower().find(said), Signal(rule, heavy, ""), said) for rule, heavy, said in deeds_in(text)]
+        found += [
+            _SignalMatch(text.lower().find(sentence), Signal(rule, weight, ""), sentence)
+            for rule, weight, sentence in foreign_instructions(text)
+        ]
     if nearby and len(text) > _NEARBY:
         groups = [[each for each in found if 0 <= each.at - first.at <= _NEARBY] for first in found]
         found = max(groups, key=_weight_of, default=[])
-    kept: list[_Said] = []
+    kept: list[_SignalMatch] = []
     for each in found:
         kept.append(each)
         if _weight_of(kept) >= _PLENTY:
             break
     hidden = f" ({disguise})" if disguise else ""
     findings = [
-        Finding(f"instruction.{rule}", f"{where} {SAYS[rule]}{hidden}: {words[:120]!r}.", _HINT)
+        Finding(f"instruction.{rule}", f"{where} {RULE_MESSAGES[rule]}{hidden}: {words[:120]!r}.", _HINT)
         for _, (rule, *_), words in kept
     ]
     return Weighed(_weight_of(kept), tuple(findings), any(not each.signal.address for each in found))
 
 
-def _weight_of(found: Sequence[_Said]) -> float:
+def _weight_of(found: Sequence[_SignalMatch]) -> float:
     """The weight of signals together. Weak ones of one rule count less than those of different rules."""
     weight = 0.0
     heaviest: dict[str, float] = {}
@@ -116,7 +119,7 @@ def _weight_of(found: Sequence[_Said]) -> float:
 _NEARBY = 1_000
 
 
-def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[_Said]:
+def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[_SignalMatch]:
     """Each signal once, with what says so. A long text is read in stretches, so that little of noise is enough."""
     signals = _signals()
     seen: set[int] = set()
@@ -126,7 +129,7 @@ def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[_Said]:
             language = signals.languages[index]
             if index in seen or (language == NAME and not name) or (language == RESULT and not quotes):
                 continue
-            match = _said(regex, stretch, quotes)
+            match = _first_unquoted_match(regex, stretch, quotes)
             if match is None:
                 continue
             first, last = match.span()
@@ -135,7 +138,7 @@ def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[_Said]:
             signal = signals.rows[index]
             if quotes and signal.prose and len(octets) > _NEARBY:
                 signal = signal._replace(weight=signal.weight * _IN_PROSE)
-            yield _Said(max(0, start - _OVERLAP) + first, signal, words)
+            yield _SignalMatch(max(0, start - _OVERLAP) + first, signal, words)
 
 
 def _is_taken_back(octets: bytes, first: int, last: int) -> bool:
@@ -177,7 +180,7 @@ _PLENTY = 3.0
 """A weight at which nothing more needs to be known: what weak signals of several fields need together."""
 
 
-def _said(regex: OctetRegex, octets: bytes, quotes: bool) -> OctetMatch | None:
+def _first_unquoted_match(regex: OctetRegex, octets: bytes, quotes: bool) -> OctetMatch | None:
     """The first match that is neither taken back nor, with `quotes`, merely quoted."""
     for match in regex.finditer(octets):
         start, end = match.span()

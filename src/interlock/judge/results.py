@@ -29,20 +29,20 @@ def judge_result(result: object, *, may_ask: bool = False) -> tuple[Finding, ...
     With `may_ask`, for messages whose writers may ask their reader for something, requests alone are no flag.
     """
     hidden: list[Finding] = []
-    told: list[Finding] = []
+    instruction_findings: list[Finding] = []
     for count, (where, text) in enumerate(_texts(result)):
         label = where or "The result"
         # Each kind has its own share of the findings: many of one cannot crowd out the other.
         if len(hidden) < MOST_FINDINGS // 2:
             found = judge_text(text)
             hidden += [msgspec.structs.replace(each, message=f"{label}: {each.message}") for each in found]
-        if len(told) < MOST_FINDINGS // 2 and count < MOST_TEXTS:
+        if len(instruction_findings) < MOST_FINDINGS // 2 and count < MOST_TEXTS:
             readings = Readings(text)
-            said = judge_instructions(readings, label)
-            if not said and not may_ask:
-                said = judge_requests(readings, label)
-            told += [msgspec.structs.replace(each, hint=_HINT) for each in said]
-    return (*hidden[: MOST_FINDINGS // 2], *told[: MOST_FINDINGS // 2])
+            findings = judge_instructions(readings, label)
+            if not findings and not may_ask:
+                findings = judge_requests(readings, label)
+            instruction_findings += [msgspec.structs.replace(each, hint=_HINT) for each in findings]
+    return (*hidden[: MOST_FINDINGS // 2], *instruction_findings[: MOST_FINDINGS // 2])
 
 
 def is_loaded() -> bool:

@@ -46,7 +46,7 @@ class Disguises:
         return self.known[name]
 
     def is_disguised(self, node: ast.AST) -> bool:
-        """Whether an expression, or what its names stand for, does. Where there is too much to look at, it does."""
+        """Whether the expression decodes a hidden name, or is too large to follow."""
         seen: set[str] = set()
         queue: deque[ast.AST] = deque([node])
         for _ in range(MAX_STEPS):

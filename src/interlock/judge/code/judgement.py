@@ -6,8 +6,8 @@ import ast
 import re
 
 from interlock.judge.code.disguises import Disguises
+from interlock.judge.code.dotted_names import judge_dotted_name
 from interlock.judge.code.origins import Origins
-from interlock.judge.code.reaches import judge_reach
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.findings import Finding
 
@@ -51,7 +51,7 @@ class Judgement:
         )
 
     def judge_origin(self, origin: str, node: ast.AST) -> None:
-        verdict = judge_reach(origin, readonly=self.readonly, examples_judged=self.examples_judged)
+        verdict = judge_dotted_name(origin, readonly=self.readonly, examples_judged=self.examples_judged)
         if verdict is not None:
             rule, message, hint = verdict
             self.note(rule, node, message, hint)

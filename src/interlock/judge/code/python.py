@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 
 from interlock.judge.code.doctests import with_examples
-from interlock.judge.code.quiet import quiet
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.tree import TreeJudge
+from interlock.judge.code.without_warnings import without_warnings
 from interlock.judge.findings import Finding
 from interlock.wire.unicode_forms import has_long_run
 
@@ -69,7 +69,7 @@ def _parse(code: str) -> tuple[ast.Module | None, int]:
     if has_long_run(code):  # Python normalizes names as well, and would hold the interpreter for long
         return None, 0
     try:
-        with quiet():
+        with without_warnings():
             return ast.parse(code), 0
     except SyntaxError as error:
         return None, error.lineno or 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import symtable
 
-from interlock.judge.code.quiet import quiet
+from interlock.judge.code.without_warnings import without_warnings
 
 
 def may_be_builtin(code: str, name: str) -> bool:
-    """Whether the name is used somewhere that nothing of the code binds it for. Where that cannot be told, it is."""
+    """Whether a use of the name may refer to the builtin. True also if the code cannot be analysed."""
     try:
-        with quiet():
+        with without_warnings():
             top = symtable.symtable(code, "<code>", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         return True

@@ -6,7 +6,7 @@ import ast
 
 
 def is_followed(parent: ast.AST) -> bool:
-    """Whether what becomes of a module is known: something in it is taken, it is renamed, or asked for a name."""
+    """Whether later uses of the module can be traced: an attribute, an alias or `getattr`."""
     match parent:
         case ast.Attribute() | ast.AnnAssign(target=ast.Name()) | ast.NamedExpr() | ast.withitem() | ast.Starred():
             return True

@@ -49,7 +49,7 @@ class Everyday:
         self.left = _MOST_TOGETHER
         self.unknown: set[str] = set()
         """Variables of which a value is not wholly in the text."""
-        # In their order and once each, so that variables that are made of each other cost no more than others.
+        # Resolve assignments once, in order: this bounds variables that refer to each other.
         for name, value in script.assignments:
             if not self.is_known(value):
                 self.unknown.add(name)

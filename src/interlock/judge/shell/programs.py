@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
 class Refusal(NamedTuple):
     """A verdict, or why a use writes, and the conditions for it."""
 
-    says: str
+    verdict_name: str
     conditions: tuple[Condition, ...]
     otherwise: bool
     """Whether it counts only where the refusals before it found nothing."""
@@ -86,7 +86,7 @@ class Program(msgspec.Struct, frozen=True):
     @property
     def reads_sql(self) -> bool:
         """Whether its input is SQL."""
-        return any(refusal.says == "sql-reaches" for refusal in self.refusals)
+        return any(refusal.verdict_name == "sql-reaches" for refusal in self.refusals)
 
     def is_harmless(self, use: Use, *, everyday: bool = False) -> bool:
         forms = (*self.harmless, *self.everyday) if everyday else self.harmless
@@ -94,7 +94,7 @@ class Program(msgspec.Struct, frozen=True):
 
     def refused(self, use: Use) -> list[Verdict]:
         """The verdicts on a use."""
-        return [verdicts()[says] for says in _matching(self.refusals, use)]
+        return [verdicts()[verdict_name] for verdict_name in _matching(self.refusals, use)]
 
     def why_writes(self, use: Use) -> str | None:
         """The reason why a use writes, from the rows `write`."""
@@ -104,12 +104,12 @@ class Program(msgspec.Struct, frozen=True):
 def _matching(refusals: tuple[Refusal, ...], use: Use) -> list[str]:
     found: list[str] = []
     chain = False
-    for says, conditions, otherwise in refusals:
+    for verdict_name, conditions, otherwise in refusals:
         if otherwise and chain:
             continue
         chain = all_hold(conditions, use)
         if chain:
-            found.append(says)
+            found.append(verdict_name)
     return found
 
 
@@ -177,8 +177,8 @@ def _saves(text: str) -> tuple[str, str, str]:
 
 
 def _refusal(key: str, text: str) -> Refusal:
-    says, _, conditions = text.partition(" when ")
-    return Refusal(says, read_conditions(conditions), key == "else")
+    verdict_name, _, conditions = text.partition(" when ")
+    return Refusal(verdict_name, read_conditions(conditions), key == "else")
 
 
 def _wrapper(one: dict[str, str]) -> Wrapper:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from interlock.judge.tables import Row, read_table
 
-SAYS: Final = {
+RULE_MESSAGES: Final = {
     "secrecy": "tells the model to keep something from the person",
     "override": "tells the model to set other instructions aside",
     "role": "gives the model another role",
@@ -47,7 +47,7 @@ class Signal(NamedTuple):
 def read_signals() -> list[Signal]:
     """All signals of all tables; those for results and then those for names of parameters stand last."""
     fragments = {row.head[0]: row.one("=") for row in read_table(__name__, "fragments.txt")}
-    signals = [_signal(rule, row, fragments) for rule in SAYS for row in read_table(__name__, f"{rule}.txt")]
+    signals = [_signal(rule, row, fragments) for rule in RULE_MESSAGES for row in read_table(__name__, f"{rule}.txt")]
     return sorted(signals, key=lambda signal: (signal.language == NAME, signal.language == RESULT))
 
 

@@ -1,4 +1,4 @@
-"""The same few deeds in other languages, from a word list for each: what is taken, where it goes, who is not told.
+"""Detects theft, secrecy and override in other languages by word stems.
 
 The lists hold stems. Within a sentence order is not looked at, since every language has its own.
 """
@@ -14,7 +14,7 @@ from interlock.judge.tables import read_table
 _Words = dict[str, re.Pattern[str]]
 
 
-def deeds_in(text: str) -> Iterator[tuple[str, float, str]]:
+def foreign_instructions(text: str) -> Iterator[tuple[str, float, str]]:
     """Instructions in other languages: the rule, its weight, and the sentence."""
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
@@ -27,41 +27,41 @@ def deeds_in(text: str) -> Iterator[tuple[str, float, str]]:
     if not scripts:
         return
     sentences = [part for part in _SENTENCE_END.split(text.lower(), _MOST_SENTENCES) if len(part) > 5]
-    for words in (words for script in scripts for words in _tongues()[script]):
+    for words in (words for script in scripts for words in _languages()[script]):
         for sentence in sentences:
             yield from _changes(words, sentence)
 
 
 def _changes(words: _Words, sentence: str) -> Iterator[tuple[str, float, str]]:
-    if words["ignore"].search(sentence) and words["told"].search(sentence):
+    if words["ignore"].search(sentence) and words["instructions"].search(sentence):
         yield "override", 1.5, sentence
     if not words["send"].search(sentence):
         return
-    if words["untold"].search(sentence):
+    if words["secretly"].search(sentence):
         yield "secrecy", 1.5, sentence
-    if words["held"].search(sentence):
+    if words["asset"].search(sentence):
         yield "theft", 1.5 if words["before"].search(sentence) else 0.75, sentence
 
 
 @lru_cache(maxsize=1)
-def _tongues() -> dict[str, list[_Words]]:
+def _languages() -> dict[str, list[_Words]]:
     """The words of each language, by script."""
-    tongues: dict[str, list[_Words]] = {"other": [], "latin": []}
-    for (_, script), fields in read_table(__package__, "tongues.txt"):
+    languages: dict[str, list[_Words]] = {"other": [], "latin": []}
+    for (_, script), fields in read_table(__package__, "languages.txt"):
         edge = r"\b" if script == "latin" else ""
         words = {key: re.compile(f"{edge}(?:{value})") for key, value in fields if key in _KINDS}
         if words:
-            tongues[script].append(words)
-    return tongues
+            languages[script].append(words)
+    return languages
 
 
 @lru_cache(maxsize=1)
 def _small_words() -> frozenset[str]:
     """Small words of the languages in Latin script; two of them in one text, and it may be in one of those."""
-    return frozenset(word for row in read_table(__package__, "tongues.txt") for word in row.one("small").split())
+    return frozenset(word for row in read_table(__package__, "languages.txt") for word in row.one("small").split())
 
 
-_KINDS = ("send", "held", "before", "untold", "ignore", "told")
+_KINDS = ("send", "asset", "before", "secretly", "ignore", "instructions")
 _LONGEST = 8_192
 """Beyond this only the beginning and the end are read."""
 _MOST_SENTENCES = 400

@@ -12,7 +12,7 @@ _PROCESSES = ("exec", "spawn", "posix_spawn", "fork", "popen", "sched_set")
 
 
 @lru_cache(maxsize=4096)
-def judge_reach(origin: str, *, readonly: bool, examples_judged: bool) -> Verdict | None:
+def judge_dotted_name(origin: str, *, readonly: bool, examples_judged: bool) -> Verdict | None:
     """The fault in using this name, if any. Cached: code uses the same few names over and over."""
     head, _, rest = origin.partition(".")
     parts = rest.split(".") if rest else []

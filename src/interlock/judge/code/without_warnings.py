@@ -12,7 +12,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def without_warnings() -> Iterator[None]:
     with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
