@@ -121,9 +121,10 @@ class Pins:
 
     async def _void_stale(self, offer: Offer) -> None:
         """End requests and approvals for definitions that are no longer offered."""
-        now = {tool.name: tool.fingerprint() for tool in offer.tools.values()}
         for kind in ("changed_tool", "tool_call"):
-            live = self._inbox.about(kind, offer.server)
+            live = [*self._inbox.about(kind, offer.server)]
+            asked = {old.question.name for old in live}
+            now = {tool.name: tool.fingerprint() for tool in offer.tools.values() if tool.name in asked} if live else {}
             await self._inbox.void(old for old in live if now.get(old.question.name) != old.question.fingerprint)
 
     async def _unless_approved(self, changed: list[Tool], pinned: dict[str, str]) -> list[Tool]:
