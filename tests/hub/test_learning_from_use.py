@@ -13,7 +13,8 @@ import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.discovery import words
-from interlock.discovery.usage import Use
+from interlock.discovery.usage import MOST_IN_ALL, MOST_USES, Use
+from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.tool_search import learning as learning_module
 from interlock.hub.tool_search.learning import LEARNED, MOST_OPEN, MOST_OPEN_IN_ALL, WITHIN_US, LearnedUses, Learning
 from interlock.store import Store
@@ -132,6 +133,24 @@ async def test_uses_of_an_earlier_version_that_name_no_principal_are_forgotten(t
         await hub.hub_app.search.learning.settled()
         assert await hub.hub_app.store.keys(LEARNED) == []
         assert not len(hub.hub_app.search.learning.usage)
+
+
+async def test_more_than_is_kept_in_all_is_dropped_from_the_store_too(tmp_path: Path) -> None:
+    owners = [f"agent:{number}" for number in range(MOST_IN_ALL // MOST_USES + 1)]
+    uses = tuple(Use((f"term{number}",), "many", "x") for number in range(MOST_USES))
+    store = await Store.open(tmp_path / "interlock.db", COLLECTIONS)
+    try:
+        async with store.transaction() as change:
+            for owner in owners:
+                change.put(LEARNED, LearnedUses(owner, uses))
+        learning = Learning(lambda: store, lambda _, text: None)
+        await learning.ready()
+        await learning.settled()
+        kept = await store.find(LEARNED)
+    finally:
+        await store.close()
+    assert len(learning.usage) == MOST_IN_ALL
+    assert {each.key: each.value.uses for each in kept} == {owner: learning.usage.of(owner) for owner in owners}
 
 
 def test_searches_that_wait_for_their_outcome_hold_little_however_long_their_queries_are() -> None:

@@ -128,19 +128,17 @@ class Learning:
 
     async def _load(self) -> None:
         kept = await self._store().find(LEARNED)
+        # Uses that name no principal would let one agent rank tools for the others.
         owned = [document for document in kept if ":" in document.key]
         usage = Usage()
-        uses = ((document.key, use) for document in owned for use in document.value.uses)
-        async for owner, use in in_turns(uses):
+        async for owner, use in in_turns((document.key, use) for document in owned for use in document.value.uses):
             usage.add(owner, use)
         self.usage = usage
         self._loaded.set()
-        if len(owned) < len(kept):
-            # Uses that name no principal would let one agent rank tools for the others.
-            async with self._store().transaction() as change:
-                for document in kept:
-                    if ":" not in document.key:
-                        change.delete(LEARNED, document.key)
+        turns = in_turns(kept, at_once=1)
+        changed = {each.key async for each in turns if len(each.value.uses) != len(usage.of(each.key))}
+        if changed:
+            await self._keep(changed)
 
     async def _keep(self, owners: set[str]) -> None:
         async with self._store().transaction() as change:
