@@ -11,7 +11,7 @@ from interlock.judge.shell import embedded, git
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands, uses_flag
 from interlock.judge.shell.patterns import compiled
-from interlock.judge.shell.programs import Program, Verdict, known, lists, program_name
+from interlock.judge.shell.programs import Program, Verdict, known, lists, program_name, verdicts
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.targets import judge_targets
 from interlock.judge.shell.wrappers import inner_commands
@@ -89,6 +89,8 @@ def _judge_use(name: str, argv: Sequence[str], rules: ShellRules) -> Iterator[Ve
     if by_options is not None:
         yield by_options
     yield from program.refused(Use(name, arguments, program.values))
+    if name in lists()["shows-files"] and any(compiled("<SECRET_FILE>").search(word) for word in arguments):
+        yield verdicts()["secret-env"]
     yield from judge_targets(program, arguments)
     if _destroys_unasked(program, arguments):
         message = "deletes something for good, and is told not to ask"

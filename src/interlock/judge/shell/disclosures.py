@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.everyday import is_inside
@@ -11,6 +12,8 @@ from interlock.judge.shell.flags import names, operands, option_values, uses_fla
 from interlock.judge.shell.git import verb_of
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
+from interlock.judge.shell.programs import known, program_name
+from interlock.judge.shell.wrappers import run_on_matches
 
 _COPY_VALUES = frozenset(
     {"-t", "--target-directory", "-m", "--mode", "-o", "--owner", "-g", "--group", "-S", "--suffix"}
@@ -35,6 +38,20 @@ def copies_secret(use: Use) -> bool:
 def filters_secret(use: Use) -> bool:
     """`jq . .env`; in `jq .env package.json` the first word is the filter."""
     return any(is_secret_file(word) for word in operands(use.arguments)[1:])
+
+
+def finds_secret(use: Use) -> bool:
+    """`find . -name .env -exec cat {} +`: the command would be refused with the name of the file."""
+    found = [value for test, value in pairwise(use.arguments) if test in _FIND_TESTS and is_secret_file(value)]
+    for command in run_on_matches("find", use.arguments):
+        program = program_name(command[0])
+        arguments = [found[0] if found and word == "{}" else word for word in command[1:]]
+        if found and known(program).refused(Use(program, arguments)):
+            return True
+    return False
+
+
+_FIND_TESTS = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename"})
 
 
 def packs_secret(use: Use) -> bool:

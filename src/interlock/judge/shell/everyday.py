@@ -171,9 +171,17 @@ class Everyday:
                 argv += text.split() if word.dynamic and word.text[:1] != '"' else [text]
             argv = self._without_filtered(command, argv or [_UNKNOWN])
             yield [*argv, body] if body and program.reads_sql else argv
-            moved = [argv[0], *(placed(self._folders[command.start], word) for word in argv[1:])]
-            if moved != argv:
-                yield moved
+            found = self._names_given(command) if name == "xargs" else []
+            if found:
+                yield [*argv, *found]
+            folder = self._folders[command.start]
+            if is_outside(folder):
+                yield [argv[0], *(placed(folder, word) for word in argv[1:])]
+
+    def _names_given(self, command: Command) -> list[str]:
+        """Files of secrets that the command before a pipe names: `find . -name .env | xargs cat`."""
+        secret = compiled("<SECRETS>|<SECRET_FILE>")
+        return [word for left, right in self._pipes if right is command for word in _words(left) if secret.search(word)]
 
     def _without_filtered(self, command: Command, argv: list[str]) -> list[str]:
         """`env | grep NODE` as `printenv NODE`: a filter leaves some of the variables that a command lists."""

@@ -26,7 +26,10 @@ def folder_after(folder: str, argv: Sequence[str]) -> str:
 
 def placed(folder: str, word: str) -> str:
     """A word as a path from the project, if it may be a path and the folder lies outside the project."""
-    return normpath(join(folder, word)) if is_outside(folder) and _RELATIVE.fullmatch(word) else word
+    if not is_outside(folder) or not _RELATIVE.fullmatch(word):
+        return word
+    path = join(folder, word)
+    return normpath(path) if word[0] == "." or "/." in word else path
 
 
 def is_outside(folder: str) -> bool:
