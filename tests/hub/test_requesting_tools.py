@@ -81,7 +81,7 @@ async def test_a_session_hears_of_it_and_has_the_tool_in_its_list(tmp_path: Path
             assert again["tools_pending"] == asked["tools_pending"]  # the same question, asked once
             await read_and_answer(hub.hub_app.inbox, (await decision_of(hub)).id, "always", ADA)
             await until(lambda: event_of(stream) is not None)
-            assert "notifications/tools/list_changed" in stream.methods()
+            await until(lambda: "notifications/tools/list_changed" in stream.methods())
             assert len([m for m in stream.methods() if m == "notifications/mgp.event"]) == 1
         listed = (await client.legacy("tools/list"))["result"]["tools"]
         assert SOUGHT in {tool["name"] for tool in listed}

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from example_counts import example_count
 from interlock.discovery.tokens import TokenCounter, at_most
 from interlock.hub.tool_search.creations import NOT_ALLOWED
-from interlock.hub.tool_search.discovery_tools import FOUND_TOKENS, LOADED_TOKENS
+from interlock.hub.tool_search.discovery_tools import FOUND_TOKENS
 from interlock.hub.tool_search.instructions import merged
+from interlock.hub.tool_search.requested_tools import LOADED_TOKENS
 from interlock.hub.tool_search.tokens import TokenCounts, joint
 from interlock.hub.tool_search.tool_summaries import SCORE_TOKENS, cost_of
 

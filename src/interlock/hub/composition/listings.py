@@ -20,6 +20,7 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.event_subscriptions import EventSubscriptions
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier
 from interlock.hub.handlers.notifications import ChangeNotifier
+from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.creations import Creations
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.embeddings import EmbeddingCache
@@ -28,6 +29,7 @@ from interlock.hub.tool_search.learning import Learning
 from interlock.hub.tool_search.list_forms import ListForms
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
+from interlock.hub.tool_search.requested_tools import RequestedTools
 from interlock.hub.tool_search.requests import Requests
 from interlock.hub.tool_search.search import ToolSearch
 from interlock.hub.tool_search.security_listing import SecurityListing
@@ -105,6 +107,8 @@ class ListingParts:
             lambda server: (approvals.server_policies.trust_of(server), approvals.permissions.declared(server)),
             Learning(lambda: foundation.store, foundation.log),
         )
+        summaries = ToolSummaries(catalog, self.tokens, self.search.status, risk_of, needs)
+        contexts = Contexts(self.listings)
         self._request_tasks = BackgroundTasks()
         self.requests = Requests(
             approvals.inbox,
@@ -113,8 +117,8 @@ class ListingParts:
             risk_of,
             foundation.log,
             Creations(registrations, lambda: foundation.config, lambda: foundation.store),
+            RequestedTools(self.listings, summaries, contexts, self.bus),
         )
-        summaries = ToolSummaries(catalog, self.tokens, self.search.status, risk_of, needs)
         self.discovery_tools = DiscoveryTools(
             catalog,
             self.listings,
@@ -123,7 +127,7 @@ class ListingParts:
             summaries,
             self.requests,
             calls.pipeline,
-            self.bus,
+            contexts,
         )
         self.recorded_requests = RecordedRequests(authentication.rates, calls.recording)
         self._changes = self.bus.subscribe(EventFilter.of(ListChanged), limit=1)

@@ -9,12 +9,8 @@ import secrets
 import time
 from typing import Any, Final
 
-import msgspec
-
-from interlock.discovery.budget import Fit, SessionTools, fit
+from interlock.discovery.budget import Fit, fit
 from interlock.discovery.errors import DiscoveryError
-from interlock.events import Bus
-from interlock.events.types import ToolRequestDecided, now_us
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Pipeline
@@ -27,7 +23,8 @@ from interlock.hub.tool_search.creations import Create
 from interlock.hub.tool_search.definitions import SCHEMAS
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.needs import Best, Needs, Wanted
-from interlock.hub.tool_search.requests import EVENT, Requests, Waiting, event
+from interlock.hub.tool_search.requested_tools import LOADED_TOKENS, Waiting, over_budget_entry
+from interlock.hub.tool_search.requests import Requests
 from interlock.hub.tool_search.search import CONNECTED, KNOWN, ToolSearch, split_aside
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries, ToolSummary, cost_of
@@ -38,11 +35,8 @@ MAX_LEFT_OUT: Final = 5
 """How many tools that exceed the budget an answer names."""
 FOUND_TOKENS: Final = 50
 """The tokens of a search result without its tools."""
-LOADED_TOKENS: Final = 90
-"""The tokens of a request's result without its tools."""
 UNAVAILABLE_TOKENS: Final = 120
 """Upper bound for the tokens about tools that exceed the budget."""
-OVER_BUDGET: Final = "it exceeds the context budget"
 CALL_IT: Final = "call each with `call_tool` (name, arguments), or by its name where your list shows it"
 
 
@@ -58,7 +52,7 @@ class DiscoveryTools:
         summarizer: ToolSummaries,
         requests: Requests,
         pipeline: Pipeline,
-        bus: Bus,
+        contexts: Contexts,
     ) -> None:
         self._catalog = catalog
         self._listings = listings
@@ -67,10 +61,8 @@ class DiscoveryTools:
         self._summarizer = summarizer
         self._requests = requests
         self._pipeline = pipeline
-        self._bus = bus
-        self.contexts = Contexts(listings)
+        self.contexts = contexts
         self._needs = Needs(catalog, listings, search, self._callable)
-        requests.settled = self._settled
         self._arguments = ArgumentCheck(SCHEMAS)
 
     def check(self, name: str, arguments: object) -> None:
@@ -140,7 +132,7 @@ class DiscoveryTools:
             unavailable_tokens = max(0, min(UNAVAILABLE_TOKENS, context.remaining - spare))
         answer = {name: each.tokens for name, each in summaries.items()}
         loaded = context.load(list(costs.items()), answer, spare + unavailable_tokens)
-        missing += _named([_over_budget(name) for name in loaded.left_out], unavailable_tokens)
+        missing += _named([over_budget_entry(name) for name in loaded.left_out], unavailable_tokens)
         status = "unavailable" if not loaded.kept else "partial" if missing else "fulfilled"
         result: dict[str, object] = {
             "status": "pending_approval" if pending else status,
@@ -264,41 +256,6 @@ class DiscoveryTools:
             pending.append({"tool": name, "decision": id_})
         return pending
 
-    def _settled(self, waiting: Waiting, refusal: str | None) -> bool:
-        """Load a requested tool and notify the caller, or notify it of the refusal."""
-        caller, session = waiting.caller, waiting.session
-        data: dict[str, object] = {"request_id": waiting.request_id, "task_trace_id": waiting.trace}
-        tool = None if refusal is not None else self._listings.tool(caller.list_scope, waiting.name)
-        if tool is None and refusal is None:
-            return False
-        if tool is None:
-            unavailable = [{"tool": waiting.name, "reason": refusal}]
-            data |= {"status": "unavailable", "tools_loaded": [], "tools_unavailable": unavailable}
-        else:
-            data |= self._loaded(caller, self.contexts.of(caller, session), tool)
-        encoded = event(waiting.request_id, data)
-        if session is None:
-            by, body = caller.principal, msgspec.Raw(encoded)
-            self._bus.publish(ToolRequestDecided("tool_requests", self._bus.next(), now_us(), by.id, by.kind, body))
-            return True
-        self.contexts.changed(caller, session)
-        if waiting.speaks_mgp:
-            session.notify(EVENT, encoded)
-        return True
-
-    def _loaded(self, caller: Caller, context: SessionTools, tool: Tool) -> dict[str, object]:
-        name, summary = self._listings.name(caller.list_scope, tool), self._summarizer.of(caller.view, tool)
-        loaded = context.load(
-            [(name, self._listings.cost(caller.list_scope, tool))], {name: summary.tokens}, LOADED_TOKENS
-        )
-        return {
-            "status": "fulfilled" if loaded.kept else "partial",
-            "tools_loaded": [summary.entry] if loaded.kept else [],
-            "tools_unavailable": [_over_budget(name) for name in loaded.left_out],
-            "session_tools_count": len(context.pinned) + len(context.loaded),
-            "context_tokens_added": loaded.tokens_added,
-        }
-
     def _callable(self, caller: Caller, identity: tuple[str, str]) -> Tool | None:
         """The tool of an identity, if the caller may call it now."""
         offer = self._catalog.offer(identity[0])
@@ -306,10 +263,6 @@ class DiscoveryTools:
         if tool is None or identity not in self._listings.callable(caller.list_scope):
             return None
         return tool if self._pipeline.may_call(caller, self._listings.name(caller.list_scope, tool)) else None
-
-
-def _over_budget(name: str) -> dict[str, object]:
-    return {"tool": name, "reason": OVER_BUDGET}
 
 
 def _named(entries: list[dict[str, object]], tokens: int) -> list[dict[str, object]]:

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
-
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
@@ -24,28 +22,14 @@ from interlock.hub.calls.pipeline.call_approvals import summary_of
 from interlock.hub.catalog.items import Tool
 from interlock.hub.sessions.session import Session
 from interlock.hub.tool_search.creations import Creations
+from interlock.hub.tool_search.requested_tools import RequestedTools, Waiting
 from interlock.protocols.mgp.permissions import Risk
 from interlock.wire.errors import Fault
 
-CHANNEL: Final = "tool.request"
-EVENT: Final = "notifications/mgp.event"
 MAX_WAITING: Final = 2_000
 MAX_WAITING_PER_CALLER: Final = 64
 
 Log = Callable[[str, str], None]
-
-
-class Waiting(msgspec.Struct, frozen=True, eq=False):
-    """A tool that a caller waits for."""
-
-    caller: Caller
-    session: Session | None
-    request_id: str
-    trace: str | None
-    name: str
-    """The exposed name."""
-    decision: str
-    speaks_mgp: bool
 
 
 class Requests:
@@ -59,6 +43,7 @@ class Requests:
         risk_of: Callable[[Tool], Risk],
         log: Log,
         creations: Creations,
+        requested_tools: RequestedTools,
     ) -> None:
         self._inbox = inbox
         self._access_methods = access_methods
@@ -66,9 +51,8 @@ class Requests:
         self._risk_of = risk_of
         self._log = log
         self.creations = creations
+        self._requested_tools = requested_tools
         self._waiting: list[Waiting] = []
-        self.settled: Callable[[Waiting, str | None], bool] = lambda waiting, refusal: True
-        """Set by `DiscoveryTools`: loads the tool and notifies the agent, or reports a refusal. False: not yet."""
 
     def begin(self) -> None:
         """Follow the inbox, and grant the tools that were approved before a restart."""
@@ -115,7 +99,7 @@ class Requests:
     def recheck(self) -> None:
         """Check after a change whether requested tools are available."""
         for waiting in list(self._waiting):
-            if self.settled(waiting, None):
+            if self._requested_tools.settle(waiting):
                 self._waiting.remove(waiting)
 
     def _on_decision(self, decision: Decision) -> None:
@@ -146,12 +130,6 @@ class Requests:
             DecisionState.EXPIRED: "nobody answered in time",
         }
         for waiting in [waiting for waiting in self._waiting if waiting.decision == decision.id]:
-            self.settled(waiting, reasons.get(decision.state, "it can no longer be granted"))
+            self._requested_tools.settle(waiting, reasons.get(decision.state, "it can no longer be granted"))
             with contextlib.suppress(ValueError):
                 self._waiting.remove(waiting)
-
-
-def event(request_id: str, data: dict[str, object]) -> bytes:
-    """The event that follows a request (MGP, Server Push Notifications). The request id is the subscription id."""
-    fields = {"subscription_id": request_id, "channel": CHANNEL, "timestamp": datetime.now(UTC), "data": data}
-    return msgspec.json.encode(fields)
