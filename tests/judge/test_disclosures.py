@@ -313,6 +313,12 @@ def test_a_relative_delete_in_a_project_passes(command: str) -> None:
     assert _rules(command) == set()
 
 
+def test_more_words_than_are_followed_are_questioned_outside_the_project_alone() -> None:
+    names = " ".join(f"f{number}" for number in range(500))
+    assert _rules(f"cd /usr/share && cp {names} shadow") == {"shell.too_many"}
+    assert _rules(f"cd src && cp {names} shadow") == set()
+
+
 def test_a_relative_write_in_a_folder_of_the_system_is_questioned() -> None:
     assert _rules("cd /etc && echo x > hosts") == {"shell.system_file"}
     assert _rules("cd /etc && cp a hosts") == {"shell.system_file"}

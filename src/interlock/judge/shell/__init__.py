@@ -76,7 +76,7 @@ def _judge_everyday(text: str, script: Script, rules: ShellRules, depth: int) ->
         for inner in everyday.given_to_shell(command):
             yield from _judge_text(inner, rules, depth + 1)
     if everyday.too_many:
-        message = "variables take more values than are followed"
+        message = "variables take more values, or a command more words, than are followed"
         yield Finding("shell.too_many", message, "use fewer values at a time", (0, len(text)))
 
 

@@ -24,6 +24,8 @@ from interlock.judge.shell.syntax import Command, Redirect, Script, Word
 _MOST_READINGS = 64
 _MOST_TOGETHER = 400
 """Readings of words with variables, of one text."""
+_MOST_PLACED = 400
+"""Words of a command that runs outside the project."""
 _LONGEST = 4_096
 _INSERTED = re.compile(r"\$\{(\w*)\}")
 _IN_HOME = re.compile(r"\$\{HOME\}(?:/[\w.-]+)+")
@@ -176,7 +178,8 @@ class Everyday:
                 yield [*argv, *found]
             folder = self._folders[command.start]
             if is_outside(folder):
-                yield [argv[0], *(placed(folder, word) for word in argv[1:])]
+                self.too_many |= len(argv) > _MOST_PLACED
+                yield [argv[0], *(placed(folder, word) for word in argv[1:_MOST_PLACED])]
 
     def _names_given(self, command: Command) -> list[str]:
         """Files of secrets that the command before a pipe names: `find . -name .env | xargs cat`."""
