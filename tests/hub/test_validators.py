@@ -176,7 +176,7 @@ async def test_what_is_only_inferred_is_noted_in_guard_and_refused_in_locked(tmp
             assert ran(await call(hub, name, **arguments)), (name, arguments)
             assert hub.hub_app.findings.would_refuse["s", wanted] >= 1
         lines = [line.text for line in hub.hub_app.logs.tail("s", 100)]
-        assert any("would refuse fetch of agent:local: address.private" in line for line in lines)
+        assert any("would refuse fetch of local: address.private" in line for line in lines)
         assert not any("rm -rf" in line for line in lines), "what was sent may hold secrets"
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
         for name, arguments, wanted in vectors:
