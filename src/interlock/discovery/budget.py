@@ -117,7 +117,7 @@ class SessionTools:
         return self.budget.max_tokens - sum(self._pinned.values()) - sum(self._cached.values())
 
     def discover(self, found: Sequence[tuple[str, int]], spare: int = 0) -> Fit:
-        """Results of a search, best first, cut to the room there is; they replace the results before them.
+        """Results of a search, best first, cut to the tokens that are left; they replace the results before them.
 
         A tool that already stands in the context is told of again, and costs again. `spare` is what else is told.
         """
@@ -136,16 +136,16 @@ class SessionTools:
         """
         kept: list[str] = []
         left_out: list[str] = []
-        added = room_taken = 0
+        added = tokens_used = 0
         most = self.budget.max_tokens - sum(self._pinned.values())
         for name, tokens in tools:
             _check_tokens(name, tokens)
             answer = spare + (answer_tokens or {}).get(name, 0)
-            taken = room_taken + (0 if name in self._pinned else tokens)
+            taken = tokens_used + (0 if name in self._pinned else tokens)
             if taken > self.budget.cache_limit or taken + answer > most:
                 left_out.append(name)
                 continue
-            spare, room_taken = answer, taken
+            spare, tokens_used = answer, taken
             kept.append(name)
             if name not in self._pinned:
                 added += 0 if name in self._cached else tokens
@@ -203,13 +203,13 @@ class SessionTools:
         return evicted
 
     def _trim_discovered(self) -> None:
-        """A grown cache takes the room of the last discovery results first."""
+        """A grown cache takes the tokens of the last discovery results first."""
         while self._discovered and self.total_tokens > self.budget.max_tokens:
             self._discovered.popitem()
 
 
 def fit(found: Sequence[tuple[str, int]], tokens: int) -> Fit:
-    """The longest run from the top of a ranked list that has room; a tool too large is passed over, and said so."""
+    """The longest run from the top of a ranked list that fits; a tool too large is passed over, and said so."""
     kept: list[str] = []
     left_out: list[str] = []
     used = 0

@@ -37,7 +37,7 @@ Query = Mapping[str, Collection[str]]
 """The terms of a query, each once, with the words that others use for it."""
 
 
-_MET_BYTES = 48 * 1024 * 1024
+_CACHE_BYTES = 48 * 1024 * 1024
 _MATCH_BYTES = 1024
 """Approximate size of a remembered term beside its arrays."""
 
@@ -77,10 +77,10 @@ class LexicalIndex:
         self._gram_counts = array("i")
         self._unused: list[int] = []
         self._terms_of: dict[int, array[int]] = {}
-        self._met: dict[tuple[str, tuple[str, ...], int], list[_Match]] = {}
+        self._match_cache: dict[tuple[str, tuple[str, ...], int], list[_Match]] = {}
         """Earlier results per term: queries share most of their words. Forgotten with every change, before it is made:
         a match looks into the postings themselves."""
-        self._met_room = _MET_BYTES
+        self._cache_bytes_left = _CACHE_BYTES
 
     def __len__(self) -> int:
         return len(self._terms_of)
@@ -94,7 +94,7 @@ class LexicalIndex:
 
     def put(self, slot: int, fields: Fields) -> None:
         """Index a tool under a slot, replacing what stood there."""
-        self._forget_met()
+        self._clear_cache()
         if slot in self._terms_of:
             self.remove(slot)
         ids = array("i")
@@ -108,7 +108,7 @@ class LexicalIndex:
 
     def remove(self, slot: int) -> None:
         """Forget the tool under a slot."""
-        self._forget_met()
+        self._clear_cache()
         for number in self._terms_of.pop(slot):
             posting = self._postings[number]
             _drop(posting.slots, posting.weights, slot)
@@ -127,7 +127,7 @@ class LexicalIndex:
         for query in queries:
             for term, related in query.items():
                 if term not in matches:
-                    matches[term] = self._met_before(term, tuple(related), taken, scope)
+                    matches[term] = self._cached_matches(term, tuple(related), taken, scope)
         return [_sum([match for term in query for match in matches[term]], slots) for query in queries]
 
     def matched(self, query: Query, slot: int, scope: Scope | None = None) -> list[tuple[str, str]]:
@@ -172,22 +172,22 @@ class LexicalIndex:
         kept = set(sorted(distinct, key=lambda term: held[term])[:MAX_TERMS])
         return [term for term in distinct if term in kept]
 
-    def _met_before(self, term: str, related: tuple[str, ...], taken: Flags, scope: Scope | None) -> list[_Match]:
+    def _cached_matches(self, term: str, related: tuple[str, ...], taken: Flags, scope: Scope | None) -> list[_Match]:
         key = 0 if scope is None else scope.key
-        found = self._met.get((term, related, key))
+        found = self._match_cache.get((term, related, key))
         if found is None:
-            found = self._meet(term, related, taken, scope)
-            self._met_room -= _MATCH_BYTES + sum(match.slots.nbytes + match.gains.nbytes for match in found)
-            if self._met_room < 0:
-                self._forget_met()
-            self._met[term, related, key] = found
+            found = self._find_matches(term, related, taken, scope)
+            self._cache_bytes_left -= _MATCH_BYTES + sum(match.slots.nbytes + match.gains.nbytes for match in found)
+            if self._cache_bytes_left < 0:
+                self._clear_cache()
+            self._match_cache[term, related, key] = found
         return found
 
-    def _forget_met(self) -> None:
-        self._met.clear()
-        self._met_room = _MET_BYTES
+    def _clear_cache(self) -> None:
+        self._match_cache.clear()
+        self._cache_bytes_left = _CACHE_BYTES
 
-    def _meet(self, term: str, related: Collection[str], taken: Flags, scope: Scope | None) -> list[_Match]:
+    def _find_matches(self, term: str, related: Collection[str], taken: Flags, scope: Scope | None) -> list[_Match]:
         """The tools that a term finds, itself or through a related word; a tool counts for a term once, for the best.
 
         Otherwise a tool that says the same thing in three words would stand above the one that says it once. A related

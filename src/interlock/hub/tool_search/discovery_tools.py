@@ -148,8 +148,8 @@ class DiscoveryTools:
             if creation is None:
                 result["note"] = why_not
             else:
-                room = context.remaining - spare
-                shown = creation if cost_of(creation) <= room else {"how": creation["how"]}
+                tokens_left = context.remaining - spare
+                shown = creation if cost_of(creation) <= tokens_left else {"how": creation["how"]}
                 result |= {"status": "creating", "request_id": request_id, "creation": shown}
         else:
             result["note"] = CALL_IT

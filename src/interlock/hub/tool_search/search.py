@@ -76,7 +76,7 @@ class ToolSearch:
         """The vectors of the present search."""
         self._busy = asyncio.Lock()
         self._lock_s = lock_s
-        self._learning: asyncio.Task[None] | None = None
+        self._embedding_task: asyncio.Task[None] | None = None
         self._engine_generation = -1
 
     async def find(
@@ -108,8 +108,8 @@ class ToolSearch:
             found = await asyncio.to_thread(
                 lambda: self._current(statuses).search(query, strategy, limit, filters, seen, raised, explain, covers)
             )
-        if self.embeddings.available and (self._learning is None or self._learning.done()):
-            self._learning = asyncio.ensure_future(self._learn())
+        if self.embeddings.available and (self._embedding_task is None or self._embedding_task.done()):
+            self._embedding_task = asyncio.ensure_future(self._embed_missing())
         return found
 
     def status(self, server: str) -> str:
@@ -118,18 +118,18 @@ class ToolSearch:
 
     async def settled(self) -> None:
         """Wait until every tool has its vector, or the engine is not available."""
-        if self._learning is not None:
-            await asyncio.wait([self._learning])
+        if self._embedding_task is not None:
+            await asyncio.wait([self._embedding_task])
 
     async def close(self) -> None:
         """Stop computing vectors."""
-        if self._learning is not None:
-            self._learning.cancel()
-            await asyncio.gather(self._learning, return_exceptions=True)
+        if self._embedding_task is not None:
+            self._embedding_task.cancel()
+            await asyncio.gather(self._embedding_task, return_exceptions=True)
         await self.embeddings.close()
         await self.learning.close()
 
-    async def _learn(self) -> None:
+    async def _embed_missing(self) -> None:
         """Compute the vectors of tools in small batches, so that searches can run in between."""
         while self.embeddings.available:
             async with self._busy:
