@@ -105,7 +105,7 @@ class ResultWait:
         marked = Request(request.id, request.method, with_related(request.params, self._task.id))
         caller = self._caller
         shown = None if caller.view.bare else self._task.server
-        owner.questions.relay(self._route.connection, marked, partial(self._ask_client, owner, caller), shown)
+        owner.questions.relay(self._route.connection, marked, caller, partial(self._ask_client, owner, caller), shown)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on the stream of this request."""

@@ -56,7 +56,7 @@ class ConnectionOwner(RequestListener):
         """Tasks of the owner that are not fetched yet: the server's id, and the hub's."""
         self.waits: dict[str, OpenCall] = {}
         """Calls that wait for the result of a task, by the server's id of the task."""
-        self.questions = ServerRequests(judge)
+        self.questions = ServerRequests(server, judge)
         self.open: set[OpenCall] = set()
         """Calls of the owner that the server has not answered yet."""
         self.used = 0.0
@@ -89,7 +89,7 @@ class ConnectionOwner(RequestListener):
             call.on_request(request)
         elif session is not None:
             shown = None if session.caller.view.bare else self._server
-            self.questions.relay(connection, request, partial(self._ask_beside, session), shown)
+            self.questions.relay(connection, request, session.caller, partial(self._ask_beside, session), shown)
         else:
             refuse(connection, request, f"{request.method} cannot be attributed to one of {len(self.open)} calls")
 

@@ -15,15 +15,16 @@ import msgspec
 from interlock.client.connection import Connection
 from interlock.hub.catalog.links import exposed_question, restored_answer
 from interlock.hub.catalog.target import CLIENT_TARGETS
+from interlock.hub.sessions.session import SessionCaller
 from interlock.hub.upstreams import client_tasks as of_clients
-from interlock.hub.upstreams.client_requests import judged_params
+from interlock.hub.upstreams.client_requests import RequestJudge, judged_params
 from interlock.protocols.mcp.input_requests import check_answer
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.progress import with_token
 from interlock.protocols.mcp.reserved_names import params_of_server
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.cancellation import read_withdrawal
-from interlock.wire.conversation import PROGRESS
+from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Id, Request, one_line
 from interlock.wire.names import may_spell
@@ -43,13 +44,18 @@ Ask = Callable[[str, bytes, bytes], asyncio.Future[bytes]]
 class ServerRequests:
     """The open requests of the server of one connection."""
 
-    def __init__(self, ids: of_clients.TaskIds) -> None:
-        self._open: dict[Id, asyncio.Future[bytes]] = {}
+    def __init__(self, server: str, judge: RequestJudge) -> None:
+        self._server = server
+        self._judge = judge
+        self._open: dict[Id, tuple[asyncio.Future[bytes], SessionCaller]] = {}
+        """Each with the caller whose client has it."""
         self._progress: dict[str, Id] = {}
         """The hub's progress tokens, and the server's."""
-        self._tasks = of_clients.ClientTasks(ids)
+        self._tasks = of_clients.ClientTasks(judge)
 
-    def relay(self, server: Connection, request: Request, ask: Ask, shown: str | None = None) -> None:
+    def relay(
+        self, server: Connection, request: Request, client: SessionCaller, ask: Ask, shown: str | None = None
+    ) -> None:
         """Send a request to the client and its answer to the server. The server always gets one, unless it cancels.
 
         `shown` is the server's name for a client that sees many servers, whose resource addresses then contain it.
@@ -70,12 +76,12 @@ class ServerRequests:
         except Fault as fault:
             _refuse(server, request, fault)
             return
-        self._open[request.id] = waiting
+        self._open[request.id] = waiting, client
         if token is not None:
             self._progress[hub_token] = token
 
         def settled(future: asyncio.Future[bytes]) -> None:
-            if self._open.get(request.id) is future:
+            if request.id in self._open and self._open[request.id][0] is future:
                 del self._open[request.id]
             self._progress.pop(hub_token, None)
             self._settle(server, request, future, shown)
@@ -88,8 +94,10 @@ class ServerRequests:
             id_, reason = read_withdrawal(params)
         except msgspec.DecodeError:
             return
-        waiting = self._open.get(id_)
-        if waiting is not None:
+        if id_ in self._open:
+            waiting, client = self._open[id_]
+            if reason or reason.meta:
+                self._judge.note_text(client, self._server, CANCELLED)
             waiting.cancel(reason)
 
     def on_notification(self, server: Connection, method: str, params: bytes) -> None:
@@ -108,7 +116,7 @@ class ServerRequests:
 
     def close(self) -> None:
         """Cancel every request: the connection is closed."""
-        for waiting in list(self._open.values()):
+        for waiting, _ in list(self._open.values()):
             waiting.cancel()
 
     def _settle(self, server: Connection, request: Request, future: asyncio.Future[bytes], shown: str | None) -> None:
