@@ -169,6 +169,15 @@ async def test_the_last_words_on_stderr_explain_an_exit(run) -> None:
     assert ("stderr", "out of cheese") in server.listener.lines
 
 
+async def test_an_old_line_on_stderr_is_not_named_as_the_cause_of_a_kill(run) -> None:
+    server = await run()
+    await server.ask("shout", {"lines": 1})
+    await until(lambda: ("stderr", "line 0") in server.listener.lines)
+    waiting = server.start("silent")
+    os.kill(server.link.pid, signal.SIGKILL)
+    assert (await lost(waiting)).message == "the server was killed by signal 9"
+
+
 async def test_a_request_that_was_never_written_is_known_not_to_have_run(run) -> None:
     server = await run()
     waiting = server.start("echo")

@@ -7,6 +7,7 @@ reads the server's output.
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import Final
 
 import msgspec
@@ -234,8 +235,12 @@ class StdioLink(OneStreamLink):
 
     def _exit_report(self, code: int | None) -> str:
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
-        last = "; ".join(list(self._stderr.last)[-3:])
+        # A process that a signal ends from outside says nothing of it: its last lines are about something else.
+        last = "" if code in _SILENT_ENDS else "; ".join(list(self._stderr.last)[-3:])
         return f"the server {how}" + (f": {last}" if last else "")
+
+
+_SILENT_ENDS: Final = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP})
 
 
 def _plain(raw: msgspec.Raw | None) -> Id:
