@@ -30,7 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 DOWNLOAD_WITHIN_S = 60.0
-MOST_BYTES = 4_000_000
+MAX_BYTES = 4_000_000
 """Larger source files are not read: they are bundles of other packages."""
 SHORTEST = 20
 SPEAKS_MCP = re.compile(rb"modelcontextprotocol|fastmcp|FastMCP|mcp\.server|tools/list")
@@ -69,7 +69,7 @@ def gather(package: str) -> list[tuple[str, str]] | str:
             return f"not read: {str(cause)[:120]}"
         files = [file for file in Path(folder).rglob("*") if file.is_file() and "node_modules" not in file.parts]
         sources = [file for file in files if file.suffix in (".py", ".js", ".mjs", ".cjs", ".ts")]
-        texts = [file.read_bytes() for file in sources if file.stat().st_size <= MOST_BYTES]
+        texts = [file.read_bytes() for file in sources if file.stat().st_size <= MAX_BYTES]
         if not any(SPEAKS_MCP.search(text) for text in texts):
             return "it is no server"
         found: dict[str, str] = {}

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 ANSWER_WITHIN_S = 8.0
 NEIGHBOUR_WITHIN_S = 2.0
-MOST_GROWTH = 64 << 20
+MAX_GROWTH = 64 << 20
 TOOL_S = 2
 MODERN = "2026-07-28"
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
@@ -112,7 +112,7 @@ async def _watch(path: Path, method: str) -> bool:
         return (
             neighbour.get("result", {}).get("content") == FINE["content"]
             and time.monotonic() - begun < NEIGHBOUR_WITHIN_S
-            and _resident() - before < MOST_GROWTH
+            and _resident() - before < MAX_GROWTH
         )
     finally:
         await http.stop(1)

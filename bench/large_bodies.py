@@ -4,7 +4,7 @@
 
 Three targets: a hub that admits callers without a key, a hub that demands one, and a server of our own over HTTP. Each
 way is tried with a small body before memory is read for the first time, so that whatever is imported late has been;
-every figure is compared with that. The run ends with 1 where more than `MOST_GROWTH_MB` stay, or where the target no
+every figure is compared with that. The run ends with 1 where more than `MAX_GROWTH_MB` stay, or where the target no
 longer answers.
 """
 
@@ -32,7 +32,7 @@ SERVER_SIZE = 8_000_000
 """A server of our own takes eight megabytes by default."""
 SMALL = 2_000
 AT_ONCE = 4
-MOST_GROWTH_MB = 20.0
+MAX_GROWTH_MB = 20.0
 SETTLE_S = 10.0
 REST_S = 3.0
 """After a start the hub gives back what it no longer needs."""
@@ -279,7 +279,7 @@ def measured(target: Target, pid: int, before: float, way: Way, count: int) -> d
             "at once": round(at_once, 1),
             "after": round(after, 1),
         },
-        "holds": after - before <= MOST_GROWTH_MB and target.answers(),
+        "holds": after - before <= MAX_GROWTH_MB and target.answers(),
     }
 
 
@@ -287,7 +287,7 @@ def settled(pid: int, before: float) -> float:
     """Memory once it no longer falls, or is what it was."""
     deadline = time.monotonic() + SETTLE_S
     least = memory_mb([pid])
-    while least - before > MOST_GROWTH_MB / 2 and time.monotonic() < deadline:
+    while least - before > MAX_GROWTH_MB / 2 and time.monotonic() < deadline:
         time.sleep(0.25)
         least = min(least, memory_mb([pid]))
     return least

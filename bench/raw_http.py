@@ -23,7 +23,7 @@ ANSWER_WITHIN_S = 2.0
 QUIET_S = 0.1
 """After an answer, how long a second one is waited for: a smuggled request would bring it."""
 HOSTS = ("127.0.0.1", "127.0.0.1:80", "x", "x:80")
-MOST_READ = 1_000_000
+MAX_READ = 1_000_000
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 
 
@@ -34,7 +34,7 @@ def statuses(sent: bytes) -> list[int]:
         with contextlib.suppress(OSError):
             peer.sendall(sent)
         heard = b""
-        while len(heard) < MOST_READ:
+        while len(heard) < MAX_READ:
             peer.settimeout(QUIET_S if heard else ANSWER_WITHIN_S)
             try:
                 piece = peer.recv(65_536)

@@ -30,7 +30,7 @@ from interlock.wire.messages import Request
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 5_000_000)
 RUNS = 5
-MOST_TOKENS = 2_000
+MAX_TOKENS = 2_000
 LINE = "2026-07-28 10:15:00 INFO worker 7 finished job 4711 für Kunde Müller in 12.5 ms\n"
 TICK_S = 0.001
 
@@ -50,7 +50,7 @@ async def measure(sizes: tuple[int, ...] = SIZES, times: int = RUNS) -> dict[str
     """The rows, by what is done and the size of the result in bytes."""
     judging, measuring, pages = Judging(Resolver()), ResultTokens(), Pages(time.monotonic)
     settings = {
-        "cut": Server(command=("x",), max_result_tokens=MOST_TOKENS),
+        "cut": Server(command=("x",), max_result_tokens=MAX_TOKENS),
         "escape": Server(command=("x",), scan_results="escape"),
     }
     rows = {}

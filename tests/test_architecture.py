@@ -45,9 +45,9 @@ ARGUED = {("judge.shell", "judge.code"), ("protocols.mgp", "protocols.mcp")}
 that is agreed on in MCP's dialect, and its methods are answered in that dialect."""
 ARGUED_CIRCLES = {("judge", "shell"), ("judge", "code")}
 """Packages whose modules may import each other: a command contains commands and code, and code contains commands."""
-MOST_LEAF_PACKAGES = 16
-MOST_LINES = 400
-MOST_PARAMETERS = 8
+MAX_LEAF_PACKAGES = 16
+MAX_LINES = 400
+MAX_PARAMETERS = 8
 LIBRARY = {"Client", "Server"}
 """Classes for users of the library, whose constructors take settings by keyword."""
 IMPURE = {"asyncio", "socket", "subprocess", "time", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
@@ -84,7 +84,7 @@ def facts(path: Path) -> Facts:
             # `from package import module` imports the module.
             found.imported.update({module}, OWN_NAMES & {f"{module}.{alias.name}" for alias in node.names})
         elif isinstance(node, ast.ClassDef):
-            if node.name not in LIBRARY and _parameters(node) > MOST_PARAMETERS:
+            if node.name not in LIBRARY and _parameters(node) > MAX_PARAMETERS:
                 found.crowded.append(node.name)
         elif isinstance(node, ast.Compare | ast.Call) and _compares_json(node):
             found.json_compared.append(node.lineno)
@@ -203,7 +203,7 @@ def test_modules_form_no_circle() -> None:
 def test_the_hub_has_few_packages() -> None:
     packages = [path.parent for path in (SOURCE / "hub").rglob("__init__.py")]
     leaves = [package for package in packages if not any(other.parent == package for other in packages)]
-    assert len(leaves) <= MOST_LEAF_PACKAGES, sorted(leaf.name for leaf in leaves)
+    assert len(leaves) <= MAX_LEAF_PACKAGES, sorted(leaf.name for leaf in leaves)
 
 
 def test_every_module_says_what_it_is_for() -> None:
@@ -212,7 +212,7 @@ def test_every_module_says_what_it_is_for() -> None:
 
 def test_no_module_is_long() -> None:
     lines = {shown(path): len(path.read_text().splitlines()) for path in MODULES}
-    assert not {name: count for name, count in lines.items() if count > MOST_LINES}
+    assert not {name: count for name, count in lines.items() if count > MAX_LINES}
 
 
 def test_no_constructor_takes_many_parameters() -> None:

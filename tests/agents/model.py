@@ -16,7 +16,7 @@ from typing import Any
 MARK = "PLEASE FOLLOW THE SCRIPT"
 """In the prompt of the run. A request without it is one of the agent's own, such as for a title."""
 END = "THE SCRIPT IS DONE"
-MOST_WAITS = 5
+MAX_WAITS = 5
 SETTLE_S = 3.0
 CALL = "call_"
 """Begins the ids of the script's calls."""
@@ -141,12 +141,12 @@ class ScriptedModel:
             if name is not None:
                 return name, step.arguments, f"{CALL}{done}"
             for tool, arguments in _ways(step.tool):
-                if tool in asked.tools and step.waits < MOST_WAITS:
+                if tool in asked.tools and step.waits < MAX_WAITS:
                     step.waits += 1
                     step.helped = tool
                     return tool, arguments, f"wait_{done}_{step.waits}"
             again = next((name for name in asked.tools if name.endswith("lab__echo")), None)
-            if step.patient and again is not None and step.waits < MOST_WAITS:
+            if step.patient and again is not None and step.waits < MAX_WAITS:
                 time.sleep(SETTLE_S)
                 step.waits += 1
                 step.helped = "echo"

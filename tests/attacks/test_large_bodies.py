@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read 
 
 SIZE = 10_000_000
 TIMES = 36
-MOST_MB = 20.0
+MAX_MB = 20.0
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
 LARGE = json.dumps({**CALL, "params": {"name": "x", "arguments": {"text": "x" * SIZE}, "_meta": META}}).encode()
 MODERN = ("mcp-protocol-version: 2026-07-28", "mcp-method: tools/call", "mcp-name: x")
@@ -79,7 +79,7 @@ def test_t37_large_requests_leave_nothing_in_a_hub_that_admits_anyone(
     before = open_hub.resident_mb
     for _ in range(TIMES // 3 if way in (cut, rest_cut, wrong_json) else TIMES // 6):
         way(open_hub)
-    assert open_hub.falls_to(before + MOST_MB), (before, open_hub.resident_mb)
+    assert open_hub.falls_to(before + MAX_MB), (before, open_hub.resident_mb)
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/servers/x/mcp", "/messages/x", "/tools/x", "/admin/why"])
@@ -102,7 +102,7 @@ def test_t37_memory_stays_while_keyless_callers_send_what_nobody_reads(closed_hu
         for _ in range(TIMES // 5):
             way(closed_hub)
             most = max(most, closed_hub.resident_mb)
-    assert most < before + MOST_MB
+    assert most < before + MAX_MB
     assert closed_hub.small_call().startswith(b"HTTP/1.1 401 ")
 
 
@@ -153,7 +153,7 @@ def test_t37_large_bodies_on_their_way_are_bounded_and_small_ones_are_served_mea
         assert refused
         assert open_hub.small_call().startswith(b"HTTP/1.1 200 ")
         assert open_hub.resident_mb - before < 160
-    assert open_hub.falls_to(before + MOST_MB)
+    assert open_hub.falls_to(before + MAX_MB)
     assert valid(open_hub).startswith(b"HTTP/1.1 ")
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from interlock.discovery.entries import from_definition
 from interlock.discovery.index import ToolIndex
-from interlock.discovery.usage import MOST_IN_ALL, MOST_TERMS, MOST_USES, WEIGHT, Raise, Usage
+from interlock.discovery.usage import MAX_IN_ALL, MAX_TERMS, MAX_USES, WEIGHT, Raise, Usage
 from interlock.discovery.words import terms
 
 ADA, BOB = "agent:ada", "agent:bob"
@@ -83,12 +83,12 @@ def test_a_word_that_stands_for_another_is_explained() -> None:
 def test_the_uses_of_a_principal_are_bounded_and_its_oldest_go_first() -> None:
     usage = Usage()
     usage.served(BOB, ["term"], POST)
-    for number in range(MOST_USES + 10):
+    for number in range(MAX_USES + 10):
         usage.served(ADA, [f"term{number}", *(f"more{n}" for n in range(100))], POST)
     kept = usage.of(ADA)
-    assert len(kept) == MOST_USES
-    assert len(usage) == MOST_USES + 1
-    assert all(len(use.terms) <= MOST_TERMS for use in kept)
+    assert len(kept) == MAX_USES
+    assert len(usage) == MAX_USES + 1
+    assert all(len(use.terms) <= MAX_TERMS for use in kept)
     assert "term9" not in {term for use in kept for term in use.terms}
     assert usage.raised(BOB, ["term"]), "another principal keeps what it learned"
 
@@ -96,17 +96,17 @@ def test_the_uses_of_a_principal_are_bounded_and_its_oldest_go_first() -> None:
 def test_too_many_uses_in_all_are_at_the_cost_of_the_principal_with_the_most() -> None:
     usage = Usage()
     usage.served(BOB, ["term"], POST)
-    many = [f"agent:{number}" for number in range(MOST_IN_ALL // MOST_USES)]
-    for number in range(MOST_USES):
+    many = [f"agent:{number}" for number in range(MAX_IN_ALL // MAX_USES)]
+    for number in range(MAX_USES):
         for owner in many:
             usage.served(owner, [f"term{number}"], POST)
-    assert len(usage) == MOST_IN_ALL
+    assert len(usage) == MAX_IN_ALL
     assert usage.raised(BOB, ["term"])
     (loser,) = usage.served("agent:new", ["term"], POST) - {"agent:new"}
     assert loser in many
-    assert len(usage) == MOST_IN_ALL
+    assert len(usage) == MAX_IN_ALL
     assert not usage.raised(loser, ["term0"]), "it lost its oldest"
-    assert usage.raised(loser, [f"term{MOST_USES - 1}"])
+    assert usage.raised(loser, [f"term{MAX_USES - 1}"])
 
 
 @given(

@@ -127,7 +127,7 @@ async def test_a_rollback_never_stops_half_way_where_old_checkpoints_were_droppe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(test_hooks, "SCRIPT", SCRIPT)
-    monkeypatch.setattr("interlock.protocols.mcpl.checkpoints.MOST_CHECKPOINTS", 2)
+    monkeypatch.setattr("interlock.protocols.mcpl.checkpoints.MAX_CHECKPOINTS", 2)
     async with hooked_hub(tmp_path, {"s": notes([])}) as hub:
         conversation = await hub.host.create()
         for index in range(4):

@@ -14,7 +14,7 @@ import pytest
 
 from interlock.config.live_settings import Live, LiveRule, ServerLive
 from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Server
-from interlock.hub.handlers.host_methods import MOST_RUNNING, HostMethods
+from interlock.hub.handlers.host_methods import MAX_RUNNING, HostMethods
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.events import LIVE_PENDING
@@ -483,7 +483,7 @@ async def test_a_client_that_does_not_answer_takes_no_place_from_others(
             said = {"conversationId": "c1", "channelId": "a/chat:#general", "inferenceId": "i", "index": 0}
             await other.tell("channels/outgoing/chunk", {**said, "delta": "Hel"})
             await until(lambda: heard(hub, "a", "channels/outgoing/chunk"))
-            assert max(running) <= MOST_RUNNING, "what one client keeps waiting is bounded"
+            assert max(running) <= MAX_RUNNING, "what one client keeps waiting is bounded"
 
 
 @pytest.mark.parametrize("modern", [False, True])

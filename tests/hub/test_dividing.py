@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_counts import example_count
-from interlock.hub.calls.dispatch.result_division import MOST_COUNTED, divide, left_over
+from interlock.hub.calls.dispatch.result_division import MAX_COUNTED, divide, left_over
 
 
 def words(text: str) -> int:
@@ -37,7 +37,7 @@ def test_shown_and_pages_together_are_the_whole_text(texts: list[str], most: int
 
 
 def test_what_is_too_long_to_count_is_still_divided_whole_and_said_to_be_about() -> None:
-    text = "ünï " * (MOST_COUNTED // 2)
+    text = "ünï " * (MAX_COUNTED // 2)
     division = divide([text], 5000, words)
     assert not division.exact
     rest = left_over([text], division.block, division.at).encode()

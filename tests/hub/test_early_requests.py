@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from hub.running_hub import until
 from interlock.hub.upstreams.connection_listeners import SharedConnectionListener
-from interlock.hub.upstreams.early_requests import MOST_EARLY, MOST_REFUSED
+from interlock.hub.upstreams.early_requests import MAX_EARLY, MAX_REFUSED
 from interlock.wire.errors import ErrorObject
 from interlock.wire.messages import Id, Request
 
@@ -47,13 +47,13 @@ def opened(count: int) -> Answers:
 
 
 async def test_every_early_request_is_answered() -> None:
-    connection = opened(MOST_EARLY + MOST_REFUSED)
-    assert sorted(map(int, connection.refused)) == list(range(MOST_EARLY + MOST_REFUSED))
-    assert "attributed" in connection.refused[MOST_EARLY - 1].message, "served as it would be later"
-    assert "before the connection was open" in connection.refused[MOST_EARLY].message
+    connection = opened(MAX_EARLY + MAX_REFUSED)
+    assert sorted(map(int, connection.refused)) == list(range(MAX_EARLY + MAX_REFUSED))
+    assert "attributed" in connection.refused[MAX_EARLY - 1].message, "served as it would be later"
+    assert "before the connection was open" in connection.refused[MAX_EARLY].message
     assert not connection.closed
 
 
 async def test_a_server_that_floods_a_connection_before_it_is_open_loses_it() -> None:
-    connection = opened(MOST_EARLY + MOST_REFUSED + 1)
+    connection = opened(MAX_EARLY + MAX_REFUSED + 1)
     await until(lambda: connection.closed)

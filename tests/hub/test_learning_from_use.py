@@ -13,10 +13,10 @@ import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.discovery import words
-from interlock.discovery.usage import MOST_IN_ALL, MOST_USES, Use
+from interlock.discovery.usage import MAX_IN_ALL, MAX_USES, Use
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.tool_search import learning as learning_module
-from interlock.hub.tool_search.learning import LEARNED, MOST_OPEN, MOST_OPEN_IN_ALL, WITHIN_US, LearnedUses, Learning
+from interlock.hub.tool_search.learning import LEARNED, MAX_OPEN, MAX_OPEN_IN_ALL, WITHIN_US, LearnedUses, Learning
 from interlock.store import Store
 
 from .running_hub import RawClient, RunningHub, child, running_hub
@@ -83,7 +83,7 @@ async def test_one_agent_neither_ranks_tools_for_another_nor_drives_out_what_it_
     async with running_hub(tmp_path, SERVERS, hub=HUB, agents=agents) as hub:
         learning = hub.hub_app.search.learning
         before = await find(hub, agent="ada")
-        for _ in range(MOST_OPEN + 1):
+        for _ in range(MAX_OPEN + 1):
             await find(hub, agent="bob")
         await call(hub, before[-1], agent="bob", name="x")
         await learned(hub, 1)
@@ -136,8 +136,8 @@ async def test_uses_of_an_earlier_version_that_name_no_principal_are_forgotten(t
 
 
 async def test_more_than_is_kept_in_all_is_dropped_from_the_store_too(tmp_path: Path) -> None:
-    owners = [f"agent:{number}" for number in range(MOST_IN_ALL // MOST_USES + 1)]
-    uses = tuple(Use((f"term{number}",), "many", "x") for number in range(MOST_USES))
+    owners = [f"agent:{number}" for number in range(MAX_IN_ALL // MAX_USES + 1)]
+    uses = tuple(Use((f"term{number}",), "many", "x") for number in range(MAX_USES))
     store = await Store.open(tmp_path / "interlock.db", COLLECTIONS)
     try:
         async with store.transaction() as change:
@@ -149,7 +149,7 @@ async def test_more_than_is_kept_in_all_is_dropped_from_the_store_too(tmp_path: 
         kept = await store.find(LEARNED)
     finally:
         await store.close()
-    assert len(learning.usage) == MOST_IN_ALL
+    assert len(learning.usage) == MAX_IN_ALL
     assert {each.key: each.value.uses for each in kept} == {owner: learning.usage.of(owner) for owner in owners}
 
 
@@ -160,7 +160,7 @@ def test_searches_that_wait_for_their_outcome_hold_little_however_long_their_que
     learning = Learning(no_store, lambda _, text: None)
     tracemalloc.start()
     try:
-        for search in range(2 * MOST_OPEN_IN_ALL):
+        for search in range(2 * MAX_OPEN_IN_ALL):
             learning.found(f"agent:{search % 20}", [f"term{search}of{n}" for n in range(1_024)], [("files", "read")])
         held, _ = tracemalloc.get_traced_memory()
     finally:

@@ -340,7 +340,7 @@ async def test_a_wake_that_cannot_be_committed_is_not_spent(tmp_path: Path, monk
         assert hub.hub_app.live.wakes.spent("mine") == (0, 0)
         (answer,) = await server.push(FEATURE, "It rains.", event_id="e1")
         assert answer.inference_id, "it wakes at once: no event of its group came before"
-        monkeypatch.setattr(coalescing, "MOST_KEYS", 0)
+        monkeypatch.setattr(coalescing, "MAX_KEYS", 0)
         await server.push(FEATURE, "It pours.", event_id="e2")
         await until(lambda: hub.hub_app.live.wakes.spent("mine")[0] == 2)  # no group takes it, so it wakes by itself
 

@@ -263,7 +263,7 @@ async def test_no_line_is_lost_between_a_long_answer_and_what_follows_it(hub: Ru
 async def test_the_control_socket_has_a_bound_of_connections(
     hub: RunningHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.web.control.MOST_CONNECTIONS", 3)
+    monkeypatch.setattr("interlock.web.control.MAX_CONNECTIONS", 3)
     async with listening(hub, tmp_path) as path, contextlib.AsyncExitStack() as stack:
         for _ in range(3):
             reader, writer = await asyncio.open_unix_connection(path)

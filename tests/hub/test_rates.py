@@ -167,7 +167,7 @@ def test_a_configuration_with_another_rate_goes_on_counting_from_what_was_used(t
 def test_when_there_are_too_many_meters_one_goes_that_nothing_was_used_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.hub.calls.rates.MOST_METERS", 3)
+    monkeypatch.setattr("interlock.hub.calls.rates.MAX_METERS", 3)
     tools = {name: Rate(per_minute=1) for name in "abcd"}
     config = Config(servers={"s": Server(command=("x",), tools=Tools(rate=tools))})
     rates = Rates(lambda: config, Keys(tmp_path), lambda: 1.0)

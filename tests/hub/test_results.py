@@ -12,7 +12,7 @@ import pytest
 
 from cases import each_case
 from interlock.discovery.tokens import TokenCounter
-from interlock.hub.calls.dispatch.result_pages import MOST_BYTES_EACH, PREFIX, Pages
+from interlock.hub.calls.dispatch.result_pages import MAX_BYTES_EACH, PREFIX, Pages
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.wire.errors import Fault
 
@@ -258,9 +258,9 @@ async def test_a_result_in_no_known_form_is_passed_on_and_flagged(tmp_path: Path
 def test_pages_are_bounded_per_principal_and_go_when_their_time_is_over() -> None:
     now = [0.0]
     pages = Pages(lambda: now[0])
-    first, _ = pages.keep("a", b"x" * (MOST_BYTES_EACH // 2), [1000])
+    first, _ = pages.keep("a", b"x" * (MAX_BYTES_EACH // 2), [1000])
     other, _ = pages.keep("b", b"y", [1])
-    second, _ = pages.keep("a", b"x" * (MOST_BYTES_EACH // 2), [1000])
+    second, _ = pages.keep("a", b"x" * (MAX_BYTES_EACH // 2), [1000])
     pages.read("a", first)
     third, _ = pages.keep("a", b"x", [1])
     with pytest.raises(Fault):

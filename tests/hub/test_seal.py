@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.hub.calls.bridges.request_states import MOST_APPROVED, RequestStates
+from interlock.hub.calls.bridges.request_states import MAX_APPROVED, RequestStates
 from interlock.wire.errors import Fault
 
 SEAL = RequestStates(b"s" * 32)
@@ -69,6 +69,6 @@ def test_an_approval_goes_on_once_with_the_round_it_was_given_in_for_its_owner_a
 
 def test_how_many_approved_rounds_are_remembered_is_bounded() -> None:
     states = RequestStates(b"s" * 32)
-    tokens = [states.close("a", "p", None, 10, str(number)) for number in range(MOST_APPROVED + 1)]
+    tokens = [states.close("a", "p", None, 10, str(number)) for number in range(MAX_APPROVED + 1)]
     assert states.approved(tokens[0], "a", "p", 1) == ""
     assert states.approved(tokens[1], "a", "p", 1) == "1"

@@ -27,7 +27,7 @@ from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin
 from interlock.hub.upstreams.login_tickets import START, LoginTickets
 from interlock.hub.upstreams.states import ServerState
-from interlock.hub.upstreams.waiting_for_person import MOST_PENDING
+from interlock.hub.upstreams.waiting_for_person import MAX_PENDING
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import RegisteredClient
 from interlock.store import Document, Store, StoreUnavailable, Transaction
@@ -502,7 +502,7 @@ async def test_new_tokens_are_stored_once_the_store_is_back(tmp_path: Path, monk
 
 def test_links_that_start_logins_are_bounded() -> None:
     tickets, agent = LoginTickets(lambda: ""), Principal("agent", "agent")
-    for _ in range(MOST_PENDING):
+    for _ in range(MAX_PENDING):
         name = tickets.issue("docs", "", agent).removeprefix(START)
     with pytest.raises(Fault, match="logins wait"):
         tickets.issue("docs", "", agent)

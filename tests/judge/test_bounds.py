@@ -21,7 +21,7 @@ from interlock.judge.urls import judge_url, judge_urls_in_text
 from processor_work import is_little_work, speed, work_of
 
 SIZE = 65_536
-MOST_WORK = 7_000_000
+MAX_WORK = 7_000_000
 PART = 4
 """A quarter of the size is judged first. Work that grows with the square of the size is sixteen times that in all."""
 WHOLE = ("definition", "result")
@@ -134,13 +134,13 @@ def test_a_judge_takes_a_tenth_of_a_second_for_64_kilobytes_of_anything(name: st
     for piece, end in product(PIECES, ("é",) if name in WHOLE else ("", "é")):
         times = SIZE // len(piece.encode("utf-8", "surrogatepass"))
         part = partial(judge, piece * (times // PART) + end)
-        if name not in DEAR and is_little_work(part, MOST_WORK / PART**2, unit):
+        if name not in DEAR and is_little_work(part, MAX_WORK / PART**2, unit):
             continue  # all of it takes no longer than allowed, unless the work grows faster than the square
         text = piece * times + end
         work = work_of(partial(judge, text), tries=1)
-        if work > MOST_WORK:  # once more: a neighbour on the machine is not the judge's fault
+        if work > MAX_WORK:  # once more: a neighbour on the machine is not the judge's fault
             work = work_of(partial(judge, text))
-        if work > MOST_WORK:
+        if work > MAX_WORK:
             slow[piece, end] = work
     assert not slow
 

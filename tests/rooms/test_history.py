@@ -19,7 +19,7 @@ from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.mcpx.routing import Participant as RoutedParticipant
 from interlock.rooms import Participant
 from interlock.rooms import participant_connection as module
-from interlock.rooms.history import MOST_BYTES, History
+from interlock.rooms.history import MAX_BYTES, History
 from interlock.store import Store, StoreUnavailable, Transaction
 
 from .running import Peer, RunningRooms, running_rooms
@@ -177,7 +177,7 @@ def test_the_bound_of_a_history_counts_bytes_and_holds_while_the_store_hangs() -
     bob = RoutedParticipant("bob", "bob", CapabilitySet(()), Mode.ALL)
     missed = [history.missed(history._cursor("bob", offset), "bob", bob) for offset in range(20)]
     sizes = [sum(map(len, one)) for one in missed if one is not None]
-    assert max(sizes) <= MOST_BYTES
+    assert max(sizes) <= MAX_BYTES
     assert len(sizes) < 13
     assert len(history._unwritten) == len(history._kept)
 

@@ -123,7 +123,7 @@ async def test_it_answers_as_an_mcp_server(tmp_path: Path, monkeypatch: pytest.M
             await ask("tools/call", 8, {"name": "add", "arguments": {"a": 1, "b": 2}}, ":add", to=[])
             await ask("tools/call", 9, {"name": "sleep"}, ":sleep")
             await asyncio.wait_for(begun.wait(), 30)
-            monkeypatch.setattr("interlock.rooms.participant_answers.MOST_OPEN", 1)
+            monkeypatch.setattr("interlock.rooms.participant_answers.MAX_OPEN", 1)
             await ask("tools/list", 11, {})
             assert "1 requests wait" in (await answer(11))["payload"]["error"]["message"]
             cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}
@@ -158,7 +158,7 @@ class SlowResponder:
 
 
 async def test_requests_beyond_the_bound_start_no_task_and_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.rooms.participant_answers.MOST_OPEN", 4)
+    monkeypatch.setattr("interlock.rooms.participant_answers.MAX_OPEN", 4)
     me, answers = SlowResponder(), ParticipantAnswers(Server("worker"))
     await answers.start()
 

@@ -155,7 +155,7 @@ async def test_a_participant_cancels_its_own_request_and_nobody_elses(rooms: Run
 async def test_requests_beyond_the_bound_are_answered_with_an_error(
     rooms: RunningRooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.rooms.hub_tool_server.MOST_OPEN", 1)
+    monkeypatch.setattr("interlock.rooms.hub_tool_server.MAX_OPEN", 1)
     ann = await rooms.join("ann")
     hang = request("tools/call", {"name": "hang", "arguments": {"mark": "bound"}}, 78)
     await ann.send("mcp/request:tools/call:hang", hang, to=[BUSY])

@@ -13,7 +13,7 @@ from interlock.judge.urls import UrlRules
 from interlock.transports.http.origin import Origin
 from interlock.transports.http.pool import Pool
 from interlock.transports.http.reply import Reply
-from interlock.transports.resolving import KEPT_S, MOST_NAMES, Resolver, checked, guarded
+from interlock.transports.resolving import KEPT_S, MAX_NAMES, Resolver, checked, guarded
 from interlock.wire.errors import Fault
 
 LOOPBACK = UrlRules(networks=("127.0.0.0/8",), allowed_names=("here.example",))
@@ -55,10 +55,10 @@ async def test_an_answer_is_remembered_for_a_while_and_so_is_that_there_is_none(
 
 async def test_what_is_remembered_is_bounded(names: dict[str, list[str]]) -> None:
     resolver = Resolver()
-    for number in range(MOST_NAMES + 10):
+    for number in range(MAX_NAMES + 10):
         await resolver.addresses(f"{number}.example")
     assert resolver.known("0.example") is None
-    assert resolver.known(f"{MOST_NAMES + 9}.example") == ()
+    assert resolver.known(f"{MAX_NAMES + 9}.example") == ()
     resolver.close()
 
 

@@ -175,7 +175,7 @@ class ToolIndex:
     ) -> tuple[Scores, float, str]:
         """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
         weighed = [self._weighed(part, scope) for part in (query.whole, *query.steps)]
-        texts = query.texts[: None if len(self._entries) <= _MOST_FOR_STEPS else 1]
+        texts = query.texts[: None if len(self._entries) <= _MAX_FOR_STEPS else 1]
         cosines = None if strategy == "keyword" else self._cosines(texts)
         near = None if cosines is None else list(cosines[:, slots])
         if near is not None and strategy == "semantic":
@@ -255,7 +255,7 @@ class ToolIndex:
         # Equal scores stand in the order of identity, so that the answer never depends on what was added when: those
         # equal to the last of the best have the same claim as it.
         lowest = scores[top].min()
-        alike = np.flatnonzero(scores == lowest)[:_MOST_ALIKE] if lowest > 0 else top
+        alike = np.flatnonzero(scores == lowest)[:_MAX_ALIKE] if lowest > 0 else top
         claiming = {*top.tolist(), *alike.tolist()}
         ranked = sorted(
             ((float(scores[i]), self._entry(int(slots[i]))) for i in claiming), key=lambda r: (-r[0], r[1].identity)
@@ -292,7 +292,7 @@ class ToolIndex:
         if kept is not None and kept[0] is allowed:
             return kept[1]
         scope = lexical.Scope(self._flags(self._slots[identity] for identity in allowed if identity in self._slots))
-        if len(self._masks) >= _MOST_MASKS:
+        if len(self._masks) >= _MAX_MASKS:
             self._masks.pop(next(iter(self._masks)))
         self._masks[id(allowed)] = (allowed, scope)
         return scope
@@ -360,7 +360,7 @@ def _check(entry: ToolEntry) -> None:
         )
 
 
-_MOST_ALIKE = 256
-_MOST_MASKS = 16
-_MOST_FOR_STEPS = 20_000
+_MAX_ALIKE = 256
+_MAX_MASKS = 16
+_MAX_FOR_STEPS = 20_000
 """Tools up to which each step of a query is compared by meaning too; beyond it only the query as a whole is."""

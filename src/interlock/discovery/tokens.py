@@ -47,7 +47,7 @@ class TokenCounter:
                     # Only these take time; a text of many different ones is as dear as one that is never split.
                     merged += len(raw)
                     known = _merge(raw, ranks) if len(raw) <= MAX_EXACT else len(raw)
-                if len(piece) <= _SHORT and len(self._pieces) < _MOST_PIECES:
+                if len(piece) <= _SHORT and len(self._pieces) < _MAX_PIECES:
                     self._pieces[piece] = known
             count += known
         return count
@@ -136,7 +136,7 @@ def _well_formed(text: str) -> str:
 
 
 _SHORT: Final = 64
-_MOST_PIECES: Final = 100_000
+_MAX_PIECES: Final = 100_000
 _RUN: Final = re.compile(rb" ?[a-z]+")
 _WORD: Final = re.compile(rb"[a-z]+")
 _WHOLE: Final = re.compile(rb"(?:(?<=[^\sA-Za-z0-9\x80-\xff][^\sA-Za-z0-9\x80-\xff])| )[a-z]+(?![A-Za-z'\x80-\xff])")

@@ -15,10 +15,10 @@ import msgspec
 
 from interlock.discovery.entries import Identity
 
-MOST_USES = 512
+MAX_USES = 512
 """Uses of one principal."""
-MOST_IN_ALL = 4_096
-MOST_TERMS = 24
+MAX_IN_ALL = 4_096
+MAX_TERMS = 24
 LIKE = 0.5
 """The share of common terms from which two queries are alike."""
 WEIGHT = 0.3
@@ -70,7 +70,7 @@ class Usage:
 
     def served(self, owner: str, terms: Iterable[str], tool: Identity) -> set[str]:
         """A tool succeeded for a principal's query of these terms. Returns the principals whose uses changed."""
-        known = frozenset(list(dict.fromkeys(terms))[:MOST_TERMS])
+        known = frozenset(list(dict.fromkeys(terms))[:MAX_TERMS])
         return self._put(owner, known, tool, self._of.get(owner, _NONE).get((known, tool), 0) + 1)
 
     def raised(self, owner: str, terms: Iterable[str]) -> dict[Identity, Raise]:
@@ -93,9 +93,9 @@ class Usage:
         uses[terms, tool] = count
         uses.move_to_end((terms, tool))
         self._count += len(uses) - before
-        if len(uses) > MOST_USES:
+        if len(uses) > MAX_USES:
             self._drop_oldest(owner)
-        if self._count <= MOST_IN_ALL:
+        if self._count <= MAX_IN_ALL:
             return {owner}
         loser = largest(self._of)
         self._drop_oldest(loser)

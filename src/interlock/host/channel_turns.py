@@ -17,7 +17,7 @@ from interlock.protocols.mcpl.injections import Sourced
 
 UI: Final = "ui"
 """The terminal, among the channels that an answer may go to."""
-MOST_PLACES: Final = 4096
+MAX_PLACES: Final = 4096
 
 
 def messages_of_people(events: Sequence[Pending]) -> str | None:
@@ -61,7 +61,7 @@ class ChannelPlaces:
             target = hub_channel_id(newest.server, newest.channel)
         self._places.pop(conversation, None)
         self._places[conversation] = (target, newest)
-        while len(self._places) > MOST_PLACES:
+        while len(self._places) > MAX_PLACES:
             self._places.popitem(last=False)
 
     def take(self, conversation: str) -> str | None:

@@ -43,8 +43,8 @@ from interlock.wire.messages import Request
 
 INCOMING: Final = "channels/incoming"
 MAX_MESSAGE_BYTES: Final = 64 * 1024
-MOST_EVENTS: Final = 32
-MOST_BYTES: Final = 128 * 1024
+MAX_EVENTS: Final = 32
+MAX_BYTES: Final = 128 * 1024
 """Of the events of one turn."""
 REGISTERED_S: Final = 30.0
 """How long after a start servers may take to register the channels that they had before."""
@@ -206,7 +206,7 @@ class ChannelConversations:
         deliveries = self._hub_app.live.deliveries
         try:
             while self._has_table(agent) and deliveries.is_woken(agent) and self._hub_app.config.models:
-                events, _ = await deliveries.take(agent, MOST_EVENTS, MOST_BYTES, on_way=True)
+                events, _ = await deliveries.take(agent, MAX_EVENTS, MAX_BYTES, on_way=True)
                 await self._turns_for(agent, events)
         except (Fault, StoreError) as cause:
             self._hub_app.logs.add("hub", "hub", f"the events of {agent} began no turn: {cause.message}"[:500])

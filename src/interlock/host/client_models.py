@@ -26,10 +26,10 @@ from interlock.wire.errors import Fault
 METHOD: Final = "inference/request"
 INFO: Final = "model/info"
 ANSWER_S: Final = 600.0
-MOST_CHUNKS: Final = 100_000
-MOST_CHARS: Final = 1024 * 1024
+MAX_CHUNKS: Final = 100_000
+MAX_CHARS: Final = 1024 * 1024
 """Characters of all chunks. No answer that they could belong to is longer."""
-MOST_WISHED: Final = 200
+MAX_WISHED: Final = 200
 """Characters of the name of a model or tier that a server wishes for."""
 UNNAMED: Final = "the client's model"
 
@@ -104,7 +104,7 @@ class HostModel:
         name = self.host.name(self._live.server, self._request.feature_set)
         params = await self._params(prompt, name)
         self.check_allowed()
-        pieces: asyncio.Queue[str | None] = asyncio.Queue(MOST_CHUNKS)
+        pieces: asyncio.Queue[str | None] = asyncio.Queue(MAX_CHUNKS)
         asking = asyncio.ensure_future(
             self._hub_app.live.hosts.requests.ask(
                 self.host.key, METHOD, name, params, timeout_s=ANSWER_S, on_chunk=partial(_put, pieces)
@@ -115,8 +115,8 @@ class HostModel:
         try:
             while (piece := await pieces.get()) is not None:
                 written += piece
-                if len(written) > MOST_CHARS:
-                    raise Fault("TOO_LARGE", f"an answer has at most {MOST_CHARS} characters")
+                if len(written) > MAX_CHARS:
+                    raise Fault("TOO_LARGE", f"an answer has at most {MAX_CHARS} characters")
                 yield TextDelta(piece)
             result = decode_answer(InferenceResult, await asking, "the client")
         finally:
@@ -143,7 +143,7 @@ class HostModel:
             "messages": messages,
             "stream": self._request.stream,
             "preferences": {
-                **{name: wish[:MOST_WISHED] if isinstance(wish, str) else wish for name, wish in wishes.items()},
+                **{name: wish[:MAX_WISHED] if isinstance(wish, str) else wish for name, wish in wishes.items()},
                 "maxTokens": prompt.max_tokens,
             },
         }

@@ -31,8 +31,8 @@ from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
 METHOD: Final = "push/event"
-MOST_BYTES: Final = 128 * 1024
-MOST_EVENTS: Final = 16
+MAX_BYTES: Final = 128 * 1024
+MAX_EVENTS: Final = 16
 """Events that are taken from the store at a time. Each is a request of its own."""
 
 
@@ -93,7 +93,7 @@ class ClientPushes:
         try:
             for host in hosts.for_agent(agent):
                 while deliveries.is_woken(agent) and (wanted := self._wanted(host)):
-                    events, _ = await deliveries.take(agent, MOST_EVENTS, MOST_BYTES, wanted, on_way=True)
+                    events, _ = await deliveries.take(agent, MAX_EVENTS, MAX_BYTES, wanted, on_way=True)
                     if not events or not await self._push_all(host, events):
                         break
         except (Fault, StoreError) as cause:

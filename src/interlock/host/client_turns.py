@@ -25,11 +25,11 @@ from interlock.wire.errors import Fault
 
 BEFORE_S: Final = 1.5
 """How long a prompt waits for servers. A user sits in front of it."""
-MOST_OPEN: Final = 1_000
+MAX_OPEN: Final = 1_000
 """Conversations whose last turn is remembered."""
-MOST_CHARS: Final = 4 * 1024 * 1024
+MAX_CHARS: Final = 4 * 1024 * 1024
 """Characters of all prompts that are remembered."""
-MOST_AT_ONCE: Final = 8
+MAX_AT_ONCE: Final = 8
 """Prompts and answers of one client that are under way."""
 
 
@@ -60,7 +60,7 @@ class OpenTurns:
         turn = ClientTurn(inference_id(), known, principal, index, text, model)
         self._turns[known] = turn
         self._chars += len(text or "")
-        while len(self._turns) > MOST_OPEN or self._chars > MOST_CHARS:
+        while len(self._turns) > MAX_OPEN or self._chars > MAX_CHARS:
             self._forget(next(iter(self._turns)))
         return turn
 
@@ -119,8 +119,8 @@ class ClientTurns:
 
     def _enter(self, principal: Principal) -> None:
         """Take a place. Raises RESOURCE_EXHAUSTED."""
-        if self._busy[principal.id] >= MOST_AT_ONCE:
-            message = f"{MOST_AT_ONCE} prompts and answers of {principal.id} are under way"
+        if self._busy[principal.id] >= MAX_AT_ONCE:
+            message = f"{MAX_AT_ONCE} prompts and answers of {principal.id} are under way"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=1_000)
         self._busy[principal.id] += 1
 

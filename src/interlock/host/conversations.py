@@ -41,9 +41,9 @@ from interlock.wire.errors import Fault
 
 MOST: Final = 100_000
 """Conversations of one hub."""
-MOST_TURNS: Final = 10_000
+MAX_TURNS: Final = 10_000
 """Turns of one conversation."""
-MOST_TURN_BYTES: Final = 2 * 1024 * 1024
+MAX_TURN_BYTES: Final = 2 * 1024 * 1024
 """Of the messages of one turn."""
 DAY_S: Final = 86_400.0
 PARTS: Final[tuple[AnyCollection, ...]] = (TURNS, STATE_TREES, CHANNEL_CONVERSATIONS)
@@ -298,6 +298,6 @@ def _inference(conversation: Conversation, turn: StoredTurn, cost: float) -> Sto
 
 def next_turn_id(conversation: Conversation) -> str:
     """The key of the turn that follows. Raises QUOTA_EXCEEDED for a conversation that is full."""
-    if conversation.stored.turns >= MOST_TURNS:
-        raise Fault("QUOTA_EXCEEDED", f"a conversation has at most {MOST_TURNS} turns", hint="begin a new one")
+    if conversation.stored.turns >= MAX_TURNS:
+        raise Fault("QUOTA_EXCEEDED", f"a conversation has at most {MAX_TURNS} turns", hint="begin a new one")
     return turn_id(conversation.id, conversation.stored.turns)

@@ -47,7 +47,7 @@ from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.injections import Sourced, content_without_label
 from interlock.wire.errors import Fault
 
-MOST_RUNNING: Final = 64
+MAX_RUNNING: Final = 64
 """Turns that run at a time."""
 KEPT_TURNS: Final = 128
 """Turns whose pieces are kept, those that run included."""
@@ -234,8 +234,8 @@ class Host:
         if running is not None and not running[0].ended:
             message = "a turn of this conversation is under way"
             raise Fault("RESOURCE_EXHAUSTED", message, hint="wait for it, or stop it", retry_after_ms=1000)
-        if len(self._running) >= MOST_RUNNING:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_RUNNING} turns are under way", retry_after_ms=1000)
+        if len(self._running) >= MAX_RUNNING:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_RUNNING} turns are under way", retry_after_ms=1000)
 
     def _forget(self, turn: Turn) -> None:
         """A turn is over. The next of its conversation may have taken its place."""

@@ -51,7 +51,7 @@ from interlock.store import StoreError
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
-MOST_TEXT: Final = 512 * 1024
+MAX_TEXT: Final = 512 * 1024
 """Characters of one answer."""
 HOUR_S: Final = 3600.0
 SWEPT_AT_ONCE: Final = 500
@@ -238,8 +238,8 @@ class _Running:
             self.finish, self.usage, self._ended = chunk.reason, chunk.usage, True
         elif isinstance(chunk, TextDelta):
             self.text += chunk.text
-            if len(self.text) > MOST_TEXT:
-                raise Fault("TOO_LARGE", f"the model wrote more than {MOST_TEXT} characters")
+            if len(self.text) > MAX_TEXT:
+                raise Fault("TOO_LARGE", f"the model wrote more than {MAX_TEXT} characters")
             if self.inference.stream:
                 piece = InferenceChunk(self._request.id, self._sent, chunk.text)
                 with contextlib.suppress(Fault):

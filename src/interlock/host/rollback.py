@@ -32,7 +32,7 @@ from interlock.wire.errors import Fault
 METHOD: Final = "state/rollback"
 ANSWER_S: Final = 60.0
 NO_CHECKPOINT: Final = "there is no checkpoint before these turns"
-MOST_CALLS: Final = 200
+MAX_CALLS: Final = 200
 """Calls that a plan lists."""
 
 
@@ -162,7 +162,7 @@ class Rollbacks:
                 refused = {part.id for part in results if isinstance(part, ToolResult) and part.refused}
                 uses = [part for part in message.parts if isinstance(part, ToolUse) and part.id not in refused]
                 calls += [LastingCall(turn.stored.index, use.name) for use in uses]
-        return [call for call in calls if self._place(call.tool) not in shown][:MOST_CALLS]
+        return [call for call in calls if self._place(call.tool) not in shown][:MAX_CALLS]
 
     def _place(self, name: str) -> TreeKey | None:
         """The server and the feature set of a tool; None for one that has no feature set, or is not offered now."""

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.host.conversations import MOST_TURN_BYTES, Stable
+from interlock.host.conversations import MAX_TURN_BYTES, Stable
 from interlock.host.models.media import without_media
 from interlock.host.models.model import Finish, Message, ToolDefinition, ToolResult, ToolUse
 from interlock.host.prompt import user_message
@@ -22,14 +22,14 @@ from interlock.protocols.mcpl.inference import Usage
 from interlock.protocols.mcpl.injections import arrange
 from interlock.wire.errors import Fault
 
-MOST_CHARS: Final = MOST_TURN_BYTES // 4
+MAX_CHARS: Final = MAX_TURN_BYTES // 4
 NO_RESULT: Final = "Stopped: there is no result. The tool may have done its work."
 NOT_CALLED: Final = "Not called: the turn was stopped before."
 CUT_CHARS: Final = 1000
 """Of each result in a turn that became too large."""
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9_-]")
-MOST_NAME: Final = 64
+MAX_NAME: Final = 64
 """Of a tool that the model was not offered. Endpoints refuse a prompt with other names."""
 
 
@@ -90,7 +90,7 @@ class RunningTurn:
             id_ = f"c{secrets.token_hex(4)}"  # Nine letters and digits, as the strictest endpoints want them.
         self._ids.add(id_)
         if all(tool.name != name for tool in offered):
-            name = _STRANGE.sub("_", name)[:MOST_NAME] or "unnamed"
+            name = _STRANGE.sub("_", name)[:MAX_NAME] or "unnamed"
         return use if (id_, name) == (use.id, use.name) else ToolUse(id_, name, use.arguments)
 
     def answered(self, text: str, calls: list[ToolUse], finish: Finish) -> None:
@@ -132,8 +132,8 @@ class RunningTurn:
     def check_room(self, chars: int) -> None:
         """Count text of the turn. Raises TOO_LARGE for more than one turn may hold."""
         self._size += chars
-        if self._size > MOST_CHARS:
-            raise Fault("TOO_LARGE", f"a turn holds at most {MOST_CHARS} characters")
+        if self._size > MAX_CHARS:
+            raise Fault("TOO_LARGE", f"a turn holds at most {MAX_CHARS} characters")
 
     def to_store(self, *, ended: bool = False) -> list[Message]:
         """The messages so far. Before the answer is whole, without media, which an endpoint may refuse for ever, and

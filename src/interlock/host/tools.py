@@ -30,11 +30,11 @@ from interlock.wire.errors import Fault
 LIST_S: Final = 30.0
 CALL_S: Final = 86_400.0
 """The hub's own timeouts end a call long before."""
-MOST_TOOLS: Final = 512
-MOST_RESULT_CHARS: Final = 128 * 1024
+MAX_TOOLS: Final = 512
+MAX_RESULT_CHARS: Final = 128 * 1024
 """Longer results are cut, and say so."""
-MOST_IMAGES: Final = 4
-MOST_IMAGE_CHARS: Final = 256 * 1024
+MAX_IMAGES: Final = 4
+MAX_IMAGE_CHARS: Final = 256 * 1024
 """Of all images of one result, in base64."""
 
 OnApproval = Callable[[str], None]
@@ -69,7 +69,7 @@ class Tools:
         """The tools in the caller's list, by name: the same list gives the same prompt."""
         found: list[ToolDefinition] = []
         cursor: str | None = None
-        while len(found) < MOST_TOOLS:
+        while len(found) < MAX_TOOLS:
             params = msgspec.json.encode({} if cursor is None else {"cursor": cursor})
             answer = await call_locally(self._hub_app.service, caller, "tools/list", params, LIST_S)
             page = msgspec.json.decode(answer, type=_Listed)
@@ -77,7 +77,7 @@ class Tools:
             cursor = page.nextCursor
             if cursor is None:
                 break
-        return tuple(sorted(found, key=lambda tool: tool.name))[:MOST_TOOLS]
+        return tuple(sorted(found, key=lambda tool: tool.name))[:MAX_TOOLS]
 
     async def call(
         self, principal: Principal, use: ToolUse, states: CallStates, on_approval: OnApproval
@@ -169,12 +169,12 @@ def _was_refused(fault: Fault) -> bool:
 def _images(result: _Called) -> dict[int, Image]:
     """The images of a result that a model can be shown, by their place: known kinds, few and not large."""
     found: dict[int, Image] = {}
-    left = MOST_IMAGE_CHARS
+    left = MAX_IMAGE_CHARS
     for place, block in enumerate(result.content):
         data, kind = block.get("data"), block.get("mimeType")
         if block.get("type") != "image" or not isinstance(data, str):
             continue
-        if len(data) <= left and len(found) < MOST_IMAGES and is_image(kind, data):
+        if len(data) <= left and len(found) < MAX_IMAGES and is_image(kind, data):
             found[place] = Image(data=data, mime_type=kind)
             left -= len(data)
     return found
@@ -194,8 +194,8 @@ def _text(result: _Called, images: Mapping[int, Image]) -> str:
     if not texts and result.structuredContent is not None:
         texts.append(msgspec.json.encode(result.structuredContent).decode())
     text = "\n".join(texts)
-    if len(text) > MOST_RESULT_CHARS:
-        text = f"{text[:MOST_RESULT_CHARS]}\n[cut: the result has {len(text)} characters]"
+    if len(text) > MAX_RESULT_CHARS:
+        text = f"{text[:MAX_RESULT_CHARS]}\n[cut: the result has {len(text)} characters]"
     return text
 
 

@@ -17,8 +17,8 @@ from interlock.protocols.mcpl.inference import ModelInfo
 from interlock.protocols.mcpl.injections import Sourced
 from interlock.wire.errors import Fault
 
-MOST_PIECES: Final = 100_000
-MOST_TEXT: Final = 4 * 1024 * 1024
+MAX_PIECES: Final = 100_000
+MAX_TEXT: Final = 4 * 1024 * 1024
 """Characters of all pieces of one turn."""
 
 Kind = Literal["text", "thinking", "tool", "result", "approval", "done", "error"]
@@ -127,8 +127,8 @@ class Turn:
         """Hand a piece to the readers. Raises TOO_LARGE for more than a turn may have."""
         last = piece.kind in ("done", "error")
         self._chars += len(piece.text)
-        if not last and (len(self.pieces) >= MOST_PIECES or self._chars > MOST_TEXT):
-            raise Fault("TOO_LARGE", f"a turn has at most {MOST_TEXT} characters and {MOST_PIECES} pieces")
+        if not last and (len(self.pieces) >= MAX_PIECES or self._chars > MAX_TEXT):
+            raise Fault("TOO_LARGE", f"a turn has at most {MAX_TEXT} characters and {MAX_PIECES} pieces")
         self.pieces.append(piece)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

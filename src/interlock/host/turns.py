@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.host.conversations import MOST_TURN_BYTES, Conversation, Conversations, Recorded, next_turn_id
+from interlock.host.conversations import MAX_TURN_BYTES, Conversation, Conversations, Recorded, next_turn_id
 from interlock.host.hooks import Hooks, Response
 from interlock.host.models.model import (
     Chunk,
@@ -155,8 +155,8 @@ class Turns:
             async for chunk in chunks:
                 if isinstance(chunk, TextDelta):
                     text += chunk.text
-                    if len(text) > MOST_TURN_BYTES // 4:
-                        raise Fault("TOO_LARGE", f"the model wrote more than {MOST_TURN_BYTES // 4} characters")
+                    if len(text) > MAX_TURN_BYTES // 4:
+                        raise Fault("TOO_LARGE", f"the model wrote more than {MAX_TURN_BYTES // 4} characters")
                     if not held:
                         turn.add(Piece("text", chunk.text))
                 elif isinstance(chunk, ThinkingDelta):

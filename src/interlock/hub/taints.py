@@ -25,7 +25,7 @@ from interlock.wire.errors import Fault
 
 MOST: Final = 10_000
 """Principals that are remembered; beyond that the oldest go first."""
-MOST_SOURCES: Final = 4
+MAX_SOURCES: Final = 4
 RENEW_S: Final = 60.0
 """A further result of the same tool is stored again after this time."""
 LONGEST_ID: Final = 400
@@ -137,7 +137,7 @@ class Taints:
             return
         known = () if before is None else before.sources
         others = tuple(each for each in known if (each.server, each.name) != (source.server, source.name))
-        taint = Taint(_id(caller.owner), caller.owner, (source, *others)[:MOST_SOURCES], asking)
+        taint = Taint(_id(caller.owner), caller.owner, (source, *others)[:MAX_SOURCES], asking)
         self._known[taint.id] = taint
         self._unstored.add(taint.id)
         record = self._journal.tainted(caller.principal, target) if len(others) == len(known) else None
@@ -234,7 +234,7 @@ def _merged(one: Taint, other: Taint) -> Taint:
     newest: dict[tuple[str, str], Source] = {}
     for source in sorted((*one.sources, *other.sources), key=lambda source: -source.at):
         newest.setdefault((source.server, source.name), source)
-    return Taint(one.id, one.owner, tuple(newest.values())[:MOST_SOURCES], one.asking or other.asking)
+    return Taint(one.id, one.owner, tuple(newest.values())[:MAX_SOURCES], one.asking or other.asking)
 
 
 def _id(owner: str) -> str:

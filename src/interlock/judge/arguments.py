@@ -27,8 +27,8 @@ KINDS: Final[dict[str, tuple[ArgumentKind, ...]]] = {
 """The kinds that each validator reads. `paths` and `metadata` are the hub's own. `metadata` reads the values that no
 other validator reads, and nobody chooses it. The rest are standard (MGP, Standard Validators)."""
 
-MOST_VALUES: Final = 20_000
-MOST_PROPERTIES: Final = 500
+MAX_VALUES: Final = 20_000
+MAX_PROPERTIES: Final = 500
 DEEPEST: Final = 64
 LONGEST_NAME: Final = 64
 LONGEST_OF_TOOL: Final = 256
@@ -85,8 +85,8 @@ class Places:
         seen = 0
         while stack:
             seen += 1
-            if seen > MOST_VALUES:
-                raise TooMany(f"more than {MOST_VALUES} values")
+            if seen > MAX_VALUES:
+                raise TooMany(f"more than {MAX_VALUES} values")
             value, where, path, kind, beside = stack.pop()
             if isinstance(value, str):
                 kind = kind or self._otherwise
@@ -251,7 +251,7 @@ def _properties(schema: object, context: Context) -> Iterator[tuple[str, Argumen
     definitions = schema.get("$defs") or schema.get("definitions") if isinstance(schema, dict) else None
     stack: list[tuple[object, str, str, int]] = [(schema, "", "", 0)]
     seen = 0
-    while stack and seen < MOST_PROPERTIES:
+    while stack and seen < MAX_PROPERTIES:
         node, path, name, depth = stack.pop()
         if not isinstance(node, dict) or depth > DEEPEST:
             continue

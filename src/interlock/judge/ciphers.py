@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from interlock.wire.unicode_forms import normalize
 
-MOST_UNPACKED = 65_536
+MAX_UNPACKED = 65_536
 _SHORTEST = 30
 """Letters that an order takes at the least."""
 _READABLE = re.compile(r"[\w\s.,:;!?'\"()/~@#$%&*+=<>\[\]{}|\\^`-]+")
@@ -49,7 +49,7 @@ def unpacked(octets: bytes) -> str:
     """The text in octets that are not UTF-8: packed, or in UTF-16. Empty if there is none."""
     if octets[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda"):
         try:
-            octets = zlib.decompressobj(wbits=47).decompress(octets, MOST_UNPACKED)
+            octets = zlib.decompressobj(wbits=47).decompress(octets, MAX_UNPACKED)
         except zlib.error:
             return ""
     for encoding in ("utf-16-le", "utf-16-be") if octets.count(0) * 3 > len(octets) else ("utf-8",):

@@ -22,10 +22,10 @@ from interlock.judge.signals import RULE_MESSAGES
 from interlock.judge.text import judge_text
 from interlock.judge.urls import judge_url
 
-MOST_TEXTS = 4_000
-MOST_CHARACTERS = 262_144
+MAX_TEXTS = 4_000
+MAX_CHARACTERS = 262_144
 DEEPEST = 200
-MOST_FINDINGS = 64
+MAX_FINDINGS = 64
 ENOUGH_TOGETHER = 3.0
 """The weight at which weak signals, spread over several fields, count as an instruction."""
 
@@ -43,7 +43,7 @@ def judge_definition(definition: object) -> tuple[Finding, ...]:
         if key in definition:
             found.extend(judge_schema(definition[key], key))
     found.extend(_judge_texts(texts))
-    return tuple(found[:MOST_FINDINGS])
+    return tuple(found[:MAX_FINDINGS])
 
 
 class _Text(NamedTuple):
@@ -81,7 +81,7 @@ def _texts(definition: Mapping[object, object]) -> tuple[list[_Text], bool]:
     stack: list[tuple[object, str, int]] = [(definition, "", 0)]
     while stack:
         value, where, depth = stack.pop()
-        if depth > DEEPEST or len(texts) > MOST_TEXTS or characters > MOST_CHARACTERS:
+        if depth > DEEPEST or len(texts) > MAX_TEXTS or characters > MAX_CHARACTERS:
             return [_Text(place, text, is_key) for (text, is_key), place in texts.items()], False
         if isinstance(value, str):
             if texts.setdefault((value, False), where) == where:

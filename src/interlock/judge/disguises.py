@@ -60,7 +60,7 @@ def _undone(text: str, name: bool) -> Iterator[tuple[str, str]]:
             if (again := unfold(_PERCENT.sub(_unquoted, decoded))) != decoded:
                 yield "percent-encoded", again
     layer = plain
-    for _ in range(_MOST_LAYERS):
+    for _ in range(_MAX_LAYERS):
         layer = _decoded_runs(layer)
         if not layer:
             break
@@ -99,7 +99,7 @@ _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _CAMEL = re.compile(r"([a-z])([A-Z])")
 _MARKUP = re.compile(r"&(?:#|[a-z])")
 _ESCAPED = re.compile(r"\\u\{?([0-9a-fA-F]{4})\}?")
-_MOST_LAYERS = 3
+_MAX_LAYERS = 3
 _RUN = re.compile(r"[A-Za-z0-9+/_\-]{20,}={0,2}")
 _HEX_RUN = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?(?:\\x|0x)?){10,}+")
 _NOT_HEX = re.compile(r"[^0-9a-fA-F]")

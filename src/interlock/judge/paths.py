@@ -22,7 +22,7 @@ ReadLink = Callable[[str], str | None]
 
 LONGEST_PATH = 4096
 LONGEST_NAME = 255
-MOST_LINKS = 40
+MAX_LINKS = 40
 
 
 def judge_path(path: str, roots: Sequence[str]) -> tuple[Finding, ...]:
@@ -56,7 +56,7 @@ def judge_real_path(path: str, roots: Sequence[str], read_link: ReadLink) -> tup
         return found
     real = resolve_path(path, roots[0], read_link)
     if real is None:
-        return (Finding("path.link_loop", f"More than {MOST_LINKS} links lie on the way.", "Name the file itself."),)
+        return (Finding("path.link_loop", f"More than {MAX_LINKS} links lie on the way.", "Name the file itself."),)
     real_roots = tuple(resolve_path(root, root, read_link) for root in roots)
     if any(root is not None and _is_under(_split(real), _split(root)) for root in real_roots):
         return ()
@@ -87,7 +87,7 @@ def resolve_path(path: str, base: str, read_link: ReadLink) -> str | None:
         if target is None:
             continue
         links += 1
-        if links > MOST_LINKS:
+        if links > MAX_LINKS:
             return None
         done.pop()
         led = _split(target)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from interlock.wire.unicode_forms import normalize
 
 _ROUNDS = 4
-_MOST_READINGS = 24
+_MAX_READINGS = 24
 
 # Characters that file systems, best-fit code pages and normalisation turn into a dot or a separator.
 _LOOKALIKES = str.maketrans(
@@ -30,7 +30,7 @@ def readings(path: str) -> tuple[str, ...]:
     fresh = [path]
     for _ in range(_ROUNDS):
         fresh = [reading for text in fresh for decode in _DECODERS if (reading := decode(text)) not in seen]
-        fresh = list(dict.fromkeys(fresh))[: _MOST_READINGS - len(seen)]
+        fresh = list(dict.fromkeys(fresh))[: _MAX_READINGS - len(seen)]
         if not fresh:
             break
         seen.update(dict.fromkeys(fresh))

@@ -26,7 +26,7 @@ LONGEST_NOTE = 1_500
 """A longer text, or one with more sentences that open like a request, is a manual."""
 ENOUGH_ABOVE_ALL = 2.0
 """The weight at which a sentence puts a task above all others."""
-MOST_SENTENCES = 800
+MAX_SENTENCES = 800
 """Of more sentences, the first and the last are read."""
 
 
@@ -190,8 +190,8 @@ def _sentences(text: str) -> list[str]:
         for match in _SENTENCE.finditer(part)
         if match[0].count(" ") >= _FEWEST_BLANKS
     ]
-    half = MOST_SENTENCES // 2
-    return found if len(found) <= MOST_SENTENCES else [*found[:half], *found[-half:]]
+    half = MAX_SENTENCES // 2
+    return found if len(found) <= MAX_SENTENCES else [*found[:half], *found[-half:]]
 
 
 def _embedded(text: str) -> list[str]:

@@ -15,10 +15,10 @@ from interlock.judge.instructions import judge_instructions
 from interlock.judge.requests import grammar, judge_requests
 from interlock.judge.text import judge_text, show_hidden
 
-MOST_TEXTS = 10_000
+MAX_TEXTS = 10_000
 """Texts that are read for instructions. For what is hidden, all are."""
 DEEPEST = 200
-MOST_FINDINGS = 64
+MAX_FINDINGS = 64
 
 T = TypeVar("T")
 
@@ -33,16 +33,16 @@ def judge_result(result: object, *, may_ask: bool = False) -> tuple[Finding, ...
     for count, (where, text) in enumerate(_texts(result)):
         label = where or "The result"
         # Each kind has its own share of the findings: many of one cannot crowd out the other.
-        if len(hidden) < MOST_FINDINGS // 2:
+        if len(hidden) < MAX_FINDINGS // 2:
             found = judge_text(text)
             hidden += [msgspec.structs.replace(each, message=f"{label}: {each.message}") for each in found]
-        if len(instruction_findings) < MOST_FINDINGS // 2 and count < MOST_TEXTS:
+        if len(instruction_findings) < MAX_FINDINGS // 2 and count < MAX_TEXTS:
             readings = Readings(text)
             findings = judge_instructions(readings, label)
             if not findings and not may_ask:
                 findings = judge_requests(readings, label)
             instruction_findings += [msgspec.structs.replace(each, hint=_HINT) for each in findings]
-    return (*hidden[: MOST_FINDINGS // 2], *instruction_findings[: MOST_FINDINGS // 2])
+    return (*hidden[: MAX_FINDINGS // 2], *instruction_findings[: MAX_FINDINGS // 2])
 
 
 def is_loaded() -> bool:

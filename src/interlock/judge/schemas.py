@@ -9,10 +9,10 @@ from interlock.judge.findings import Finding
 from interlock.judge.regexes import judge_regex
 
 DEEPEST = 64
-MOST_SUBSCHEMAS = 5_000
-MOST_EXPANDED = 50_000
-MOST_CHOICES = 5_000
-MOST_FINDINGS = 32
+MAX_SUBSCHEMAS = 5_000
+MAX_EXPANDED = 50_000
+MAX_CHOICES = 5_000
+MAX_FINDINGS = 32
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _HEADERS = """
@@ -30,17 +30,17 @@ def judge_schema(schema: object, where: str = "The schema") -> tuple[Finding, ..
         if node.depth > DEEPEST:
             found.append(Finding("schema.too_deep", f"{where} nests deeper than {DEEPEST} levels.", "Make it flatter."))
             return tuple(found)
-        if count >= MOST_SUBSCHEMAS:
-            message = f"{where} has more than {MOST_SUBSCHEMAS} parts."
+        if count >= MAX_SUBSCHEMAS:
+            message = f"{where} has more than {MAX_SUBSCHEMAS} parts."
             return (*found, Finding("schema.too_large", message, "Make it smaller."))
-        if isinstance(node.value, Mapping) and len(found) < MOST_FINDINGS:
+        if isinstance(node.value, Mapping) and len(found) < MAX_FINDINGS:
             found.extend(_judge_object(node.value, where))
             for key in _REFERENCES:
                 target = node.value.get(key)
                 if isinstance(target, str):
                     links.setdefault(node.home, []).append(target)
     if _expands_beyond(links):
-        message = f"{where} refers to itself so often that it grows beyond {MOST_EXPANDED} parts."
+        message = f"{where} refers to itself so often that it grows beyond {MAX_EXPANDED} parts."
         found.append(Finding("schema.bomb", message, "Refer to each definition fewer times."))
     return tuple(found)
 
@@ -73,7 +73,7 @@ def _nodes(schema: object) -> Iterator[_Node]:
                 if isinstance(value, Mapping | list | tuple)
             )
         seen += 1
-        if seen > MOST_SUBSCHEMAS + 1:
+        if seen > MAX_SUBSCHEMAS + 1:
             return
 
 
@@ -94,9 +94,9 @@ def _judge_object(node: Mapping[object, object], where: str) -> Iterator[Finding
             yield from judge_regex(str(text))
     for key in ("enum", "oneOf", "anyOf", "allOf", "required"):
         choices = node.get(key)
-        if isinstance(choices, list | tuple) and len(choices) > MOST_CHOICES:
+        if isinstance(choices, list | tuple) and len(choices) > MAX_CHOICES:
             yield Finding(
-                "schema.too_large", f"{where} lists {len(choices)} values under {key}.", f"List at most {MOST_CHOICES}."
+                "schema.too_large", f"{where} lists {len(choices)} values under {key}.", f"List at most {MAX_CHOICES}."
             )
     header = node.get("x-mcp-header")
     if isinstance(header, str) and header.lower().strip() in _SENSITIVE_HEADERS:
@@ -122,7 +122,7 @@ def _expands_beyond(links: Mapping[str, list[str]]) -> bool:
             stack.extend(target for target in dict.fromkeys(targets) if target not in sizes and target not in open_now)
             continue
         sizes[home] = 1 + sum(sizes.get(target, 1) for target in targets)
-        if sizes[home] > MOST_EXPANDED:
+        if sizes[home] > MAX_EXPANDED:
             return True
         stack.pop()
     return False

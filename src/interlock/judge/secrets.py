@@ -15,7 +15,7 @@ from interlock.judge.command_secrets import find_command_secrets, may_hold_comma
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetRegexes
 
-MOST_FINDINGS = 64
+MAX_FINDINGS = 64
 SHORTEST = 11
 """Octets of the shortest text that one of the forms matches: most names and words are shorter."""
 
@@ -88,7 +88,7 @@ def judge_secrets(text: str) -> tuple[Finding, ...]:
             "Take it out, replace it at its issuer, and pass secrets by reference.",
             (secret.start, secret.end),
         )
-        for secret in find_secrets(text)[:MOST_FINDINGS]
+        for secret in find_secrets(text)[:MAX_FINDINGS]
     )
 
 

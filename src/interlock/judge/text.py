@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from interlock.judge.findings import Finding
 
-MOST_FINDINGS = 64
+MAX_FINDINGS = 64
 
 
 class Hidden(NamedTuple):
@@ -32,7 +32,7 @@ def judge_text(text: str) -> tuple[Finding, ...]:
         found.append(
             Finding(hidden.rule, message, "Write it in plain, visible characters.", (hidden.start, hidden.end))
         )
-        if len(found) >= MOST_FINDINGS:
+        if len(found) >= MAX_FINDINGS:
             break
     return tuple(found)
 

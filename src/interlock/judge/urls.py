@@ -153,12 +153,12 @@ def judge_urls_in_text(text: str, rules: UrlRules = DEFAULT_RULES) -> tuple[Find
     for match in find_in_pieces(_BARE_METADATA, text, _REACH):
         message = f"{match[1]} is a cloud metadata service, which hands out credentials of the machine."
         found.append(Finding("address.metadata", message, INSTEAD_OF_METADATA, match.span()))
-        if len(found) >= _MOST_FINDINGS:
+        if len(found) >= _MAX_FINDINGS:
             return tuple(found)
     for start, end in urls_in_text(text):
         for finding in judge_url(text[start:end], rules):
             found.append(msgspec.structs.replace(finding, span=(start, end)))
-            if len(found) >= _MOST_FINDINGS:
+            if len(found) >= _MAX_FINDINGS:
                 return tuple(found)
     return tuple(found)
 
@@ -171,7 +171,7 @@ def urls_in_text(text: str) -> tuple[tuple[int, int], ...]:
         while end > start and text[end - 1] in ".,;:!?'\")>*_`" and not _closes_bracket(text, start, end):
             end -= 1
         places.append((start, end))
-        if len(places) >= _MOST_FINDINGS:
+        if len(places) >= _MAX_FINDINGS:
             break
     return tuple(places)
 
@@ -184,7 +184,7 @@ class _Parsed(NamedTuple):
     port: int | None
 
 
-_MOST_FINDINGS = 1000
+_MAX_FINDINGS = 1000
 _REACH = 4_200
 """No URL that is found in a text is longer."""
 _ENCODE = "Percent-encode them, or leave them out."

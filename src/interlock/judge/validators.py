@@ -33,7 +33,7 @@ LANGUAGE: Final = ("language", "lang", "runtime", "interpreter")
 ENVIRONMENT: Final = ("env", "environment", "env_vars", "environ", "environment_variables")
 """Arguments that set variables for a command beside them."""
 
-MOST_NAMES: Final = 8
+MAX_NAMES: Final = 8
 """Different names resolved for one call; a value with more is refused."""
 
 

@@ -18,7 +18,7 @@ from interlock.protocols.mcpx.routing import Participant
 from interlock.rooms.member import Member, MemberRoom, rate_limited
 from interlock.rooms.policy import GUEST
 
-MOST_METERS: Final = 20_000
+MAX_METERS: Final = 20_000
 
 
 class Reservation(NamedTuple):
@@ -81,7 +81,7 @@ class Admissions:
     def _meter(self, id: str) -> Meter:
         meter = self._meters.get(id)
         if meter is None:
-            if len(self._meters) >= MOST_METERS:
+            if len(self._meters) >= MAX_METERS:
                 raise Refusal(Reason.RATE_LIMITED, "Too many participants came lately.", "Come back in a minute.")
             meter = self._meters[id] = Meter("participant", self._settings.rate)
         return meter

@@ -18,7 +18,7 @@ AT_ONCE: Final = 256
 """Frames written in one turn of the loop, so that a large topic does not hold it."""
 JOINED_BYTES: Final = 16 * 1024
 """Small frames are written together up to this size."""
-MOST_WAITING: Final = 64
+MAX_WAITING: Final = 64
 """Envelopes that may wait for their delivery before nothing more is read from senders."""
 
 
@@ -45,7 +45,7 @@ class FrameQueue:
     @property
     def full(self) -> bool:
         """Whether senders have to wait."""
-        return len(self._queue) >= MOST_WAITING
+        return len(self._queue) >= MAX_WAITING
 
     def wait(self, member: Member) -> None:
         """Resume this sender once there is space."""

@@ -24,9 +24,9 @@ from interlock.protocols.mcpx.routing import Participant, recipients
 from interlock.rooms.member import Member
 from interlock.store import Store
 
-MOST_BYTES: Final = 2 * 1024 * 1024
+MAX_BYTES: Final = 2 * 1024 * 1024
 """Of all envelopes of a topic: less than a participant may leave unread."""
-MOST_AT_ONCE: Final = 512
+MAX_AT_ONCE: Final = 512
 """Envelopes that one write to the store holds."""
 CURSORS_PER_TICK: Final = 100
 """Members that one tick sends a new cursor."""
@@ -125,7 +125,7 @@ class History:
         if not self._has_head:
             await self._write_head(store, None)
         while self._unwritten:
-            batch = list(islice(self._unwritten, MOST_AT_ONCE))
+            batch = list(islice(self._unwritten, MAX_AT_ONCE))
             id_ = f"{self._place}/{batch[0].offset:018d}"
             sealed = self._seal.close(id_, msgspec.json.encode(batch).decode()).sealed
             async with store.transaction() as change:
@@ -168,7 +168,7 @@ class History:
         return f"{self._epoch}.{offset}.{mac}"
 
     def _trim(self) -> None:
-        while len(self._kept) > self._most or self._bytes > MOST_BYTES:
+        while len(self._kept) > self._most or self._bytes > MAX_BYTES:
             self._bytes -= _size(self._kept.popleft())
         # The store may hang for a while: envelopes that are no longer kept are not written either.
         while self._unwritten and self._unwritten[0].offset < self._first:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from interlock.rooms.room import Room
 
 PREFIX: Final = "server:"
-MOST_OPEN: Final = 1_024
-MOST_CALLERS: Final = 256
+MAX_OPEN: Final = 1_024
+MAX_CALLERS: Final = 256
 LARGEST_RESULT: Final = DEFAULT_BOUNDS.envelope_bytes - DEFAULT_BOUNDS.rest_bytes
 _RESPONSES: Final = CapabilitySet(("mcp/response:*",))
 
@@ -131,8 +131,8 @@ class HubToolServer:
         elif method == "tools/call" and exchange.preview.name in SEARCH_TOOLS:
             # `call_tool` names another tool in its arguments, which no capability of the topic has judged.
             raise Fault("TOOL_NOT_FOUND", f"{self.id} has no tool {exchange.preview.name!r}")
-        elif len(self._open) >= MOST_OPEN:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_OPEN} requests to {self.id} wait", retry_after_ms=1000)
+        elif len(self._open) >= MAX_OPEN:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests to {self.id} wait", retry_after_ms=1000)
         else:
             self._open[room_request.envelope.id] = exchange
             self._hub_app.service.serve(exchange)
@@ -143,7 +143,7 @@ class HubToolServer:
             raise Fault("AUTH_REQUIRED", f"{self.id} answers only participants with a key", hint=hint)
         caller = self._callers.get(principal)
         if caller is None or not caller.current:
-            if len(self._callers) >= MOST_CALLERS:
+            if len(self._callers) >= MAX_CALLERS:
                 self._callers.clear()
             caller = self._callers[principal] = self._admitted(principal)
         return caller

@@ -10,7 +10,7 @@ from typing import Final
 
 from interlock.rooms.member import Member
 
-MOST_SENDERS: Final = 16
+MAX_SENDERS: Final = 16
 
 
 class ListenerLists:
@@ -27,7 +27,7 @@ class ListenerLists:
         if known is not None and known[0] is recipients:
             return known[1]
         found = [members[id_] for id_ in recipients if id_ in members]
-        if len(self._lists) >= MOST_SENDERS:
+        if len(self._lists) >= MAX_SENDERS:
             self._lists.clear()
         self._lists[sender] = recipients, found
         return found

@@ -21,8 +21,8 @@ from interlock.rooms.member import Member
 from interlock.rooms.timestamps import timestamp
 from interlock.transports.websocket_frames import texts_of
 
-MOST_UNREAD: Final = 256
-MOST_UNREAD_BYTES: Final = 1024 * 1024
+MAX_UNREAD: Final = 256
+MAX_UNREAD_BYTES: Final = 1024 * 1024
 """Envelopes that wait to be read. Beyond either bound the oldest are lost, and counted."""
 
 
@@ -58,7 +58,7 @@ class LocalParticipant:
         """Keep an envelope until it is read."""
         self._unread.append(data)
         self._unread_bytes += len(data)
-        while len(self._unread) > MOST_UNREAD or self._unread_bytes > MOST_UNREAD_BYTES:
+        while len(self._unread) > MAX_UNREAD or self._unread_bytes > MAX_UNREAD_BYTES:
             self._unread_bytes -= len(self._unread.popleft())
             self.lost += 1
         self._arrived.set()

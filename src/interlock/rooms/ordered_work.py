@@ -10,7 +10,7 @@ from typing import Final
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
-MOST_WAITING: Final = 2_048
+MAX_WAITING: Final = 2_048
 _log = logging.getLogger(__name__)
 
 
@@ -19,7 +19,7 @@ class OrderedWork:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._queue: asyncio.Queue[Coroutine[None, None, None]] = asyncio.Queue(MOST_WAITING)
+        self._queue: asyncio.Queue[Coroutine[None, None, None]] = asyncio.Queue(MAX_WAITING)
         self._task: asyncio.Task[None] | None = None
 
     def add(self, work: Coroutine[None, None, None]) -> None:

@@ -28,7 +28,7 @@ from interlock.rooms.participant_socket import room_url
 from interlock.rooms.participant_state import ParticipantState
 from interlock.rooms.timestamps import timestamp
 
-MOST_UNREAD: Final = 1_024
+MAX_UNREAD: Final = 1_024
 """Envelopes that wait for the application. Beyond that the oldest is lost, and counted."""
 
 
@@ -197,7 +197,7 @@ class Participant(ParticipantState):
         if envelope is None:
             return None
         self._open_requests.settle(envelope)
-        if len(self._inbox) >= MOST_UNREAD:
+        if len(self._inbox) >= MAX_UNREAD:
             self._inbox.popleft()
             self.lost += 1
         self._inbox.append(envelope)

@@ -25,7 +25,7 @@ from interlock.rooms.mcp_requests import CANCELLED, SERVED_METHODS, params_of, r
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
-MOST_OPEN: Final = 256
+MAX_OPEN: Final = 256
 """Requests that the server has not answered yet. Further ones are refused, one after the other."""
 LONGEST_S: Final = 600.0
 """How long the server may take for one."""
@@ -77,8 +77,8 @@ class ParticipantAnswers:
             self._notified(envelope.sender, operation)
         elif not me.may_send(response_kind(envelope)):
             return  # One that may not answer does nothing, either: nobody would learn what it did.
-        elif len(self._open) >= MOST_OPEN:
-            full = Fault("RESOURCE_EXHAUSTED", f"{MOST_OPEN} requests wait", retry_after_ms=1000)
+        elif len(self._open) >= MAX_OPEN:
+            full = Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests wait", retry_after_ms=1000)
             await self._refusals.complete(_refuse(me, envelope, full))
         else:
             task = asyncio.create_task(self._answer(me, envelope, operation), name="room request")

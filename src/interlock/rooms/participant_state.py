@@ -23,7 +23,7 @@ from interlock.protocols.mcpx.responses import OpenRequest, check_response, open
 from interlock.protocols.patterns import PatternError
 from interlock.wire.json_values import decode_json_or
 
-MOST_MISBEHAVING: Final = 1_024
+MAX_MISBEHAVING: Final = 1_024
 """Senders whose dropped envelopes are counted by name. Those of further ones count for the empty name."""
 
 
@@ -60,7 +60,7 @@ class ParticipantState:
                     check_response(envelope, operation, request)
         except Refusal:
             sender = _sender(data)
-            known = sender in self.misbehaviour or len(self.misbehaviour) < MOST_MISBEHAVING
+            known = sender in self.misbehaviour or len(self.misbehaviour) < MAX_MISBEHAVING
             self.misbehaviour[sender if known else ""] += 1
             return None
         if not envelope.kind.reserved and self._seen.get(envelope.id, 0.0):

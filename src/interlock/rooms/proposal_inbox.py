@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ANSWER_S: Final = 30.0
 """How long a person who fulfilled a proposal waits for its response. The room gets it in any case."""
-MOST_NAMED: Final = 20
+MAX_NAMED: Final = 20
 _log = logging.getLogger(__name__)
 
 
@@ -135,7 +135,7 @@ class ProposalInbox:
 
     def _absent(self, to: Sequence[str]) -> Fault:
         """Nobody would answer, so the approval request stays open."""
-        here = ", ".join(one.id for one in self._room.participants[:MOST_NAMED] if one.id != self.id) or "nobody"
+        here = ", ".join(one.id for one in self._room.participants[:MAX_NAMED] if one.id != self.id) or "nobody"
         hint = f"name somebody who is there: `interlock rooms fulfil {self._room.name} ID --to PARTICIPANT`"
         return Fault("INVALID_PARAMS", f"{', '.join(to)} is not in {self._room.name}; here: {here}", hint=hint)
 

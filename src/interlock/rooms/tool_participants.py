@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 IDLE_S: Final = 900.0
 """A client that called no tool of a room for so long has left it."""
 MOST: Final = 10_000
-MOST_PER_OWNER: Final = 16
-MOST_MESSAGES: Final = 50
+MAX_PER_OWNER: Final = 16
+MAX_MESSAGES: Final = 50
 """In one answer of `wait_in_room`."""
-MOST_CHARS: Final = 128 * 1024
+MAX_CHARS: Final = 128 * 1024
 ANSWERED: Final[dict[str, dict[str, object]]] = {"tools/list": {"tools": []}, "ping": {}}
 """Requests that the hub answers for such a participant."""
 ANSWERED_BYTES: Final = tuple(method.encode() for method in ANSWERED)
@@ -147,7 +147,7 @@ class ToolParticipants:
         topic, one = key[2], self._joined.get(key)
         if one is None or one.ended:
             own = sum(1 for owner, _, _ in self._joined if owner == caller.owner)
-            if own >= MOST_PER_OWNER:
+            if own >= MAX_PER_OWNER:
                 raise Fault("RESOURCE_EXHAUSTED", f"you are in {own} rooms", hint=f"call {tools.LEAVE} in one of them")
             if len(self._joined) >= MOST:
                 message = f"{MOST} clients are in rooms through tools"
@@ -188,7 +188,7 @@ class ToolParticipants:
         if not is_wanted(exchange):
             raise Fault("CANCELLED", "the client left before it got its messages; they wait")
         messages: list[RoomMessage] = []
-        while len(messages) < MOST_MESSAGES and sum(len(message.text) for message in messages) < MOST_CHARS:
+        while len(messages) < MAX_MESSAGES and sum(len(message.text) for message in messages) < MAX_CHARS:
             envelope = one.read()
             if envelope is None:
                 break

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 IDLE_S: Final = 60.0
 """A visitor that did not look for so long has left."""
 MOST: Final = 256
-MOST_PER_PRINCIPAL: Final = 8
-MOST_KEPT: Final = 200
+MAX_PER_PRINCIPAL: Final = 8
+MAX_KEPT: Final = 200
 """Messages that a visitor sees."""
-MOST_CHARS: Final = 4_000
+MAX_CHARS: Final = 4_000
 """Of one message."""
 LONG_PAYLOAD: Final = 64 * 1024
 """A longer payload is not made readable: that would take long."""
@@ -47,7 +47,7 @@ class Visitor(LocalParticipant):
 
     def __init__(self, topics: Topics, topic: str, by: Principal) -> None:
         self.looked_at = time.monotonic()
-        self.messages: deque[RoomMessage] = deque(maxlen=MOST_KEPT)
+        self.messages: deque[RoomMessage] = deque(maxlen=MAX_KEPT)
         super().__init__(topics.admit(topic, Admitted(by, separate=True), Mode.ALL))
 
     def on_text(self, data: bytes) -> None:
@@ -116,7 +116,7 @@ class Visitors:
         one = self._joined.get((by, topic))
         if one is None or one.ended:
             own = sum(1 for who, _ in self._joined if who == by)
-            if own >= MOST_PER_PRINCIPAL:
+            if own >= MAX_PER_PRINCIPAL:
                 hint = "leave one of them, or wait a minute"
                 raise Fault("RESOURCE_EXHAUSTED", f"you watch {own} topics", hint=hint, retry_after_ms=60_000)
             if len(self._joined) >= MOST:
@@ -138,8 +138,8 @@ def _message(envelope: Envelope) -> RoomMessage:
         kind=envelope.kind.text,
         to=list(envelope.to),
         about=envelope.correlation_id or "",
-        text=text[:MOST_CHARS],
-        is_cut=len(text) > MOST_CHARS,
+        text=text[:MAX_CHARS],
+        is_cut=len(text) > MAX_CHARS,
         at=datetime.now(UTC),
     )
 

@@ -14,7 +14,7 @@ import msgspec
 from .definitions import pointed
 
 DEEPEST: Final = 32
-MOST_CHANGES: Final = 100
+MAX_CHANGES: Final = 100
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,3})?")
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -34,7 +34,7 @@ class _Coercion:
 
     def value(self, schema: object, value: object, path: str, depth: int) -> object:
         schema = self._resolved(schema)
-        if not isinstance(schema, dict) or depth > DEEPEST or len(self._changes) >= MOST_CHANGES:
+        if not isinstance(schema, dict) or depth > DEEPEST or len(self._changes) >= MAX_CHANGES:
             return value
         types = _types(schema)
         if types and not _fits(types, value):

@@ -8,7 +8,7 @@ from typing import Final
 PART: Final = 0.125
 SLICE_S: Final = 0.00025
 """The loop's time for each turn of a server that never stops: little enough that a call beside it is not delayed."""
-MOST_S: Final = 0.001
+MAX_S: Final = 0.001
 """Upper bound for the allowance that a silent server collects."""
 FIRST_S: Final = 0.00002
 """Assumed cost of the first message after an answer, which is not measured."""
@@ -20,11 +20,11 @@ class Share:
     __slots__ = ("_left", "_seen")
 
     def __init__(self) -> None:
-        self._left = MOST_S
+        self._left = MAX_S
         self._seen = 0.0
 
     def spend(self, seconds: float, now: float) -> float:
         """Take some time. Gives how long to rest now: not at all while some is left, else until there is a slice."""
-        self._left = min(self._left + (now - self._seen) * PART, MOST_S) - seconds
+        self._left = min(self._left + (now - self._seen) * PART, MAX_S) - seconds
         self._seen = now
         return 0.0 if self._left > 0 else (SLICE_S - self._left) / PART

@@ -23,9 +23,9 @@ from interlock.wire.errors import Fault
 KEPT_S: Final = 30.0
 """How long an answer is believed; also that there is none."""
 WITHIN_S: Final = 3.0
-MOST_NAMES: Final = 1024
-MOST_AT_ONCE: Final = 32
-MOST_WAITING: Final = 256
+MAX_NAMES: Final = 1024
+MAX_AT_ONCE: Final = 32
+MAX_WAITING: Final = 256
 _ALL_NETWORKS: Final = ("0.0.0.0/0", "::/0")
 
 
@@ -37,7 +37,7 @@ class Resolver:
         self._within_s = within_s
         self._kept: OrderedDict[str, tuple[float, tuple[str, ...]]] = OrderedDict()
         self._asking: dict[str, asyncio.Future[tuple[str, ...]]] = {}
-        self._running = asyncio.Semaphore(MOST_AT_ONCE)
+        self._running = asyncio.Semaphore(MAX_AT_ONCE)
 
     def known(self, name: str) -> tuple[str, ...] | None:
         """The addresses of a name that was resolved a moment ago; empty if it has none."""
@@ -51,8 +51,8 @@ class Resolver:
             return known
         asking = self._asking.get(name)
         if asking is None:
-            if len(self._asking) >= MOST_WAITING:
-                raise Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} names are being resolved", retry_after_ms=1000)
+            if len(self._asking) >= MAX_WAITING:
+                raise Fault("RESOURCE_EXHAUSTED", f"{MAX_WAITING} names are being resolved", retry_after_ms=1000)
             asking = asyncio.ensure_future(self._ask(name))
             self._asking[name] = asking
             asking.add_done_callback(lambda done: self._keep(name, done))
@@ -97,7 +97,7 @@ class Resolver:
             return
         self._kept[name] = (self._clock() + KEPT_S, done.result())
         self._kept.move_to_end(name)
-        while len(self._kept) > MOST_NAMES:
+        while len(self._kept) > MAX_NAMES:
             self._kept.popitem(last=False)
 
 

@@ -47,7 +47,7 @@ log = logging.getLogger("interlock.control")
 PREFIX: Final = "hub/"
 """Begins the method of every operation."""
 HELLO_WITHIN_S: Final = 10.0
-MOST_CONNECTIONS: Final = 1000
+MAX_CONNECTIONS: Final = 1000
 
 
 class ControlSocket:
@@ -136,7 +136,7 @@ class _Connection(asyncio.Protocol):
         # By what it can do, not by its class: other loops have transports of their own.
         self._transport = cast("asyncio.Transport", transport)
         sock: socket.socket | None = transport.get_extra_info("socket")
-        if (self._token is None and not _is_ours(sock)) or len(self._all) >= MOST_CONNECTIONS:
+        if (self._token is None and not _is_ours(sock)) or len(self._all) >= MAX_CONNECTIONS:
             self._transport.abort()
             return
         self._all.add(self)

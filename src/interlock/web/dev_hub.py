@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
 LOOK_EVERY_S: Final = 0.25
-MOST_FILES: Final = 1_000
+MAX_FILES: Final = 1_000
 SHOWN: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tools/validate")
 _OURS: Final = re.compile(r"^\s*(from|import) interlock\b", re.MULTILINE)
 _RAISED: Final = re.compile(r"(?:[\w.]+\.)?(?P<kind>\w+): (?P<words>.+)")
@@ -124,7 +124,7 @@ class DevHub:
         for folder, folders, files in os.walk(self._file.parent):
             folders[:] = [name for name in folders if not name.startswith(".") and name not in _OTHERS]
             for name in files:
-                if name.endswith(".py") and len(stamps) < MOST_FILES:
+                if name.endswith(".py") and len(stamps) < MAX_FILES:
                     path = os.path.join(folder, name)
                     try:
                         stamps.add((path, os.stat(path).st_mtime_ns))

@@ -28,7 +28,7 @@ WINDOW: Final = PIECE
 """Bytes that one run may take."""
 GOOD_RUN: Final = 1_024
 """A run of so many bytes is worth what it costs to try one."""
-MOST_SKIPPED: Final = 256
+MAX_SKIPPED: Final = 256
 """Values that are read one by one, at most, before a run is tried again."""
 
 
@@ -150,7 +150,7 @@ class LargeReader:
         ):
             run = None  # refused where it is read one by one
         self._poor_runs = 0 if run is not None and run.stop >= GOOD_RUN else self._poor_runs + 1
-        self._skip = min(2 ** min(self._poor_runs, 20) >> 2, MOST_SKIPPED)
+        self._skip = min(2 ** min(self._poor_runs, 20) >> 2, MAX_SKIPPED)
         if run is None:
             return None
         self._members += run.members

@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-MOST_BESIDE: Final = 8 * 1024
+MAX_BESIDE: Final = 8 * 1024
 """Bytes of an object that are looked through name by name, beside the values that are known already."""
-MOST_QUOTES: Final = 4_000
+MAX_QUOTES: Final = 4_000
 """Where it has more bytes than that: so many quotation marks, so that it has at most half as many names."""
 
 LINE_FEED, CARRIAGE_RETURN, BACKSLASH = b"\n\r\\"
@@ -44,7 +44,7 @@ def names_of(payload: bytes, beside: int) -> list[str]:
 
     `beside` is how many of its bytes are not part of values that were read already: a bound for the names there are.
     """
-    if beside > MOST_BESIDE and payload.count(b'"') > MOST_QUOTES:
+    if beside > MAX_BESIDE and payload.count(b'"') > MAX_QUOTES:
         raise TwiceNamed(f"an object has too many members: {beside} bytes of them are of no known kind")
     values = _decode(payload)
     names: dict[str, None] = {}

@@ -260,7 +260,7 @@ def test_the_tree_agrees_with_a_model_that_keeps_every_state(given_steps: list[t
 def test_a_tree_stays_within_its_bounds_and_its_head_stays_known(
     monkeypatch: pytest.MonkeyPatch, branching: bool
 ) -> None:
-    monkeypatch.setattr(checkpoints, "MOST_CHECKPOINTS", 10)
+    monkeypatch.setattr(checkpoints, "MAX_CHECKPOINTS", 10)
     # The state is larger than a patch, so that patches are kept as patches.
     pad = "x" * 200
     tree = record(CheckpointTree(), StateReport("0", data={"n": 0, "pad": pad}))
@@ -276,7 +276,7 @@ def test_a_tree_stays_within_its_bounds_and_its_head_stays_known(
 
 
 def test_the_bytes_of_a_tree_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(checkpoints, "MAX_BYTES", 1_000)
     tree = CheckpointTree()
     for number in range(30):
         tree = record(tree, StateReport(str(number), tree.head, "x" * 100))

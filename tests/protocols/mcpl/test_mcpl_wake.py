@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from interlock.protocols.mcpl import coalescing
-from interlock.protocols.mcpl.budgets import MOST_KEYS, Budget, Ledger, Spent, fits, fits_from
-from interlock.protocols.mcpl.coalescing import MOST_EVENTS, Timing, Waiting
+from interlock.protocols.mcpl.budgets import MAX_KEYS, Budget, Ledger, Spent, fits, fits_from
+from interlock.protocols.mcpl.coalescing import MAX_EVENTS, Timing, Waiting
 from interlock.protocols.mcpl.wake import (
     Occurrence,
     QuietHours,
@@ -236,7 +236,7 @@ def test_a_wake_that_no_budget_ever_allows_is_held_without_an_end() -> None:
 
 
 def test_a_ledger_forgets_what_no_longer_counts() -> None:
-    ledger = Ledger({f"k{i}": Spent().add(0, 1, 1) for i in range(MOST_KEYS)})
+    ledger = Ledger({f"k{i}": Spent().add(0, 1, 1) for i in range(MAX_KEYS)})
     assert len(ledger.add(("new",), 100_000, wakes=1).spent) == 1
 
 
@@ -288,13 +288,13 @@ def test_a_group_is_delivered_after_its_longest_delay_however_busy_it_is() -> No
 
 def test_a_flood_is_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: Waiting[int] = Waiting()
-    for number in range(MOST_EVENTS + 50):
+    for number in range(MAX_EVENTS + 50):
         assert waiting.join("k", [number], Timing(10, 30), 0)
-    assert waiting.join("together", list(range(MOST_EVENTS + 50)), Timing(10, 30), 0)
+    assert waiting.join("together", list(range(MAX_EVENTS + 50)), Timing(10, 30), 0)
     for group in waiting.take_due(100):
-        assert group.events == tuple(range(MOST_EVENTS))
-        assert group.count == MOST_EVENTS + 50
-    monkeypatch.setattr(coalescing, "MOST_KEYS", 1)
+        assert group.events == tuple(range(MAX_EVENTS))
+        assert group.count == MAX_EVENTS + 50
+    monkeypatch.setattr(coalescing, "MAX_KEYS", 1)
     assert waiting.join("k", [0], Timing(), 0)
     assert not waiting.join("other", [0], Timing(), 0)
     assert waiting.join("k", [0], Timing(), 0)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from cases import each_case
 from example_counts import example_count
 from interlock.protocols.mcpx.capabilities import (
-    MOST_CAPABILITIES,
-    MOST_CHARACTERS,
-    MOST_WILDCARDS,
+    MAX_CAPABILITIES,
+    MAX_CHARACTERS,
+    MAX_WILDCARDS,
     PROFILES,
     CapabilitySet,
     check_usable,
@@ -200,10 +200,10 @@ def test_trust_grows_step_by_step() -> None:
 @each_case(
     "texts",
     [
-        [f"mcp/request:x{at}" for at in range(MOST_CAPABILITIES + 1)],
-        ["x" * 1000 + str(at) for at in range(MOST_CHARACTERS // 1000 + 1)],
-        [f"mcp/request:{'*a' * MOST_WILDCARDS}*b"],
-        [f"mcp/request:*/a{at}" for at in range(MOST_WILDCARDS + 1)],
+        [f"mcp/request:x{at}" for at in range(MAX_CAPABILITIES + 1)],
+        ["x" * 1000 + str(at) for at in range(MAX_CHARACTERS // 1000 + 1)],
+        [f"mcp/request:{'*a' * MAX_WILDCARDS}*b"],
+        [f"mcp/request:*/a{at}" for at in range(MAX_WILDCARDS + 1)],
         ["x" * 1025],
     ],
 )
@@ -215,11 +215,11 @@ def test_the_capabilities_of_a_participant_are_bounded(texts: list[str]) -> None
 @each_case(
     ("capability", "unit"),
     [
-        ("mcp/request:x:" + "*a" * MOST_WILDCARDS + "b", "a"),
-        ("mcp/request:x:" + "**a" * MOST_WILDCARDS + "b", "a/"),
-        ("mcp/request:x:" + "**/a/" * MOST_WILDCARDS + "b", "a/"),
-        ("mcp/request:" + "*/a/" * MOST_WILDCARDS + "b", "a/"),
-        ("mcp/request:" + "**a" * MOST_WILDCARDS + ":b", "ab"),
+        ("mcp/request:x:" + "*a" * MAX_WILDCARDS + "b", "a"),
+        ("mcp/request:x:" + "**a" * MAX_WILDCARDS + "b", "a/"),
+        ("mcp/request:x:" + "**/a/" * MAX_WILDCARDS + "b", "a/"),
+        ("mcp/request:" + "*/a/" * MAX_WILDCARDS + "b", "a/"),
+        ("mcp/request:" + "**a" * MAX_WILDCARDS + ":b", "ab"),
     ],
 )
 def test_hostile_patterns_take_time_linear_in_the_kind(capability: str, unit: str) -> None:

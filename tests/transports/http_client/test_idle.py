@@ -151,7 +151,7 @@ async def test_only_those_who_connect_in_the_same_way_share() -> None:
 
 
 async def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "MOST_IDLE", 2)
+    monkeypatch.setattr(pools, "MAX_IDLE", 2)
     async with IdleServer().running() as place:
         pool = Pool(place.origin)
         await asyncio.gather(*(ask(pool).came for _ in range(6)))

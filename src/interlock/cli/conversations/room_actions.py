@@ -21,7 +21,7 @@ from interlock.cli.terminal.show import bold, json_option, plain, say, show_json
 if TYPE_CHECKING:
     from interlock.rooms.participant import Participant
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 
 
 @click.command()
@@ -196,7 +196,7 @@ def _decision(topic: str, proposal: str) -> str:
     if len(found) > 1:
         raise WrongUsage(f"{len(found)} open proposals in {topic} begin with {proposal!r}", "write more of the id")
     if not found:
-        ids = ", ".join(row["proposal"] for row in rows[:MOST_SHOWN])
+        ids = ", ".join(row["proposal"] for row in rows[:MAX_SHOWN])
         hint = f"open: {ids}" if ids else f"no proposal is open in {topic}; it may be fulfilled, rejected or expired"
         raise WrongUsage(f"no open proposal in {topic} begins with {proposal!r}", hint)
     return str(found[0]["id"])
@@ -249,5 +249,5 @@ def _absent(me: Participant, topic: str, to: tuple[str, ...]) -> str:
     """Says that nobody of `to` is in the topic, and who is; empty if somebody is."""
     if any(id_ in me.participants for id_ in to):
         return ""
-    here = ", ".join(sorted(me.participants)[:MOST_SHOWN]) or "nobody"
+    here = ", ".join(sorted(me.participants)[:MAX_SHOWN]) or "nobody"
     return f"{', '.join(to)} is not in {topic}; here: {here}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from interlock.discovery.model_files import ModelFile, Opener
 
 WHOLE_WITHIN_S = 900.0
-MOST_REDIRECTIONS = 5
+MAX_REDIRECTIONS = 5
 
 
 @click.group("search-model")
@@ -120,7 +120,7 @@ async def _fetched(url: str, most_bytes: int) -> bytes:
     from interlock.transports.resolving import Resolver, guarded_for
 
     resolver = Resolver()
-    for _ in range(MOST_REDIRECTIONS):
+    for _ in range(MAX_REDIRECTIONS):
         # Behind a proxy only the proxy may be able to resolve names.
         guard = None if proxy_for(split_url(url)[0]) else guarded_for(url, resolver)
         answer = await exchange(

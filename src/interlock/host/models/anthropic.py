@@ -21,7 +21,7 @@ from interlock.host.models.model import (
     ToolResult,
     ToolUse,
 )
-from interlock.host.models.streamed_model import MOST_NAME_CHARS, AnswerReader, PartialCall, StreamedModel
+from interlock.host.models.streamed_model import MAX_NAME_CHARS, AnswerReader, PartialCall, StreamedModel
 from interlock.protocols.mcpl.content import Image, Text
 from interlock.protocols.mcpl.inference import Usage
 from interlock.transports.resolving import Resolver
@@ -92,7 +92,7 @@ class _Answer(AnswerReader):
         elif decoded.type == "content_block_start" and decoded.content_block is not None:
             block = decoded.content_block
             if block.type == "tool_use":
-                self._begin_call(decoded.index, PartialCall(block.id, block.name[:MOST_NAME_CHARS]))
+                self._begin_call(decoded.index, PartialCall(block.id, block.name[:MAX_NAME_CHARS]))
             elif block.type == "text" and block.text:
                 yield TextDelta(block.text)
         elif decoded.type == "content_block_delta" and decoded.delta is not None:

@@ -24,10 +24,10 @@ from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS, decode_json, decode_json_or
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
-MOST_BYTES: Final = 16 * 1024 * 1024
+MAX_BYTES: Final = 16 * 1024 * 1024
 """Of one answer."""
-MOST_EVENT_BYTES: Final = 2 * 1024 * 1024
-MOST_ERROR_BYTES: Final = 64 * 1024
+MAX_EVENT_BYTES: Final = 2 * 1024 * 1024
+MAX_ERROR_BYTES: Final = 64 * 1024
 FIRST_PAUSE_S: Final = 0.5
 PING: Final = "ping"
 """The name of events that only keep a connection open."""
@@ -52,7 +52,7 @@ class Endpoint:
         self.secrets = EndpointSecrets.of(settings)
         self._under_way = 0
         self._idle = asyncio.Event()
-        self._post = StreamedPost(url, headers, guard=guarded_for(url, resolver), most_bytes=MOST_BYTES)
+        self._post = StreamedPost(url, headers, guard=guarded_for(url, resolver), most_bytes=MAX_BYTES)
 
     async def events(self, body: bytes) -> AsyncGenerator[SseEvent, None]:
         """The events of the answer to a request. Raises a `Fault`."""
@@ -62,7 +62,7 @@ class Endpoint:
         clock = _AnswerClock(self._settings)
         try:
             answer = await self._good_answer(body, clock)
-            reader = EventReader(MOST_EVENT_BYTES)
+            reader = EventReader(MAX_EVENT_BYTES)
             async for piece in answer.pieces(self._settings.idle_s):
                 found = reader.feed(piece)
                 clock.check(progress=any(event.event != PING for event in found))
@@ -120,7 +120,7 @@ class Endpoint:
         async for piece in answer.pieces(self._settings.idle_s):
             clock.check(progress=False)
             body += piece
-            if len(body) > MOST_ERROR_BYTES:
+            if len(body) > MAX_ERROR_BYTES:
                 break
         why = self.secrets.hidden_in(_reason(body))
         if head.status == 200:

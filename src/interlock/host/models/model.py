@@ -17,15 +17,15 @@ BYTES_PER_TOKEN: Final = 4
 """For estimates, where an endpoint does not count."""
 IMAGE_CHARS: Final = 1_600 * BYTES_PER_TOKEN
 """An image costs by its pixels, about 1,600 tokens at most."""
-MOST_CALLS: Final = 64
+MAX_CALLS: Final = 64
 """Tool calls in one answer."""
-MOST_ARGUMENT_BYTES: Final = 1024 * 1024
+MAX_ARGUMENT_BYTES: Final = 1024 * 1024
 """Arguments of one tool call."""
-MOST_COUNT: Final = 2**40
+MAX_COUNT: Final = 2**40
 CLAIM_FACTOR: Final = 8
 """A count of tokens that another states may differ from the hub's estimate by this factor: tokenizers do."""
 
-TokenCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNT)]
+TokenCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 """A number of tokens, as an endpoint states it."""
 
 Finish = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]

@@ -20,7 +20,7 @@ from interlock.protocols.mcpl.inference import ModelInfo
 from interlock.protocols.mcpl.injections import content_without_label
 from interlock.wire.errors import Fault
 
-MOST_BYTES: Final = 4 * 1024 * 1024
+MAX_BYTES: Final = 4 * 1024 * 1024
 _WORDS: Final = re.compile(r"\S+\s*|\s+")
 
 
@@ -52,8 +52,8 @@ class ScriptedModel:
         """The model of a configuration. Raises a `Fault` for a script that cannot be read."""
         path = Path(settings.script or "")
         try:
-            if path.stat().st_size > MOST_BYTES:
-                raise Fault("TOO_LARGE", f"the script {path} is larger than {MOST_BYTES} bytes")
+            if path.stat().st_size > MAX_BYTES:
+                raise Fault("TOO_LARGE", f"the script {path} is larger than {MAX_BYTES} bytes")
             steps = msgspec.json.decode(path.read_bytes(), type=list[Step])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as cause:
             hint = 'write a list of steps, such as [{"text": "Hello."}]'

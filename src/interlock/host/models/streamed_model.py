@@ -16,8 +16,8 @@ from interlock.config.model_settings import Model as Settings
 from interlock.host.models.endpoint import Endpoint, EndpointSecrets, cut_off
 from interlock.host.models.media import presentable
 from interlock.host.models.model import (
-    MOST_ARGUMENT_BYTES,
-    MOST_CALLS,
+    MAX_ARGUMENT_BYTES,
+    MAX_CALLS,
     Chunk,
     Finish,
     Finished,
@@ -33,7 +33,7 @@ from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 from interlock.wire.sse import SseEvent
 
-MOST_NAME_CHARS: Final = 256
+MAX_NAME_CHARS: Final = 256
 """The name of a tool in an answer."""
 UNSEEN_TOKENS: Final = 4096
 """Tokens that an endpoint may count beyond every estimate: its own instructions, images that it fetches."""
@@ -102,8 +102,8 @@ class PartialCall(msgspec.Struct):
         """Add a piece. Raises TOO_LARGE."""
         self.name += name
         self.arguments += arguments
-        if len(self.name) > MOST_NAME_CHARS or len(self.arguments) > MOST_ARGUMENT_BYTES:
-            raise Fault("TOO_LARGE", f"a tool call of the model is larger than {MOST_ARGUMENT_BYTES} bytes")
+        if len(self.name) > MAX_NAME_CHARS or len(self.arguments) > MAX_ARGUMENT_BYTES:
+            raise Fault("TOO_LARGE", f"a tool call of the model is larger than {MAX_ARGUMENT_BYTES} bytes")
 
 
 class AnswerReader(abc.ABC):
@@ -135,7 +135,7 @@ class AnswerReader(abc.ABC):
 
     def _begin_call(self, index: int, call: PartialCall) -> PartialCall:
         """Begin a tool call. Raises TOO_LARGE."""
-        if len(self._calls) >= MOST_CALLS:
-            raise Fault("TOO_LARGE", f"the model asks for more than {MOST_CALLS} tool calls at once")
+        if len(self._calls) >= MAX_CALLS:
+            raise Fault("TOO_LARGE", f"the model asks for more than {MAX_CALLS} tool calls at once")
         self._calls[index] = call
         return call

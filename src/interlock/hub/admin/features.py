@@ -32,7 +32,7 @@ from interlock.wire.errors import Fault
 
 SETTLED_S: Final = 2.0
 """How long the answer waits for the server to take its new feature sets."""
-MOST_NAMED: Final = 20
+MAX_NAMED: Final = 20
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
@@ -90,7 +90,7 @@ class FeatureOperations:
         known = {LOCAL_AGENT.id, *hub_app.config.agents, *(entry.agent for entry in self._live.features.entries())}
         known.update(key.principal for key in hub_app.keys.list())
         if agent not in known:
-            hint = f"one of {', '.join(sorted(known)[:MOST_NAMED])}"
+            hint = f"one of {', '.join(sorted(known)[:MAX_NAMED])}"
             raise Fault("NOT_FOUND", f"no agent {agent[:100]!r} has a key or a feature set", hint=hint)
 
     async def _need_person(self, by: Principal, params: EnableFeatures, hint: str) -> None:

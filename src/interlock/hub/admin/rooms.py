@@ -12,14 +12,14 @@ import msgspec
 
 from interlock.hub.approvals.decision import Answer, Decision, Where
 from interlock.hub.auth.principals import Principal
-from interlock.protocols.mcpx.capabilities import MOST_CAPABILITIES
+from interlock.protocols.mcpx.capabilities import MAX_CAPABILITIES
 from interlock.wire.errors import Fault
 
 ParticipantId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Recipients = Annotated[tuple[ParticipantId, ...], msgspec.Meta(max_length=64)]
 Capabilities = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=2048)], ...], msgspec.Meta(max_length=64)]
-assert MOST_CAPABILITIES == 64
+assert MAX_CAPABILITIES == 64
 
 
 class ListRooms(msgspec.Struct):

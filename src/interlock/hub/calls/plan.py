@@ -21,7 +21,7 @@ from interlock.hub.rate_meter import Meter
 from interlock.hub.sessions.session import SessionCaller
 from interlock.wire.errors import Fault
 
-MOST_PLANS: Final = 4096
+MAX_PLANS: Final = 4096
 """Upper bound for the plans of one caller. Beyond it all are made again, which takes microseconds each."""
 LONGEST_NAME: Final = 2_048
 """The plan for a longer name, which only an address of a resource can be, is made for each call."""
@@ -125,7 +125,7 @@ def make_plan(
         policy.judged_of(target),
     )
     if len(name) <= LONGEST_NAME:
-        if len(caller.plans) >= MOST_PLANS:
+        if len(caller.plans) >= MAX_PLANS:
             caller.plans.clear()
         caller.plans[target.kind, name] = plan
     return plan

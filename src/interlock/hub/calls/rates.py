@@ -19,7 +19,7 @@ from interlock.hub.catalog.target import CLIENT_KINDS, Target
 from interlock.hub.rate_meter import Meter
 from interlock.wire.errors import Fault
 
-MOST_METERS: Final = 100_000
+MAX_METERS: Final = 100_000
 """Upper bound for meters. Beyond it an idle one of the oldest is dropped, or else the oldest."""
 LOOKED_AT: Final = 16
 """How many of the oldest are checked for that."""
@@ -59,7 +59,7 @@ class Rates:
     def _meter(self, kind: str, name: str, rate: Rate, setting: str = "") -> Meter:
         meter = self._meters.get((kind, name))
         if meter is None:
-            if len(self._meters) >= MOST_METERS:
+            if len(self._meters) >= MAX_METERS:
                 self._evict_oldest()
             meter = self._meters[kind, name] = Meter(kind, rate, setting)
         elif meter.rate != rate:

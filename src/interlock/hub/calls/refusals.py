@@ -17,7 +17,7 @@ from interlock.hub.catalog.target import TargetKind
 from interlock.hub.catalog.unknown_names import refused_target
 from interlock.wire.errors import Fault
 
-MOST_REFUSALS: Final = 256
+MAX_REFUSALS: Final = 256
 NO_SUCH_NAME: Final = "the name must mean something"
 
 
@@ -62,7 +62,7 @@ class Refusals:
     """The latest refusals, newest last."""
 
     def __init__(self) -> None:
-        self._refusals: deque[Refusal] = deque(maxlen=MOST_REFUSALS)
+        self._refusals: deque[Refusal] = deque(maxlen=MAX_REFUSALS)
 
     def add(self, call: Call, refusal: Refuse, gate: str) -> None:
         """Add a refused call."""

@@ -19,9 +19,9 @@ from interlock.wire.spelling import nearest
 
 LONGEST: Final = 100
 """A longer name is no misspelt one."""
-MOST_READ: Final = 1_000
-MOST_ALIKE: Final = 200
-MOST_COMPARED: Final = 4
+MAX_READ: Final = 1_000
+MAX_ALIKE: Final = 200
+MAX_COMPARED: Final = 4
 """Exact comparisons: each takes a tenth of a millisecond."""
 LENGTHS_APART: Final = 3
 ALIKE: Final = 0.8
@@ -46,7 +46,7 @@ class UnknownTools:
             alike[item.shown if alone else shown] = shown
         pairs = _pairs(name)
         ranked = sorted(alike, key=lambda known: len(pairs & _pairs(known)), reverse=True)
-        near = nearest(name, ranked[:MOST_COMPARED], ALIKE)
+        near = nearest(name, ranked[:MAX_COMPARED], ALIKE)
         return None if near is None else alike[near]
 
     def _seen(self, caller: Caller, name: str, *, alone: bool) -> Sequence[Item]:
@@ -61,12 +61,12 @@ class UnknownTools:
         view = caller.view
         fitting = [
             item
-            for item in islice(chain.from_iterable(part.items for part in near), MOST_READ)
+            for item in islice(chain.from_iterable(part.items for part in near), MAX_READ)
             if isinstance(item, Tool)
             and item.only_for is None
             and abs(len(item.shown if alone else self._catalog.name(view, item)) - len(name)) <= LENGTHS_APART
         ]
-        return self._access.seen(caller.principal, fitting[:MOST_ALIKE])
+        return self._access.seen(caller.principal, fitting[:MAX_ALIKE])
 
 
 def _pairs(name: str) -> set[tuple[str, str]]:

@@ -10,7 +10,7 @@ from interlock.hub.calls.call import Call, Caller, Plan
 from interlock.hub.calls.dispatch import result_pages as pages
 from interlock.hub.calls.name_resolution import StillStarting
 from interlock.hub.calls.pipeline.dry_run import DryRun
-from interlock.hub.calls.pipeline.pipeline import MOST_WAITING, Pipeline
+from interlock.hub.calls.pipeline.pipeline import MAX_WAITING, Pipeline
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.handlers.rooms import RoomHandler
@@ -88,7 +88,7 @@ class CallHandler:
         try:
             plan = self._pipeline.plan(caller, "tool", name, exchange)
         except StillStarting as starting:
-            if len(self._background) >= MOST_WAITING:
+            if len(self._background) >= MAX_WAITING:
                 raise
             self._background.begin(self._call_when_listed(exchange, caller, name, fields, starting.upstream), exchange)
             return

@@ -38,7 +38,7 @@ from interlock.wire.messages import Notification
 UPDATE: Final = "featureSets/update"
 MANIFEST: Final = "mcpl/manifest"
 CHUNK: Final = "inference/chunk"
-MOST_RUNNING: Final = 16
+MAX_RUNNING: Final = 16
 """Notifications of one client that are being passed on. Further ones of this client are dropped."""
 
 Answering = Callable[[ClientHost, bytes], Awaitable[object]]
@@ -146,7 +146,7 @@ class HostMethods:
 
     def _begin(self, serve: Answering, host: ClientHost, params: bytes) -> None:
         """Serve a notification in the background, unless too many of this client are under way."""
-        if self._running[host.key] < MOST_RUNNING:
+        if self._running[host.key] < MAX_RUNNING:
             self._running[host.key] += 1
             self._background.begin(self._take(serve, host, params), None)
 

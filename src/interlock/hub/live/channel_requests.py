@@ -24,13 +24,13 @@ OPEN: Final = "channels/open"
 CLOSE: Final = "channels/close"
 PUBLISH: Final = "channels/publish"
 ANSWER_S: Final = 30.0
-MOST_OPEN: Final = 1_024
+MAX_OPEN: Final = 1_024
 """Channels of one connection to a server."""
 
 
 def is_full(live: LiveConnection, channel: str) -> bool:
     """Whether a server has as many channels as it may have, without this one."""
-    return channel not in live.channels and len(live.channels) >= MOST_OPEN
+    return channel not in live.channels and len(live.channels) >= MAX_OPEN
 
 
 async def open_channel(live: LiveConnection, rights: Connection, wanted: channels.Open) -> channels.Channel:
@@ -40,7 +40,7 @@ async def open_channel(live: LiveConnection, rights: Connection, wanted: channel
     if reorders(channel.id) or not rights.active.grant.allows_channel(CHANNELS_REGISTER, channel.id):
         raise channel_not_permitted(channel.id, CHANNELS_REGISTER)
     if is_full(live, channel.id):
-        raise Fault("CHANNEL_OPEN_FAILED", f"a server has at most {MOST_OPEN} channels", hint="close some of them")
+        raise Fault("CHANNEL_OPEN_FAILED", f"a server has at most {MAX_OPEN} channels", hint="close some of them")
     live.channels[channel.id] = channel
     return channel
 

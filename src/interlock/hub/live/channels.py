@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.live.channel_requests import MOST_OPEN, is_full
+from interlock.hub.live.channel_requests import MAX_OPEN, is_full
 from interlock.hub.live.client_channels import ChannelAnnouncements
 from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl import channels
@@ -74,7 +74,7 @@ class RegisteredChannels:
         results = []
         for channel, refusal in zip(found, arrival.refusals, strict=True):
             if refusal is None and is_full(live, channel.id):
-                refusal = Fault("CHANNEL_OPEN_FAILED", f"a server has at most {MOST_OPEN} channels")
+                refusal = Fault("CHANNEL_OPEN_FAILED", f"a server has at most {MAX_OPEN} channels")
             if refusal is None:
                 live.channels[channel.id] = channel
             reason = None if refusal is None else refusal.message

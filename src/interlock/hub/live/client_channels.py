@@ -42,7 +42,7 @@ class ClientChannels:
 
     async def listed(self, host: ClientHost, params: bytes) -> channels.ListResult:
         """The channels that the servers of a client registered and the client may have."""
-        return channels.ListResult(tuple(self._all(host))[: channels.MOST_CHANNELS])
+        return channels.ListResult(tuple(self._all(host))[: channels.MAX_CHANNELS])
 
     async def open(self, host: ClientHost, params: bytes) -> channels.OpenResult:
         """Have a server open a channel: the one that the metadata names, or the only one that can."""
@@ -103,7 +103,7 @@ class ClientChannels:
     async def register(self, host: ClientHost, update: bytes) -> None:
         """Tell a client of the channels that it may have after its `featureSets/update`."""
         await self._hosts.settled(host)
-        found = tuple(self._all(host))[: channels.MOST_CHANNELS]
+        found = tuple(self._all(host))[: channels.MAX_CHANNELS]
         if not found or not host.can(CHANNELS_REGISTER):
             return
         try:

@@ -28,7 +28,7 @@ from interlock.protocols.mcpl.injections import Sourced, costs_of, within_bounds
 from interlock.protocols.mcpl.states import Connection
 from interlock.wire.errors import Fault
 
-MOST_METADATA = 16_384
+MAX_METADATA = 16_384
 """Bytes of a server's metadata that a client gets with an injection or a rewritten answer."""
 REWRITTEN_BY = "dev.interlock/rewrittenBy"
 """Member of the metadata of a rewritten answer: the feature sets that replaced it, in their order."""
@@ -129,6 +129,6 @@ def _labelled(host: ClientHost, sourced: Sourced) -> Injection:
 
 def _servers_own(metadata: Mapping[str, object]) -> dict[str, object]:
     """The members of a server's metadata, without names of the hub. Too much of it is left out."""
-    if len(msgspec.json.encode(metadata)) > MOST_METADATA:
+    if len(msgspec.json.encode(metadata)) > MAX_METADATA:
         return {}
     return made_visible({name: value for name, value in metadata.items() if not name.lower().startswith(PREFIX)})

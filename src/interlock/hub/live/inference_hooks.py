@@ -50,7 +50,7 @@ BEFORE_S: Final = 5.0
 AFTER_S: Final = 10.0
 JUDGED_HERE: Final = 400
 """Bytes of an answer whose injections are judged on the loop: at most half a millisecond."""
-MOST_REWRITTEN: Final = 512 * 1024
+MAX_REWRITTEN: Final = 512 * 1024
 """Characters of an answer that a server may put in the place of another."""
 
 Phase = Literal["started", "completed", "aborted", "failed"]
@@ -203,8 +203,8 @@ class InferenceHooks:
             params = msgspec.json.encode(after_params(inference, answer))
             result = await self._ask_after(party, inference, params)
             text = use_rewrite(inference.rights(party.live), result)
-            if text is not None and len(text) > MOST_REWRITTEN:
-                raise Fault("TOO_LARGE", f"an answer has at most {MOST_REWRITTEN} characters")
+            if text is not None and len(text) > MAX_REWRITTEN:
+                raise Fault("TOO_LARGE", f"an answer has at most {MAX_REWRITTEN} characters")
         except Fault as fault:
             self._records.failed(
                 party.live.server, inference, AFTER, fault, None if result is None else result.feature_set

@@ -15,8 +15,8 @@ from interlock.judge.results import is_plain_name, judge_result, made_visible
 from interlock.protocols.mcpl.content import Blocks, Text, blocks
 from interlock.protocols.mcpl.injections import Sourced
 
-MOST_FINDINGS: Final = 3
-MOST_METADATA: Final = 4 * 1024
+MAX_FINDINGS: Final = 3
+MAX_METADATA: Final = 4 * 1024
 """Bytes of the metadata of one injection."""
 MEDIA: Final = ("data", "blob")
 WORDLESS: Final = (*MEDIA, "type")
@@ -44,7 +44,7 @@ def judged(injections: Iterable[Sourced], maskers: Mapping[str, Masker] | None =
         judged_texts: list[object] = [*(_words(block) for block in content), metadata]
         if not is_plain_name(injection.namespace):
             judged_texts.append(injection.namespace)
-        found = judge_result(judged_texts, may_ask=True)[:MOST_FINDINGS]
+        found = judge_result(judged_texts, may_ask=True)[:MAX_FINDINGS]
         refused = bool(found) and injection.position == "system"
         outcome = "refused" if refused else "flagged"
         findings += [(sourced.server, outcome, f"{injection.namespace[:60]}: {each.message}"[:500]) for each in found]
@@ -65,7 +65,7 @@ def judged(injections: Iterable[Sourced], maskers: Mapping[str, Masker] | None =
 
 def _bounded(metadata: dict[str, Any]) -> dict[str, Any]:
     """Metadata of a server; none where there is too much."""
-    return metadata if len(msgspec.json.encode(metadata)) <= MOST_METADATA else {}
+    return metadata if len(msgspec.json.encode(metadata)) <= MAX_METADATA else {}
 
 
 def _words(block: dict[str, Any]) -> dict[str, Any]:

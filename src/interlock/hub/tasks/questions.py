@@ -18,7 +18,7 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
 
-MOST_PASSED: Final = 8_192
+MAX_PASSED: Final = 8_192
 """Questions that are remembered as passed. An older one is judged again."""
 
 
@@ -51,7 +51,7 @@ class TaskQuestions:
             for each in judged:
                 each.cancel()
         for digest in new:
-            while len(self._passed) >= MOST_PASSED:
+            while len(self._passed) >= MAX_PASSED:
                 del self._passed[next(iter(self._passed))]
             self._passed[digest] = None
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.discovery.usage import MOST_TERMS, Usage, Use, largest
+from interlock.discovery.usage import MAX_TERMS, Usage, Use, largest
 from interlock.hub.audit.record import EXECUTED
 from interlock.hub.audit.search import Entry, search
 from interlock.process.turns import in_turns
@@ -25,12 +25,12 @@ from interlock.store.records import Search
 
 Identity = tuple[str, str]
 
-MOST_OPEN: Final = 64
+MAX_OPEN: Final = 64
 """Searches of one principal that wait for what it calls after them; its oldest go first."""
-MOST_OPEN_IN_ALL: Final = 512
+MAX_OPEN_IN_ALL: Final = 512
 WITHIN_US: Final = 600_000_000
 """How long after a search a call counts as its outcome."""
-MOST_CALLS: Final = 200
+MAX_CALLS: Final = 200
 """Calls of one caller that are read at a time."""
 LOADED_WITHIN_S: Final = 1.0
 """How long the first searches wait for what was learned before the hub started."""
@@ -72,10 +72,10 @@ class Learning:
         if not terms:
             return
         searches = self._open.setdefault(owner, {})
-        searches[next(self._numbers)] = _Search(time_ns() // 1000, tuple(terms[:MOST_TERMS]), frozenset(tools))
-        if len(searches) > MOST_OPEN:
+        searches[next(self._numbers)] = _Search(time_ns() // 1000, tuple(terms[:MAX_TERMS]), frozenset(tools))
+        if len(searches) > MAX_OPEN:
             self._close(owner, next(iter(searches)))
-        if sum(map(len, self._open.values())) > MOST_OPEN_IN_ALL:
+        if sum(map(len, self._open.values())) > MAX_OPEN_IN_ALL:
             loser = largest(self._open)
             self._close(loser, next(iter(self._open[loser])))
 
@@ -156,7 +156,7 @@ class Learning:
             kind, _, actor = owner.partition(":")
             since = min(each.at_us for each in searches.values())
             wanted = Search(event=EXECUTED["tool"], actor=actor, since=since)
-            entries = await self._store().read(partial(search, wanted=wanted, limit=MOST_CALLS))
+            entries = await self._store().read(partial(search, wanted=wanted, limit=MAX_CALLS))
             calls = [entry for entry in entries if entry.record.actor_kind == kind]
             now = time_ns() // 1000
             async for number, each in in_turns(searches.items(), at_once=10):

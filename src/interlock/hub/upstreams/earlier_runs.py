@@ -18,7 +18,7 @@ from interlock.config.files import write_atomically
 from interlock.hub.upstreams.logs import Logs
 from interlock.transports.stdio.orphan_processes import MARKS, end_run
 
-MOST_RUNS: Final = 16
+MAX_RUNS: Final = 16
 """So many runs are remembered, of hubs that were killed before they had looked for the servers of earlier runs."""
 _RUN: Final = re.compile(r"^([0-9a-f]{16}) ([0-9]{1,9})$", re.MULTILINE)
 
@@ -38,7 +38,7 @@ class EarlierRuns:
             return  # no process has a mark there
         try:
             if self._path.exists():
-                self._earlier = _RUN.findall(self._path.read_text("ascii", errors="replace"))[-MOST_RUNS:]
+                self._earlier = _RUN.findall(self._path.read_text("ascii", errors="replace"))[-MAX_RUNS:]
             self._present = (MARKS.begin_run(), str(os.getpid()))
             self._write(*self._earlier, self._present)
         except OSError as cause:

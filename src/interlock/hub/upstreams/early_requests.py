@@ -10,9 +10,9 @@ from interlock.process.task_set import TaskSet
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Id, Request
 
-MOST_EARLY: Final = 16
+MAX_EARLY: Final = 16
 """Upper bound for the requests of one connection that are served later. Further ones are refused then."""
-MOST_REFUSED: Final = 1_024
+MAX_REFUSED: Final = 1_024
 """Upper bound for ids that are kept to be refused. A server that sends still more loses its connection."""
 
 
@@ -27,9 +27,9 @@ class EarlyRequests:
 
     def keep(self, request: Request) -> None:
         """Keep a request, or its id beyond the bound."""
-        if len(self._kept) < MOST_EARLY:
+        if len(self._kept) < MAX_EARLY:
             self._kept.append(request)
-        elif len(self._refused) < MOST_REFUSED:
+        elif len(self._refused) < MAX_REFUSED:
             self._refused.append(request.id)
         else:
             self._flooded = True
@@ -38,7 +38,7 @@ class EarlyRequests:
         """The requests to serve now. The others are refused on the connection."""
         (kept, refused), self._kept, self._refused = (self._kept, self._refused), [], []
         error = Fault(
-            "RESOURCE_EXHAUSTED", f"the hub serves {MOST_EARLY} requests from before the connection was open"
+            "RESOURCE_EXHAUSTED", f"the hub serves {MAX_EARLY} requests from before the connection was open"
         ).render(ErrorDialect.OLD_MCP)
         for id_ in refused:
             connection.refuse(id_, error)

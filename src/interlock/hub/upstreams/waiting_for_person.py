@@ -12,7 +12,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from interlock.wire.errors import Fault
 
 VALID_S: Final = 600.0
-MOST_PENDING: Final = 256
+MAX_PENDING: Final = 256
 
 
 class Entry(Protocol):
@@ -39,10 +39,10 @@ class WaitingForPerson(Generic[T]):
     def add(self, secret: str, entry: T) -> None:
         """Keep an entry. Raises RESOURCE_EXHAUSTED."""
         self._forget_old()
-        if len(self._entries) >= MOST_PENDING:
+        if len(self._entries) >= MAX_PENDING:
             self._entries = {name: one for name, one in self._entries.items() if not one.ended}
-        if len(self._entries) >= MOST_PENDING:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_PENDING} logins wait for a person", retry_after_ms=60_000)
+        if len(self._entries) >= MAX_PENDING:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_PENDING} logins wait for a person", retry_after_ms=60_000)
         self._entries[secret] = entry
 
     def get(self, secret: str) -> T | None:

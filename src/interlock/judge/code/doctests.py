@@ -11,7 +11,7 @@ _EXAMPLE = re.compile(r"^[ \t]*>>> ?(.*(?:\n[ \t]*\.\.\.(?: .*)?$)*)", re.MULTIL
 _CONTINUED = re.compile(r"\n[ \t]*\.\.\. ?")
 _MADE = ("__doc__", "__test__")
 """With these, what is run could be made while the code runs."""
-_MOST_CALLS = 4
+_MAX_CALLS = 4
 _CALL = re.compile(
     r"testmod\s*\((?:\s*(?:name|verbose|optionflags|report|raise_on_error|exclude_empty)\s*=\s*[\w.| \"'-]+,?)*\s*\)"
     r"|(?<=import )testmod\b(?!\s+as\b)"
@@ -23,7 +23,7 @@ def with_examples(code: str, tree: ast.Module) -> str | None:
     """The code with all the examples in its texts behind it; None when others than these could be run."""
     plain = code if code.isascii() else normalize("NFKC", code)
     calls = plain.count("testmod")
-    if any(name in plain for name in _MADE) or calls > _MOST_CALLS or calls != len(_CALL.findall(plain)):
+    if any(name in plain for name in _MADE) or calls > _MAX_CALLS or calls != len(_CALL.findall(plain)):
         return None
     examples = [
         _CONTINUED.sub("\n", example)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
-_MOST_BITS = 1e7
+_MAX_BITS = 1e7
 _LONGEST_SEQUENCE = 27.0
 """In bits: a list of a hundred million."""
 
@@ -16,7 +16,7 @@ def is_too_large(node: ast.BinOp) -> bool:
     if isinstance(node.op, ast.Mult) and any(_is_sequence(side) for side in sides):
         return max(_bits(side) or 0.0 for side in sides) > _LONGEST_SEQUENCE
     size = _bits(node)
-    return size is not None and size > _MOST_BITS
+    return size is not None and size > _MAX_BITS
 
 
 def _bits(node: ast.AST, depth: int = 0) -> float | None:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.patterns import compiled
 
-_MOST_READ = 400
+_MAX_READ = 400
 """Characters of the arguments that `says` reads: the verb and its options come first."""
-_MOST_VERBS = 6
+_MAX_VERBS = 6
 
 
 class Use:
@@ -30,11 +30,11 @@ class Use:
 
     @cached_property
     def text(self) -> str:
-        return "".join([f" {word}" for word in self.arguments])[:_MOST_READ]
+        return "".join([f" {word}" for word in self.arguments])[:_MAX_READ]
 
     @cached_property
     def verbs(self) -> str:
-        return " ".join(self.operands[:_MOST_VERBS])
+        return " ".join(self.operands[:_MAX_VERBS])
 
 
 class Condition(NamedTuple):

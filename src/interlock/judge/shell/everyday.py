@@ -21,10 +21,10 @@ from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.syntax import Command, Redirect, Script, Word
 
-_MOST_READINGS = 64
-_MOST_TOGETHER = 400
+_MAX_READINGS = 64
+_MAX_TOGETHER = 400
 """Readings of words with variables, of one text."""
-_MOST_PLACED = 400
+_MAX_PLACED = 400
 """Words of a command that runs outside the project."""
 _LONGEST = 4_096
 _INSERTED = re.compile(r"\$\{(\w*)\}")
@@ -48,7 +48,7 @@ class Everyday:
         self.script = script
         self.values: dict[str, list[str]] = {}
         self.too_many = False
-        self.left = _MOST_TOGETHER
+        self.left = _MAX_TOGETHER
         self.unknown: set[str] = set()
         """Variables of which a value is not wholly in the text."""
         # Resolve assignments once, in order: this bounds variables that refer to each other.
@@ -57,9 +57,9 @@ class Everyday:
                 self.unknown.add(name)
             given = self.values.setdefault(name, [])
             given += [text for text in self.texts(value) if text not in given]
-            if len(given) > _MOST_READINGS:
+            if len(given) > _MAX_READINGS:
                 self.too_many = True
-                del given[_MOST_READINGS:]
+                del given[_MAX_READINGS:]
         self._folders = self._follow_folders()
         self._pipes = self._find_pipes()
 
@@ -178,8 +178,8 @@ class Everyday:
                 yield [*argv, *found]
             folder = self._folders[command.start]
             if is_outside(folder):
-                self.too_many |= len(argv) > _MOST_PLACED
-                yield [argv[0], *(placed(folder, word) for word in argv[1:_MOST_PLACED])]
+                self.too_many |= len(argv) > _MAX_PLACED
+                yield [argv[0], *(placed(folder, word) for word in argv[1:_MAX_PLACED])]
 
     def _names_given(self, command: Command) -> list[str]:
         """Files of secrets that the command before a pipe names: `find . -name .env | xargs cat`."""
@@ -209,7 +209,7 @@ class Everyday:
         """Each choice of values for the variables in some words."""
         names = list(dict.fromkeys(name for word in words for name in _INSERTED.findall(word.template)))
         given = [self.values.get(name) or ["~" if name == "HOME" else _UNKNOWN] for name in names]
-        most = min(_MOST_READINGS, self.left)
+        most = min(_MAX_READINGS, self.left)
         choices = list(islice(product(*given), most + 1))
         self.too_many |= len(choices) > most
         self.left -= len(choices) if names else 0

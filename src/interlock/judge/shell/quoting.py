@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-MOST_WORDS = 64
+MAX_WORDS = 64
 """Words that one word with braces may expand to."""
 _GLOB = re.compile(r"(?<!\\)[*?\[]")
 _BRACES = re.compile(r"\{[^{}'\"]*(?:,|\.\.)[^{}]*\}")
@@ -59,9 +59,9 @@ def _ansi_escape(match: re.Match[str]) -> str:
 
 
 def expand_braces(text: str) -> list[str]:
-    """The words that comma braces expand to, at most `MOST_WORDS` of them; the text itself when there are none."""
+    """The words that comma braces expand to, at most `MAX_WORDS` of them; the text itself when there are none."""
     words = [text]
-    while len(words) < MOST_WORDS:
+    while len(words) < MAX_WORDS:
         at = next((index for index, word in enumerate(words) if _BRACES.search(word)), None)
         if at is None:
             break
@@ -72,4 +72,4 @@ def expand_braces(text: str) -> list[str]:
             continue
         head, tail = word[: match.start()], word[match.end() :]
         words[at : at + 1] = [head + middle + tail for middle in match[0][1:-1].split(",")]
-    return words[:MOST_WORDS]
+    return words[:MAX_WORDS]

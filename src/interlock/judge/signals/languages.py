@@ -26,7 +26,7 @@ def foreign_instructions(text: str) -> Iterator[tuple[str, float, str]]:
         scripts.append("latin")
     if not scripts:
         return
-    sentences = [part for part in _SENTENCE_END.split(text.lower(), _MOST_SENTENCES) if len(part) > 5]
+    sentences = [part for part in _SENTENCE_END.split(text.lower(), _MAX_SENTENCES) if len(part) > 5]
     for words in (words for script in scripts for words in _languages()[script]):
         for sentence in sentences:
             yield from _changes(words, sentence)
@@ -64,7 +64,7 @@ def _small_words() -> frozenset[str]:
 _KINDS = ("send", "asset", "before", "secretly", "ignore", "instructions")
 _LONGEST = 8_192
 """Beyond this only the beginning and the end are read."""
-_MOST_SENTENCES = 400
+_MAX_SENTENCES = 400
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\n。！？।؟]+")
 _OTHER_SCRIPT = re.compile("[\u0400-\u04ff\u0600-\u06ff\u0900-\u097f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _MARKED = re.compile("[ß-öø-ÿąćęğıłńśşźżçñ]")

@@ -21,7 +21,7 @@ ERROR_MEMBERS: Final = frozenset(
     {"domain", "name", "gate", "rule", "hint", "decision", "denied_by", "trace_id", "retry_after_ms"}
 )
 """The members of an error's `data` by which a client knows the hub's own errors, in any case of letters."""
-MOST_SEARCHED: Final = 65_536
+MAX_SEARCHED: Final = 65_536
 """Bytes of data whose members are looked through on the loop."""
 STRAY: Final = ("inputRequests", "requestState")
 
@@ -38,7 +38,7 @@ def error_of_server(error: ErrorObject) -> ErrorObject:
     try:
         kept = msgspec.json.decode(raw)
         if _may_spell_prefix(raw):
-            if len(raw) > MOST_SEARCHED:
+            if len(raw) > MAX_SEARCHED:
                 return ErrorObject(error.code, error.message)
             kept = _without_prefix(kept, found)
     except JSON_ERRORS:

@@ -42,7 +42,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.visible_text import reorders
 
 BEFORE_NEEDS = METHODS["context/beforeInference"].needs_one_of
-MOST_REGISTERED = 4_096
+MAX_REGISTERED = 4_096
 """Most channels of one connection."""
 
 
@@ -231,7 +231,7 @@ def _refusals(connection: Connection, value: Value, registered: Collection[str])
     if isinstance(value, channels.Register | channels.Changed):
         added = value.channels if isinstance(value, channels.Register) else value.added
         updated = () if isinstance(value, channels.Register) else value.updated
-        left = MOST_REGISTERED - len(registered)
+        left = MAX_REGISTERED - len(registered)
         refusals: list[Fault | None] = []
         for index, channel in enumerate((*added, *updated)):
             if reorders(channel.id):
@@ -241,7 +241,7 @@ def _refusals(connection: Connection, value: Value, registered: Collection[str])
             elif index >= len(added) and channel.id not in registered:
                 refusals.append(unknown_channel(channel.id))
             elif channel.id not in registered and (left := left - 1) < 0:
-                refusals.append(Fault("RESOURCE_EXHAUSTED", f"more than {MOST_REGISTERED} channels"))
+                refusals.append(Fault("RESOURCE_EXHAUSTED", f"more than {MAX_REGISTERED} channels"))
             else:
                 refusals.append(None)
         return tuple(refusals)

@@ -13,7 +13,7 @@ import msgspec
 MINUTE: Final = 60.0
 WINDOW: Final = 60
 """Minutes that a spend counts."""
-MOST_KEYS: Final = 4_096
+MAX_KEYS: Final = 4_096
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Ledger(msgspec.Struct, frozen=True):
     def add(self, keys: tuple[str, ...], now: float, *, wakes: int = 0, tokens: int = 0) -> Ledger:
         """With a spend under several keys. Keys whose last spend no longer counts are forgotten."""
         updated = {**self.spent, **{key: self.of(key).add(now, wakes, tokens) for key in keys}}
-        if len(updated) > MOST_KEYS:
+        if len(updated) > MAX_KEYS:
             updated = {key: spent for key, spent in updated.items() if key in keys or any(spent.at(now))}
         return Ledger(updated)
 

@@ -10,9 +10,9 @@ from interlock.protocols.mcpl.content import Blocks, Content
 from interlock.protocols.mcpl.decoding import Count, Line, Name, Object, Value
 from interlock.protocols.mcpl.events import Tags, check_tags, check_timestamp
 
-MOST_CHANNELS: Final = 256
+MAX_CHANNELS: Final = 256
 """Most descriptors in one message."""
-MOST_MESSAGES: Final = 256
+MAX_MESSAGES: Final = 256
 """Most messages in one `channels/incoming`."""
 
 
@@ -27,7 +27,7 @@ class Channel(Value, frozen=True):
     metadata: Object = msgspec.field(default_factory=dict)
 
 
-Descriptors: TypeAlias = Annotated[tuple[Channel, ...], msgspec.Meta(max_length=MOST_CHANNELS)]
+Descriptors: TypeAlias = Annotated[tuple[Channel, ...], msgspec.Meta(max_length=MAX_CHANNELS)]
 
 
 class Register(Value, frozen=True):
@@ -40,7 +40,7 @@ class Changed(Value, frozen=True):
     """The params of `channels/changed`."""
 
     added: Descriptors = ()
-    removed: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_CHANNELS)] = ()
+    removed: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_CHANNELS)] = ()
     updated: Descriptors = ()
 
 
@@ -161,7 +161,7 @@ class IncomingMessage(Value, frozen=True):
 class Incoming(Value, frozen=True):
     """The params of `channels/incoming`."""
 
-    messages: Annotated[tuple[IncomingMessage, ...], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
+    messages: Annotated[tuple[IncomingMessage, ...], msgspec.Meta(min_length=1, max_length=MAX_MESSAGES)]
 
 
 class Received(Value, frozen=True):

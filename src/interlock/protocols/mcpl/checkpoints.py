@@ -23,8 +23,8 @@ from interlock.protocols.mcpl.patches import (
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
 
-MOST_CHECKPOINTS: Final = 256
-MOST_BYTES: Final = 4 * 1024 * 1024
+MAX_CHECKPOINTS: Final = 256
+MAX_BYTES: Final = 4 * 1024 * 1024
 """Most that the checkpoints of one tree may hold together."""
 SNAPSHOT_EVERY: Final = 16
 """After so many patches in a row a checkpoint holds its whole state, so that replaying stays short."""
@@ -166,7 +166,7 @@ def _within_bounds(kept: dict[str, Checkpoint], head: str, limits: PatchLimits) 
     children: dict[str | None, int] = {}
     for checkpoint in kept.values():
         children[checkpoint.parent] = children.get(checkpoint.parent, 0) + 1
-    while len(kept) > 1 and (len(kept) > MOST_CHECKPOINTS or total > MOST_BYTES):
+    while len(kept) > 1 and (len(kept) > MAX_CHECKPOINTS or total > MAX_BYTES):
         leaf = next((known for known in kept if known != head and not children.get(known)), None)
         oldest = next(iter(kept))
         if leaf is None:

@@ -9,8 +9,8 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-MOST_KEYS: Final = 4_096
-MOST_EVENTS: Final = 256
+MAX_KEYS: Final = 4_096
+MAX_EVENTS: Final = 256
 """Most events of one group that are kept; of more, only the number is."""
 SPARE_TIMES: Final = 64
 """Times that no longer hold and that are kept at least, until they are cleared away."""
@@ -69,12 +69,12 @@ class Waiting(Generic[Event]):
         """Put events into their group. False when too many keys wait: the caller then delivers them, or refuses."""
         known = self._groups.get(key)
         if known is None:
-            if len(self._groups) >= MOST_KEYS:
+            if len(self._groups) >= MAX_KEYS:
                 return False
             self._numbers += 1
-            group = Group(key, now, now, timing, tuple(events[:MOST_EVENTS]), len(events), self._numbers)
+            group = Group(key, now, now, timing, tuple(events[:MAX_EVENTS]), len(events), self._numbers)
         else:
-            kept = (*known.events, *events[: MOST_EVENTS - len(known.events)])
+            kept = (*known.events, *events[: MAX_EVENTS - len(known.events)])
             # An event that may wait for longer, as a held one, does not put off those before it.
             shorter = Timing(min(timing.quiet, known.timing.quiet), min(timing.longest, known.timing.longest))
             count = known.count + len(events)

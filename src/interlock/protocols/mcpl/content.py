@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.protocols.mcpl.decoding import Value
 
-MOST_BLOCKS: Final = 256
+MAX_BLOCKS: Final = 256
 
 
 class Text(Value, frozen=True, tag_field="type", tag="text"):
@@ -77,7 +77,7 @@ class ResourceLink(Value, frozen=True, tag_field="type", tag="resource_link"):
 
 
 Block: TypeAlias = Text | Image | Audio | Resource | ResourceLink
-Blocks: TypeAlias = Annotated[tuple[Block, ...], msgspec.Meta(max_length=MOST_BLOCKS)]
+Blocks: TypeAlias = Annotated[tuple[Block, ...], msgspec.Meta(max_length=MAX_BLOCKS)]
 Content: TypeAlias = str | Blocks
 """A plain string stands for one text block."""
 

@@ -17,7 +17,7 @@ from interlock.protocols.patterns import Pattern, PatternError, PatternSet, comp
 
 THINKING: Final = "thinking"
 """The private pseudo-channel: observed where granted by name, never published to (MCPL, Security and Scoping)."""
-MOST_LAYERS: Final = 8
+MAX_LAYERS: Final = 8
 
 
 class ChannelRules(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ class Grant(msgspec.Struct, frozen=True):
         )
         paths |= self.paths & other.paths
         rules = {p: tuple(dict.fromkeys(mine.get(p, ()) + theirs.get(p, ()))) for p in mine.keys() | theirs.keys()}
-        crowded = {path for path, layers in rules.items() if len(layers) > MOST_LAYERS}
+        crowded = {path for path, layers in rules.items() if len(layers) > MAX_LAYERS}
         return Grant(
             paths - crowded,
             tuple(sorted((p, layers) for p, layers in rules.items() if p not in crowded)),

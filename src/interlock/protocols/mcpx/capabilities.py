@@ -16,10 +16,10 @@ from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.kinds import LONGEST_KIND, RESERVED, WITH_METHOD, WITHOUT_METHOD, parse_kind
 from interlock.protocols.patterns import Notation, PatternError, as_bytes, automaton, check_length, climbs, translate
 
-MOST_CAPABILITIES: Final = 64
-MOST_CHARACTERS: Final = 8_192
+MAX_CAPABILITIES: Final = 64
+MAX_CHARACTERS: Final = 8_192
 """Of all capabilities of a participant, since every newcomer is sent them."""
-MOST_WILDCARDS: Final = 32
+MAX_WILDCARDS: Final = 32
 """Before the ends of all capabilities of a participant: with as many, no kind takes longer than 5 ms to match."""
 
 PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -128,9 +128,9 @@ class _Union:
 
 def _check_bounds(texts: tuple[str, ...]) -> None:
     for most, found, what in (
-        (MOST_CAPABILITIES, len(texts), "entries"),
-        (MOST_CHARACTERS, sum(map(len, texts)), "characters"),
-        (MOST_WILDCARDS, sum(len(_STARS.findall(text.rstrip("*"))) for text in texts), "wildcards before their ends"),
+        (MAX_CAPABILITIES, len(texts), "entries"),
+        (MAX_CHARACTERS, sum(map(len, texts)), "characters"),
+        (MAX_WILDCARDS, sum(len(_STARS.findall(text.rstrip("*"))) for text in texts), "wildcards before their ends"),
     ):
         if found > most:
             raise PatternError(f"A participant's capabilities have {found} {what}; the most is {most}. Use `mcp/…:*`.")

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_MOST_AT_ONCE = 64
+_MAX_AT_ONCE = 64
 """Entries that one call forgets because their time has passed; the others are not found, and go later."""
 
 
@@ -52,7 +52,7 @@ class Recent(Generic[T]):
             self._forget(next(iter(self._entries)))
 
     def _forget_old(self, now: float) -> None:
-        for _ in range(_MOST_AT_ONCE):
+        for _ in range(_MAX_AT_ONCE):
             oldest = next(iter(self._entries.items()), None)
             if oldest is None or now < oldest[1][1]:
                 return

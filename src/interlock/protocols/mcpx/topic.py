@@ -41,7 +41,7 @@ class TopicRules(msgspec.Struct, frozen=True):
 
 
 DEFAULT_RULES: Final = TopicRules()
-MOST_BROADCASTS: Final = 16
+MAX_BROADCASTS: Final = 16
 """Senders whose recipients are remembered."""
 
 
@@ -150,7 +150,7 @@ class Topic:
             return recipients(everyone, sender, envelope.to, proposer)
         found = self._broadcast_to.get(sender)
         if found is None:
-            if len(self._broadcast_to) >= MOST_BROADCASTS:
+            if len(self._broadcast_to) >= MAX_BROADCASTS:
                 self._broadcast_to.clear()
             found = self._broadcast_to[sender] = recipients(everyone, sender, ())
         return found

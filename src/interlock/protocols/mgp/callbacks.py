@@ -22,7 +22,7 @@ DEFAULT_MS: Final = 60_000
 LONGEST_MS: Final = 600_000
 """Nobody waits for an answer for longer than ten minutes, whatever a server says."""
 LONGEST_MESSAGE: Final = 4_000
-MOST_OPTIONS: Final = 32
+MAX_OPTIONS: Final = 32
 LONGEST_OPTION: Final = 200
 LONGEST_ID: Final = 200
 LONGEST_RESPONSE: Final = 64 * 1024
@@ -70,8 +70,8 @@ def read_callback(params: bytes) -> Callback:
     callback = decode_json(params, Callback, "UPSTREAM_ERROR", "a callback request that cannot be read")
     if not callback.callback_id or len(callback.callback_id) > LONGEST_ID:
         raise Fault("UPSTREAM_ERROR", f"a callback_id has 1 to {LONGEST_ID} characters")
-    if len(callback.options) > MOST_OPTIONS or any(len(option) > LONGEST_OPTION for option in callback.options):
-        raise Fault("UPSTREAM_ERROR", f"a callback has at most {MOST_OPTIONS} options of {LONGEST_OPTION} characters")
+    if len(callback.options) > MAX_OPTIONS or any(len(option) > LONGEST_OPTION for option in callback.options):
+        raise Fault("UPSTREAM_ERROR", f"a callback has at most {MAX_OPTIONS} options of {LONGEST_OPTION} characters")
     if callback.type is CallbackType.SELECTION and not callback.options:
         raise Fault("UPSTREAM_ERROR", "a selection needs options")
     return msgspec.structs.replace(

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-MOST_CHARACTERS: Final = 8192
+MAX_CHARACTERS: Final = 8192
 _SCHEME: Final = re.compile(r"[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)(?=[\s,]|$)(?!\s*=[^=])")
 _PARAMETER: Final = re.compile(
     r"[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+))(?=[\s,]|$)"
@@ -32,7 +32,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
 def read_challenge(header: str) -> Challenge:
     """The first Bearer challenge of a header. A header without one gives an empty challenge."""
-    for scheme, parameters in _challenges(header[:MOST_CHARACTERS]):
+    for scheme, parameters in _challenges(header[:MAX_CHARACTERS]):
         if scheme == "bearer":
             return Challenge(
                 parameters.get("resource_metadata") or None, parameters.get("scope"), parameters.get("error", "")

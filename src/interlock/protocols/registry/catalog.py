@@ -14,7 +14,7 @@ from interlock.protocols.registry.about import Definition, about
 from interlock.signatures import DefinitionError, Validator
 from interlock.signatures.examples import examples as make_examples
 
-MOST_EXAMPLES: Final = 10
+MAX_EXAMPLES: Final = 10
 
 Examples = Callable[[Definition], list[Any]]
 
@@ -24,7 +24,7 @@ def examples_of(definition: Definition) -> list[Any]:
     try:
         schema = dict(definition["inputSchema"])
         validator = Validator(schema, formats=True)
-        given = [example for example in about(definition).examples[:MOST_EXAMPLES] if validator.is_valid(example)]
+        given = [example for example in about(definition).examples[:MAX_EXAMPLES] if validator.is_valid(example)]
         return given or make_examples(schema)
     except (DefinitionError, KeyError, TypeError, ValueError):
         return []

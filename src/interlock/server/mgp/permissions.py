@@ -19,7 +19,7 @@ from interlock.wire.errors import Fault
 
 P = TypeVar("P")
 
-MOST_CLIENTS: Final = 256
+MAX_CLIENTS: Final = 256
 """Clients whose decisions are kept. The oldest go first."""
 
 
@@ -56,7 +56,7 @@ class ServerPermissions:
 
     def _keep(self, owner: str, grants: dict[str, Grant]) -> None:
         known = self._grants.pop(owner, {})
-        while len(self._grants) >= MOST_CLIENTS:
+        while len(self._grants) >= MAX_CLIENTS:
             del self._grants[next(iter(self._grants))]
         declared = expand(self.needed)
         self._grants[owner] = known | {name: grant for name, grant in grants.items() if name in declared}

@@ -22,7 +22,7 @@ from interlock.wire.messages import Id
 
 _log = logging.getLogger("interlock.http")
 
-MOST_REFUSALS: Final = 3
+MAX_REFUSALS: Final = 3
 """How often one request may be refused before it ends."""
 
 
@@ -109,7 +109,7 @@ class AuthorizedCalls:
         """Take over a request that the server refused. False where another token would not help."""
         challenge = read_challenge(header)
         call.refusals += 1
-        if call.refusals > MOST_REFUSALS or (status == 403 and not challenge.insufficient_scope):
+        if call.refusals > MAX_REFUSALS or (status == 403 and not challenge.insufficient_scope):
             return False
         self._start(self._answer(call, Refused(status, challenge, call.authorization, again=call.refusals > 1)))
         return True

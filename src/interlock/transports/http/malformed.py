@@ -14,7 +14,7 @@ from interlock.transports.http.turn import Turn
 from interlock.wire.errors import Fault
 from interlock.wire.messages import BadMessage
 
-MOST_BAD: Final = 300
+MAX_BAD: Final = 300
 WITHIN_S: Final = 60.0
 """An address without a key may send so many malformed requests in this time."""
 ADDRESSES: Final = 10_000
@@ -36,7 +36,7 @@ class Malformed:
         self._service.check_rate(self._service.admit(turn.head.path, turn.head.headers))
         if KEY not in turn.head.headers:
             sent = self._lately(turn.address)
-            if len(sent) >= MOST_BAD:
+            if len(sent) >= MAX_BAD:
                 raise self._too_many(sent)
 
     def counted(self, turn: Turn, fault: Fault) -> Fault:
@@ -50,7 +50,7 @@ class Malformed:
         if KEY in turn.head.headers:
             return fault
         sent = self._lately(turn.address)
-        if len(sent) >= MOST_BAD:
+        if len(sent) >= MAX_BAD:
             return self._too_many(sent)
         sent.append(self._clock())
         return fault
@@ -65,6 +65,6 @@ class Malformed:
 
     def _too_many(self, sent: list[float]) -> Fault:
         wait_ms = max(1, int((sent[0] + WITHIN_S - self._clock()) * 1000) + 1)
-        data = {"limit": MOST_BAD, "window_secs": int(WITHIN_S)}
+        data = {"limit": MAX_BAD, "window_secs": int(WITHIN_S)}
         message = "this address sent too many malformed requests"
         return Fault("RATE_LIMITED", message, retry_after_ms=wait_ms, data=data)

@@ -26,7 +26,7 @@ CONNECT_SECONDS: Final = 10.0
 DRAIN_SECONDS: Final = 1.0
 """How long a response may go on after its answer has come."""
 
-MOST_IDLE: Final = 1_024
+MAX_IDLE: Final = 1_024
 """Connections kept for one origin."""
 
 
@@ -141,7 +141,7 @@ class Pool:
             return
         self._busy.discard(connection)
         idle = self._idle
-        if len(idle.connections) >= MOST_IDLE:
+        if len(idle.connections) >= MAX_IDLE:
             connection.abort()
             return
         connection.idle_until = self._now() + connection.keep_seconds

@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 from interlock.process.task_set import TaskSet
 from interlock.protocols.mcp.meta import names_method
 from interlock.protocols.oauth.challenges import read_challenge
-from interlock.transports.http.authorized_calls import MOST_REFUSALS, Authorization, Refused
+from interlock.transports.http.authorized_calls import MAX_REFUSALS, Authorization, Refused
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Guard, Pool
@@ -77,7 +77,7 @@ class SseLink(OneStreamLink):
         authorization: Authorization | None = None,
     ) -> SseLink:
         """Open the stream and wait until the server has named its address. Raises a `Fault`."""
-        for attempt in range(MOST_REFUSALS + 1):
+        for attempt in range(MAX_REFUSALS + 1):
             link = cls(url, listener, headers or {}, limits, context, guard, authorization)
             if authorization is not None:
                 await authorization.renew()
@@ -88,7 +88,7 @@ class SseLink(OneStreamLink):
             except BaseException as cause:
                 await link._pool.close()
                 refused = _refused(cause, link._heads.authorization, again=attempt > 0)
-                if authorization is None or refused is None or attempt == MOST_REFUSALS:
+                if authorization is None or refused is None or attempt == MAX_REFUSALS:
                     raise
                 await authorization.refused(refused)
             else:
@@ -123,7 +123,7 @@ class SseLink(OneStreamLink):
     def refused(self, post: _Post, waiter: Waiter | None, fault: Fault) -> None:
         """A message was not taken. One that was refused for lack of a token had no effect, and is sent again."""
         refused = _refused(fault, post.authorization, again=post.refusals > 0)
-        if refused is not None and self._authorization is not None and post.refusals < MOST_REFUSALS:
+        if refused is not None and self._authorization is not None and post.refusals < MAX_REFUSALS:
             again = self._post_again(self._authorization, refused, post.message, waiter, post.refusals + 1)
             self._renewing.begin(again)
             return

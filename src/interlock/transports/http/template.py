@@ -15,7 +15,7 @@ _VARYING: Final = frozenset({b"content-length", b"mcp-name", b"traceparent"})
 _VARYING_PREFIX: Final = b"mcp-param-"
 _LENGTH: Final = b"content-length"
 _HEAD_BYTES: Final = 4_096
-_MOST_VARYING: Final = 16
+_MAX_VARYING: Final = 16
 
 
 class Template:
@@ -44,7 +44,7 @@ class Template:
             if name in _VARYING or name.startswith(_VARYING_PREFIX):
                 value = head.headers.get(name, b"")
                 stop = place + len(line) - len(value)
-                if not _is_plain(value) or not line.endswith(value) or len(parts) == _MOST_VARYING:
+                if not _is_plain(value) or not line.endswith(value) or len(parts) == _MAX_VARYING:
                     return None
                 parts.append((data[start:stop], stop - start, name, value))
                 start = place + len(line)

@@ -16,7 +16,7 @@ LONGEST: Final = 64 * 1024
 
 
 LIFE_S: Final = 600.0
-MOST_APPROVED: Final = 4096
+MAX_APPROVED: Final = 4096
 """Rounds of approved calls that may be under way; beyond, the oldest must be approved again."""
 
 
@@ -77,7 +77,7 @@ class RequestStates:
         return sealed
 
     def _keep(self, matter: str) -> str:
-        while len(self._approved) >= MOST_APPROVED:
+        while len(self._approved) >= MAX_APPROVED:
             del self._approved[next(iter(self._approved))]
         name = secrets.token_urlsafe(12)
         self._approved[name] = matter

@@ -19,7 +19,7 @@ from interlock.wire.names import may_spell
 
 ELICIT: Final = "elicitation/create"
 PREFIX: Final = "page-"
-MOST_PAGES: Final = 64
+MAX_PAGES: Final = 64
 
 
 def as_question(error: ErrorObject, capabilities: ClientCapabilities) -> bytes | None:
@@ -30,7 +30,7 @@ def as_question(error: ErrorObject, capabilities: ClientCapabilities) -> bytes |
         pages = msgspec.json.decode(error.data, type=_Data).elicitations
     except msgspec.DecodeError:
         return None
-    if not 0 < len(pages) <= MOST_PAGES:
+    if not 0 < len(pages) <= MAX_PAGES:
         return None
     requests = {
         f"{PREFIX}{number}": {"method": ELICIT, "params": _question(page, error.message)}
@@ -47,7 +47,7 @@ def questions_in(error: ErrorObject) -> list[tuple[str, bytes]]:
         pages = msgspec.json.decode(error.data, type=_Data).elicitations
     except msgspec.DecodeError:
         pages = None if may_spell(bytes(error.data), b"elicitations") else []
-    if pages is None or len(pages) > MOST_PAGES:
+    if pages is None or len(pages) > MAX_PAGES:
         return [(ELICIT, msgspec.json.encode({"mode": "url", "message": error.message, "url": ""}))]
     if not pages:
         return [(ELICIT, msgspec.json.encode({"message": error.message}))]

@@ -33,7 +33,7 @@ from interlock.protocols.mgp.methods import agreed_on
 from interlock.transports.requests.open_callbacks import OpenCallbacks
 from interlock.wire.errors import Fault
 
-MOST_PER_CALL: Final = 64
+MAX_PER_CALL: Final = 64
 """Callbacks of one call. Further ones are not answered by anyone."""
 RESPOND_S: Final = 30.0
 RULE: Final = "a person answers the confirmations of servers"
@@ -101,7 +101,7 @@ class CallbackRelay:
             recorded = self._answers[id_]
             if recorded is not None:
                 self._tasks.begin(self._respond(recorded))
-        elif len(self._answers) < MOST_PER_CALL:
+        elif len(self._answers) < MAX_PER_CALL:
             self._answers[id_] = None
             self._tasks.begin(self._answer(callback))
 

@@ -37,7 +37,7 @@ from interlock.wire.errors import Fault
 
 LARGE: Final = 64 * 1024
 """The bytes of a larger call count while it is open."""
-MOST_KEYS: Final = 1_024
+MAX_KEYS: Final = 1_024
 """Upper bound for the connection keys that a session keeps."""
 
 _log = logging.getLogger(__name__)
@@ -262,7 +262,7 @@ class Dispatcher:
         known = (upstream.id, share, pool.modern, pool.handshake, session.log_level)
         keys = session.connection_keys
         if known not in keys:
-            if len(keys) >= MOST_KEYS:
+            if len(keys) >= MAX_KEYS:
                 keys.clear()
             keys[known] = upstream.key_for(exchange)
         return keys[known]

@@ -26,7 +26,7 @@ from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.recovery import pause_s
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 
-MOST_WAITING: Final = 1024
+MAX_WAITING: Final = 1024
 """Upper bound for calls that wait for another try. Further calls are answered with their error."""
 UNSENT: Final = "UPSTREAM_UNAVAILABLE"
 """The fault of a call that never reached its server (`transports.link.Sink.on_lost`)."""
@@ -63,7 +63,7 @@ class CallRecovery:
         if tried.fallback:
             return False
         pause = pause_s(recovery, tried.retries, random.random())
-        if pause is None or now + pause >= tried.deadline or len(self._waiting) >= MOST_WAITING:
+        if pause is None or now + pause >= tried.deadline or len(self._waiting) >= MAX_WAITING:
             return self._falls_back(call, plan, recovery, error)
         call.tried = msgspec.structs.replace(tried, retries=tried.retries + 1)
         self._wait(call, plan, error, pause, tried.retries + 1)
@@ -79,7 +79,7 @@ class CallRecovery:
         if STATE in call.members or not call.exchange.open or tried.unsent >= len(UNSENT_PAUSES_S):
             return False
         pause = UNSENT_PAUSES_S[tried.unsent]
-        if now + pause >= tried.deadline or len(self._waiting) >= MOST_WAITING:
+        if now + pause >= tried.deadline or len(self._waiting) >= MAX_WAITING:
             return False
         call.tried = msgspec.structs.replace(tried, unsent=tried.unsent + 1)
         self._wait(call, plan, fault.render(ErrorDialect.MGP), pause, tried.unsent + 1)

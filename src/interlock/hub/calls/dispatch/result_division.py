@@ -13,7 +13,7 @@ import msgspec
 
 Count = Callable[[str], int]
 
-MOST_COUNTED: Final = 500_000
+MAX_COUNTED: Final = 500_000
 """Characters that are counted, in one result: half a second's work."""
 SLICE: Final = 60_000
 _TRIES: Final = 8
@@ -63,7 +63,7 @@ def _divided(texts: Sequence[str], block: int, end: int, shown: int, most: int, 
     bounds: list[int] = []
     start = octets = tokens = 0
     per_token = _USUAL
-    while start < min(len(rest), MOST_COUNTED):
+    while start < min(len(rest), MAX_COUNTED):
         length, held, _ = _head(rest[start : start + most * _LONGEST_TOKEN], most, count, per_token)
         length = max(length, 1)
         per_token = length / max(held, 1)

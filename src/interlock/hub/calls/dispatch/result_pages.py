@@ -14,8 +14,8 @@ from interlock.wire.errors import Fault
 PREFIX: Final = "interlock://.results/"
 """No server can have an id with a dot, so nothing of a server's is ever under here."""
 LIFE_S: Final = 900.0
-MOST_BYTES: Final = 64 * 1024 * 1024
-MOST_BYTES_EACH: Final = 16 * 1024 * 1024
+MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_BYTES_EACH: Final = 16 * 1024 * 1024
 """Bounds for one principal; beyond either the oldest page goes first."""
 
 
@@ -39,7 +39,7 @@ class Pages:
 
     def keep(self, owner: str, text: bytes, ends: Sequence[int], of: Tool | None = None) -> tuple[str, int]:
         """Keep a text whose pages end there; gives the address of its first page, and how many there are."""
-        text = text[: _boundary(text, MOST_BYTES_EACH)]
+        text = text[: _boundary(text, MAX_BYTES_EACH)]
         self._evict_oldest(owner, len(text))
         bounds = [0, *(end for end in ends if end < len(text)), len(text)]
         id_ = secrets.token_urlsafe(18)
@@ -68,8 +68,8 @@ class Pages:
     def _evict_oldest(self, owner: str, size: int) -> None:
         now = self._clock()
         for id_, kept in list(self._kept.items()):
-            full = self._bytes + size > MOST_BYTES
-            full_of_own = kept.owner == owner and self._bytes_of.get(owner, 0) + size > MOST_BYTES_EACH
+            full = self._bytes + size > MAX_BYTES
+            full_of_own = kept.owner == owner and self._bytes_of.get(owner, 0) + size > MAX_BYTES_EACH
             if full or full_of_own or kept.until < now:
                 del self._kept[id_]
                 self._bytes -= len(kept.text)

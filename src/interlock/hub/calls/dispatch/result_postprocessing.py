@@ -17,7 +17,7 @@ from interlock.hub.calls.call import Call, ChunkFilter
 from interlock.hub.calls.dispatch.chunk_checks import ChunkChecks, text_of
 from interlock.hub.calls.dispatch.result_division import Division, left_over
 from interlock.hub.calls.dispatch.result_masking import UNREADABLE, ResultMasker, findings_of
-from interlock.hub.calls.dispatch.result_pages import LIFE_S, MOST_BYTES_EACH, Pages, head, page_end
+from interlock.hub.calls.dispatch.result_pages import LIFE_S, MAX_BYTES_EACH, Pages, head, page_end
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.validator_checks import Judging
@@ -149,8 +149,8 @@ class ResultPostprocessor:
         )
         if count > 1:
             note += f" and on to /{count}"
-        if len(cut.rest) > MOST_BYTES_EACH:
-            note += f", no further than {MOST_BYTES_EACH:,} bytes"
+        if len(cut.rest) > MAX_BYTES_EACH:
+            note += f", no further than {MAX_BYTES_EACH:,} bytes"
         kept: list[object] = [*cut.kept, {"type": "text", "text": f"{note}, for {LIFE_S / 60:.0f} minutes.]"}]
         if call.exchange.dialect.revision.name >= LINKS_SINCE:
             named = {"name": f"The rest of the result ({count} pages)", "mimeType": "text/plain", "size": len(cut.rest)}

@@ -17,7 +17,7 @@ from interlock.hub.calls.dispatch.result_division import Division
 
 PATIENCE_S: Final = 10.0
 IDLE_S: Final = 60.0
-MOST_WAITING: Final = 64
+MAX_WAITING: Final = 64
 LONGEST_ANSWER: Final = 16 * 1024 * 1024
 
 
@@ -32,7 +32,7 @@ class ResultTokens:
 
     async def divide(self, texts: list[str], most: int, *, whole_last: bool = False) -> Division | None:
         """Where to divide the texts; None where that cannot be known in time. `whole_last`: not in the last one."""
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MAX_WAITING:
             return None
         self._waiting += 1
         try:

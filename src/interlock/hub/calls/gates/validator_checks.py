@@ -23,7 +23,7 @@ from interlock.judge.findings import Finding
 from interlock.judge.paths import judge_real_path
 from interlock.judge.urls import judge_resolved
 from interlock.judge.validators import (
-    MOST_NAMES,
+    MAX_NAMES,
     is_heavy,
     is_metadata,
     judge_metadata,
@@ -35,7 +35,7 @@ from interlock.wire.errors import Fault
 
 INFERRED_WITHIN_S: Final = 1.0
 """A name that only an inferred check asks for is not waited for longer."""
-MOST_JUDGING: Final = 512
+MAX_JUDGING: Final = 512
 """Judgements that may wait for a thread. Beyond that calls are refused."""
 JUDGING_THREADS: Final = 2
 FIND_HERE: Final = 16_384
@@ -58,8 +58,8 @@ class Judging:
 
     async def elsewhere(self, judge: Callable[[], Judged]) -> Judged:
         """Judge in a thread. Raises RESOURCE_EXHAUSTED."""
-        if self._waiting >= MOST_JUDGING:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_JUDGING} calls wait to be checked", retry_after_ms=1000)
+        if self._waiting >= MAX_JUDGING:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_JUDGING} calls wait to be checked", retry_after_ms=1000)
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, judge)
@@ -208,10 +208,10 @@ class ToolCheck:
     async def _resolve(self, call: Call, names: dict[str, Found], against: list[Against]) -> Verdict:
         assert self._network is not None
         enforced = self._network.enforced
-        if len(names) > MOST_NAMES and enforced:
-            finding = Finding("url.too_many_names", f"more than {MOST_NAMES} different hosts", "Name fewer at once.")
+        if len(names) > MAX_NAMES and enforced:
+            finding = Finding("url.too_many_names", f"more than {MAX_NAMES} different hosts", "Name fewer at once.")
             return self._settle(call, [Against(self._network, next(iter(names.values())), finding)])
-        resolved = list(names)[:MOST_NAMES]
+        resolved = list(names)[:MAX_NAMES]
         work = asyncio.gather(*(self._judging.resolver.addresses(name) for name in resolved))
         try:
             async with asyncio.timeout(None if enforced else INFERRED_WITHIN_S):

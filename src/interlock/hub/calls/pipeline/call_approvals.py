@@ -45,11 +45,11 @@ ASK_ANOTHER: Final = (
     "you asked yourself, so another person has to approve it; or change the rule that asks (`interlock why`)"
 )
 _ELICIT: Final = "elicitation/create"
-MOST_HELD: Final = 4096
-MOST_HELD_PER_CALLER: Final = 64
+MAX_HELD: Final = 4096
+MAX_HELD_PER_CALLER: Final = 64
 """Calls that wait at the hub. Further ones are told at once to come back."""
 LONGEST_SUMMARY: Final = 4000
-MOST_FINDINGS: Final = 8
+MAX_FINDINGS: Final = 8
 LONGEST_FINDING: Final = 300
 PARKED_S: Final = 600.0
 """How long the person before a client of the stateless era has to answer it there; the inbox keeps the question."""
@@ -144,7 +144,7 @@ class CallApprovals:
 
     async def _hold(self, call: Call, decision: Decision, view: str) -> Decision:
         owner = call.caller.owner
-        if self._held.total() >= MOST_HELD or self._held[owner] >= MOST_HELD_PER_CALLER:
+        if self._held.total() >= MAX_HELD or self._held[owner] >= MAX_HELD_PER_CALLER:
             return decision
         self._held[owner] += 1
         call.caller.load.held.add(call)
@@ -201,7 +201,7 @@ class CallApprovals:
             question_of(call, ask),
             risk=risk,
             trust=trust.name.lower(),
-            findings=findings[:MOST_FINDINGS],
+            findings=findings[:MAX_FINDINGS],
             trace=call.trace,
         )
 

@@ -37,7 +37,7 @@ from interlock.store import StoreError
 from interlock.transports.batching import Batching
 from interlock.wire.errors import Fault
 
-MOST_WAITING = 4096
+MAX_WAITING = 4096
 """Upper bound for calls that wait for a check or an approval."""
 
 
@@ -216,8 +216,8 @@ class Pipeline:
                 self.submit(call, plan)
             else:
                 self._waiting.begin(self._ask(call, plan, verdict, gate), call)
-        elif len(self._waiting) >= MOST_WAITING:
-            fault = Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} calls wait to be checked", retry_after_ms=1000)
+        elif len(self._waiting) >= MAX_WAITING:
+            fault = Fault("RESOURCE_EXHAUSTED", f"{MAX_WAITING} calls wait to be checked", retry_after_ms=1000)
             self.refuse(call, Refuse(fault, "bounds of calls that wait"), gate)
         else:
             self._waiting.begin(self._wait(call, plan, verdict, gate), call)
