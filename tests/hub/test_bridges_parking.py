@@ -203,7 +203,7 @@ class WaitingCall:
 
 async def test_what_is_kept_for_calls_is_bounded_in_bytes_and_gives_way_to_open_questions() -> None:
     parking = CallParking(ParkingLimits(held_bytes=100), b"secret", Worker("ntest"))
-    first, second, third = (parking.take_place(WaitingCall(), bytes([number])) for number in range(3))
+    first, second, third = (parking.park(WaitingCall(), bytes([number])) for number in range(3))
     parking.next_round(first, 40)
     parking.keep(first, 60)
     parking.next_round(second, 90)
@@ -214,4 +214,4 @@ async def test_what_is_kept_for_calls_is_bounded_in_bytes_and_gives_way_to_open_
     parking.next_round(third, 100)
     parking.keep(third, 101)
     assert len(parking) == 0
-    parking.next_round(parking.take_place(WaitingCall(), b""), 100)
+    parking.next_round(parking.park(WaitingCall(), b""), 100)

@@ -221,6 +221,11 @@ def _signals() -> _Signals:
     return _Signals()
 
 
+def load() -> None:
+    """Compile the signals, which takes a tenth of a second and more."""
+    _signals()
+
+
 def let_go() -> None:
     """Drop the signals: several megabytes that are made again when text is next weighed, in a tenth of a second."""
     _signals.cache_clear()

@@ -45,6 +45,12 @@ def judge_result(result: object, *, may_ask: bool = False) -> tuple[Finding, ...
     return (*hidden[: MAX_FINDINGS // 2], *instruction_findings[: MAX_FINDINGS // 2])
 
 
+def load() -> None:
+    """Compile all that judging a result takes."""
+    instructions.load()
+    grammar()
+
+
 def is_loaded() -> bool:
     """Whether all that judging a result takes is compiled: then a short one is judged at once."""
     return instructions.is_loaded() and grammar.cache_info().currsize > 0

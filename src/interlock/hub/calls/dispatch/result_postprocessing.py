@@ -22,7 +22,7 @@ from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.judge.findings import Finding
-from interlock.judge.results import is_loaded, judge_result, made_visible
+from interlock.judge.results import is_loaded, judge_result, load, made_visible
 from interlock.wire.errors import ErrorObject
 
 BYTES_PER_TOKEN: Final = 4
@@ -99,6 +99,8 @@ class ResultPostprocessor:
 
     def _prepared(self, result: bytes) -> _Prepared:
         """Everything that takes long, on values alone, so that a thread may do it."""
+        if self._scans:
+            load()  # also for a result that needs nothing of it, so that the next short one is judged on the loop
         searched = self._searched(result)
         if self._most is None or len(searched.result) <= self._most:
             return searched
