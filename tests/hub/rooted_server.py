@@ -1,7 +1,7 @@
 """A server of the handshake era that asks for roots during its first call, and does not wait for the answer.
 
 `first` asks and ends at once. `where` ends when the roots are known, or the question was refused, and tells which.
-Over standard streams.
+`now` tells what is known now. With the argument `eager`, the server asks after the handshake. Over standard streams.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("first", "where")]
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("first", "where", "now")]
 
 
 def say(message: Any) -> None:
@@ -35,13 +35,15 @@ def main() -> None:
             info = {"name": "rooted", "version": "1"}
             said = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
             say({"id": id_, "result": said})
+        elif method == "notifications/initialized" and sys.argv[1:] == ["eager"]:
+            say({"id": "roots", "method": "roots/list"})
         elif method == "tools/list":
             say({"id": id_, "result": {"tools": TOOLS}})
         elif method == "tools/call" and message["params"]["name"] == "first":
             say({"id": "roots", "method": "roots/list"})
             say({"id": id_, "result": text("ended")})
         elif method == "tools/call":
-            if known is None:
+            if known is None and message["params"]["name"] == "where":
                 waiting.append(id_)
             else:
                 say({"id": id_, "result": text(known)})

@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from interlock.config.settings import Hub, Limits, Requests, Timeouts
+from interlock.hub.upstreams import connection_owner
 
 from .running_hub import KeptStdioClient, RunningHub, child, running_hub, text_of, until
 
@@ -42,6 +45,37 @@ class RootedClient(KeptStdioClient):
 
     def answer(self) -> None:
         self.write(json.dumps({"jsonrpc": "2.0", "id": self.asked[0], "result": ROOTS}).encode())
+
+
+class AnsweringClient(RootedClient):
+    """It answers for its root when it is asked, and notes what it had been asked by the time of an answer."""
+
+    async def read(self) -> Any:
+        while True:
+            message = json.loads(await self._reader.readline())
+            if message.get("method") == "roots/list":
+                self.asked.append(message["id"])
+                self.answer()
+            elif "method" not in message:
+                return message
+
+
+async def test_a_server_that_asks_after_the_handshake_knows_the_roots_at_the_first_call(tmp_path: Path) -> None:
+    servers = {"r": child("rooted_server.py", "eager", era="legacy")}
+    async with running_hub(tmp_path, servers) as hub, AnsweringClient(hub) as client:
+        assert json.loads(text_of(await client.call("r__now", b"{}", 1))) == ROOTS
+        assert len(client.asked) == 1
+
+
+async def test_a_client_that_does_not_answer_for_its_roots_is_served_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_owner, "FIRST_QUESTIONS_S", 0.2)
+    servers = {"r": child("rooted_server.py", "eager", era="legacy")}
+    async with running_hub(tmp_path, servers) as hub, RootedClient(hub) as client:
+        assert text_of(await client.call("r__now", b"{}", 1)) == "null"
+        client.answer()
+        assert json.loads(text_of(await client.call("r__where", b"{}", 2))) == ROOTS
 
 
 async def test_a_question_for_roots_outlives_the_call_in_which_it_was_asked(tmp_path: Path) -> None:

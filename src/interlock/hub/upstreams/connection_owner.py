@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -23,6 +24,8 @@ _SESSION_NOTICES = frozenset({"notifications/message", "notifications/elicitatio
 """Notifications for the one client of a private connection, rather than for everyone who uses the server."""
 _OF_SESSION: Final = "roots/list"
 """A request about the client as a whole. It belongs to the session, whichever calls are open."""
+FIRST_QUESTIONS_S: Final = 3.0
+"""How long the first calls wait for a server that asks for the roots of its client."""
 
 
 class OpenCall(Protocol):
@@ -61,6 +64,27 @@ class ConnectionOwner(RequestListener):
         """Calls of the owner that the server has not answered yet."""
         self.used = 0.0
         """When the owner last sent a call, on the clock of the loop."""
+        self.first_questions: asyncio.Task[None] | None = None
+        """While the server may still ask for roots. Calls are sent after that."""
+
+    def attach(self, connection: Connection) -> None:
+        """Answer requests on this connection. A server of the handshake era gets its client's roots before a call.
+
+        Servers ask for them after `notifications/initialized`, and refuse calls that come before the answer. A direct
+        client seldom calls that soon; here the call is what opened the connection.
+        """
+        super().attach(connection)
+        if self._session is not None and self._session.dialect.capabilities.roots and not connection.modern:
+            self.first_questions = asyncio.create_task(self._await_first_questions(connection))
+
+    async def _await_first_questions(self, connection: Connection) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_QUESTIONS_S):
+                # A server answers in order: what it asks because of the handshake, it asks before this answer.
+                with contextlib.suppress(Fault):
+                    await connection.request("ping")
+                await self.questions.settled()
+        self.first_questions = None
 
     def on_notification(self, method: str, params: bytes) -> bool:
         """Pass a notification for the owner on. Returns False for any other notification."""

@@ -114,6 +114,11 @@ class ServerRequests:
         if token is not None:
             server.tell(PROGRESS, with_token(params, token))
 
+    async def settled(self) -> None:
+        """Wait until the requests that are open now are answered."""
+        if self._open:
+            await asyncio.wait([waiting for waiting, _ in self._open.values()])
+
     def close(self) -> None:
         """Cancel every request: the connection is closed."""
         for waiting, _ in list(self._open.values()):

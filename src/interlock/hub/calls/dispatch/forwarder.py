@@ -102,15 +102,17 @@ class Forwarder(msgspec.Struct, eq=False):
                 self._owner.open.add(self)
             if call.exchange.dialect.mgp is not None and agreed_on(call.exchange.dialect, streaming.EXTENSION):
                 self._dispatcher.open_requests.add(call.exchange, self)
-            if type(call.arguments_raw) is Read:
+            if self._owner is not None and self._owner.first_questions is not None:
+                self._owner.first_questions.add_done_callback(lambda _: self._send_later(outgoing))
+            elif type(call.arguments_raw) is Read:
                 # Each step copies the whole message, so each has a turn of the loop to itself.
-                asyncio.get_running_loop().call_soon(self._send_large, outgoing)
-                return
-            self._send_now(outgoing)
+                asyncio.get_running_loop().call_soon(self._send_later, outgoing)
+            else:
+                self._send_now(outgoing)
         except Fault as fault:
             (self.on_lost if fault.name == UNSENT else self._fail)(fault)
 
-    def _send_large(self, outgoing: Outgoing) -> None:
+    def _send_later(self, outgoing: Outgoing) -> None:
         try:
             if not self._finished:
                 self._send_now(outgoing)
@@ -354,10 +356,7 @@ class Forwarder(msgspec.Struct, eq=False):
         self._dispatcher.done(self._call)
 
     def _outgoing(self, more: Members | None) -> Outgoing:
-        """The request for the server, with additional members where the call is repeated.
-
-        A plain call between equal eras is put together without decoding.
-        """
+        """The request for the server, with `more` where it is repeated. A plain one is made without decoding."""
         call, connection, patience = self._call, self._connection, self._plan.timeouts.tool_s
         target, exchange, modern = call.target, call.exchange, connection.modern
         tool, meta, mgp = target.tool, exchange.preview.meta, connection.mgp
