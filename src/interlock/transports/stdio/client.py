@@ -7,7 +7,6 @@ reads the server's output.
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import Final
 
 import msgspec
@@ -240,7 +239,8 @@ class StdioLink(OneStreamLink):
         return f"the server {how}" + (f": {last}" if last else "")
 
 
-_SILENT_ENDS: Final = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP})
+_SILENT_ENDS: Final = frozenset({-1, -9, -15})
+"""SIGHUP, SIGKILL and SIGTERM, as numbers: Windows does not have the names."""
 
 
 def _plain(raw: msgspec.Raw | None) -> Id:
