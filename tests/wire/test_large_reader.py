@@ -71,7 +71,7 @@ def _texts_of_values(draw: st.DrawFn) -> bytes:
 
 
 def outcome(data: bytes, members: int = MEMBERS) -> Any:
-    """What was read, without the blanks that either way may leave; or the refusal."""
+    """The value that was read, without the blanks that either way may leave; or the refusal."""
     reader = LargeReader(data, LIMITS, members)
     try:
         payload = reader.read()

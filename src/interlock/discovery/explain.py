@@ -33,6 +33,6 @@ def matched_words(asked: dict[str, str], matched: list[tuple[str, str]], entry: 
 
 
 def learned(raised: Raise) -> str:
-    """What was learned from use."""
+    """How earlier use raised the tool."""
     times = "once" if raised.count == 1 else f"{raised.count} times"
     return f"learned: called {times} after queries like this, +{raised.share:.2f}"

@@ -29,7 +29,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class SplitQuery(msgspec.Struct, frozen=True):
-    """What a search uses of a query."""
+    """The parts of a query that a search uses."""
 
     whole: Part
     steps: tuple[Part, ...]

@@ -36,7 +36,7 @@ NOTED: Final[Mapping[Mode, str]] = {
     "guard": "while a person is present (`interlock watch`, or `attended_by`), the hub asks before such a call",
     "locked": "the hub notes it",
 }
-"""What becomes of an allowed call with findings."""
+"""The consequence of findings for an allowed call."""
 START_S: Final = 30.0
 """How long a call from the terminal waits for a server that is starting."""
 
@@ -299,7 +299,7 @@ class Found(msgspec.Struct):
     query_time_ms: float
     left_out_for_budget: list[str] | UnsetType = UNSET
     hint: str | UnsetType = UNSET
-    """What to do where nothing was found, or not as it was asked for."""
+    """A hint, where nothing was found or not as it was asked for."""
 
 
 class Forgotten(msgspec.Struct):

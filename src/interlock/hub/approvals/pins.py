@@ -192,7 +192,7 @@ class Pins:
 
 
 def _findings(definition: bytes) -> tuple[str, ...]:
-    """What the hub has against a new definition: approved, it may go into quarantine for that."""
+    """The findings about a new definition: approved, it may go into quarantine for them."""
     # The judge of definitions takes time and memory, and few definitions change.
     from interlock.judge.definitions import judge_definition
 

@@ -1,4 +1,4 @@
-"""What a person can do after a search that found nothing, or that did not search as it was asked to."""
+"""Hints for a person after a search that found nothing, or that did not search as it was asked to."""
 
 from __future__ import annotations
 
