@@ -44,7 +44,7 @@ class Outgoing(msgspec.Struct):
     def with_token(self, token: int) -> bytes:
         """The params with this progress token in them."""
         if self.rest is not None:
-            return b'%b"progressToken":%d%b' % (self.params, token, self.rest)
+            return b"".join((self.params, b'"progressToken":%d' % token, self.rest))
         return with_meta(self.params, {PROGRESS_TOKEN: token})
 
 

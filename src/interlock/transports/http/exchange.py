@@ -20,7 +20,7 @@ from interlock.transports.exchange import GONE, Caller, OpenExchange, Service, S
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.sessions import HttpSession
 from interlock.transports.http.streams import SessionStream
-from interlock.transports.http.turn import Turn
+from interlock.transports.http.turn import CLOSE, Turn
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorObject, Fault
@@ -129,19 +129,16 @@ class HttpExchange(OpenExchange):
         connection = turn.connection
         if connection is None:
             return
-        if not turn.keep_alive:
-            turn.answer(200, encode_result(id_, result))
-            return
         # The commonest answer, put together in one go.
         encoded_id = b"%d" % id_ if type(id_) is int else encode_id(id_)
         size = RESULT_LENGTH + len(encoded_id) + len(result)
-        head = connection.listener.ok_head
+        head, close = connection.listener.ok_head, b"" if turn.keep_alive else CLOSE
         if size <= LARGE:
-            answer = b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (head, size, encoded_id, result)
+            answer = b'%b%d\r\n%b\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (head, size, close, encoded_id, result)
             connection.finish(turn, answer)
             return
         # In one piece it would be copied once more.
-        connection.write(b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":' % (head, size, encoded_id))
+        connection.write(b'%b%d\r\n%b\r\n{"jsonrpc":"2.0","id":%b,"result":' % (head, size, close, encoded_id))
         connection.write(result)
         connection.finish(turn, b"}")
 

@@ -14,7 +14,7 @@ from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.guard import Faces, Refusal, check_target
 from interlock.transports.http.legacy_sse import mcp_path_of
 from interlock.transports.http.lengths import cut_length
-from interlock.transports.http.turn import Head, Turn
+from interlock.transports.http.turn import CLOSE, Head, Turn
 from interlock.transports.http.upgrades import Upgrader
 from interlock.wire.limits import Limits
 from interlock.wire.sse import KEEP_ALIVE
@@ -130,12 +130,12 @@ class HttpListener:
         """A whole answer with its status line and headers."""
         kind = b"content-type: application/json\r\n" if body else b""
         length = b"" if status == 204 else b"content-length: %d\r\n" % len(body)
-        close = b"" if keep_alive else b"connection: close\r\n"
+        close = b"" if keep_alive else CLOSE
         return b"%b%b%b%b%b%b\r\n%b" % (status_line(status), self._date, kind, length, close, headers, body)
 
     def stream_head(self, headers: bytes, chunked: bool, keep_alive: bool) -> bytes:
         """The beginning of an answer whose length is not known."""
-        close = b"" if keep_alive else b"connection: close\r\n"
+        close = b"" if keep_alive else CLOSE
         coding = b"transfer-encoding: chunked\r\n" if chunked else b""
         return b"%b%b%b%b%b\r\n" % (status_line(200), self._date, close, coding, headers)
 

@@ -18,6 +18,7 @@ from interlock.wire.large_messages import Outcome
 STREAM_HEADERS: Final = (
     b"content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
 )
+CLOSE: Final = b"connection: close\r\n"
 
 
 class Head(msgspec.Struct):

@@ -367,14 +367,22 @@ class Forwarder(msgspec.Struct, eq=False):
         rest: bytes | None = None
         if call.plain and more is None and not call.scope and mgp is None and modern is exchange.dialect.modern:
             # Name, arguments and `_meta` are put together again: the server gets what the gates judged.
-            trace = call.trace.encode()
-            head = b'{"name":%b,"arguments":%b,"_meta":{' % (target.quoted, call.arguments_raw)
+            # One join copies large arguments once.
             tail = b"}" if meta is None else meta.tail
             if meta is None or meta.traceparent is None:
-                head += b'"traceparent":"00-%b-%b-01"' % (trace, trace[:16])
-                params, rest = (head + b",", tail + b"}") if wants_progress else (head + tail + b"}", None)
+                trace = call.trace.encode()
+                middle = b',"_meta":{"traceparent":"00-%b-%b-01"' % (trace, trace[:16])
+                if wants_progress:
+                    middle += b","
             else:
-                params, rest = (head, tail + b"}") if wants_progress else (head + tail[1:] + b"}", None)
+                middle = b',"_meta":{'
+                if not wants_progress:
+                    tail = tail[1:]
+            head = b'{"name":%b,"arguments":' % target.quoted
+            if wants_progress:
+                params, rest = b"".join((head, call.arguments_raw, middle)), tail + b"}"
+            else:
+                params = b"".join((head, call.arguments_raw, middle, tail, b"}"))
         else:
             stream = self._stream is not None and self._stream.asks_for_chunks
             params = self._translation().params({**call.members, **more} if more else call.members, stream=stream)
