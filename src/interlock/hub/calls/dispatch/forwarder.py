@@ -103,27 +103,24 @@ class Forwarder(msgspec.Struct, eq=False):
             if call.exchange.dialect.mgp is not None and agreed_on(call.exchange.dialect, streaming.EXTENSION):
                 self._dispatcher.open_requests.add(call.exchange, self)
             if self._owner is not None and self._owner.first_questions is not None:
-                self._owner.first_questions.add_done_callback(lambda _: self._send_later(outgoing))
+                self._owner.first_questions.add_done_callback(lambda _: self._send_outgoing(outgoing))
             elif type(call.arguments_raw) is Read:
                 # Each step copies the whole message, so each has a turn of the loop to itself.
-                asyncio.get_running_loop().call_soon(self._send_later, outgoing)
+                asyncio.get_running_loop().call_soon(self._send_outgoing, outgoing)
             else:
-                self._send_now(outgoing)
+                self._send_outgoing(outgoing)
         except Fault as fault:
             (self.on_lost if fault.name == UNSENT else self._fail)(fault)
 
-    def _send_later(self, outgoing: Outgoing) -> None:
+    def _send_outgoing(self, outgoing: Outgoing) -> None:
         try:
             if not self._finished:
-                self._send_now(outgoing)
+                tool = self._call.target.tool
+                self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+                if self._stream is not None:
+                    self._stream.begin(self._handle)
         except Fault as fault:
             (self.on_lost if fault.name == UNSENT else self._fail)(fault)
-
-    def _send_now(self, outgoing: Outgoing) -> None:
-        tool = self._call.target.tool
-        self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
-        if self._stream is not None:
-            self._stream.begin(self._handle)
 
     def _fail(self, fault: Fault) -> None:
         self._call.outcome = recording.failed(self._call.outcome, fault)
@@ -368,21 +365,15 @@ class Forwarder(msgspec.Struct, eq=False):
         if call.plain and more is None and not call.scope and mgp is None and modern is exchange.dialect.modern:
             # Name, arguments and `_meta` are put together again: the server gets what the gates judged.
             # One join copies large arguments once.
-            tail = b"}" if meta is None else meta.tail
+            tail, pieces = b"}" if meta is None else meta.tail, [b'{"name":', target.quoted, b',"arguments":']
+            pieces += call.arguments_raw, b',"_meta":{'
             if meta is None or meta.traceparent is None:
                 trace = call.trace.encode()
-                middle = b',"_meta":{"traceparent":"00-%b-%b-01"' % (trace, trace[:16])
-                if wants_progress:
-                    middle += b","
-            else:
-                middle = b',"_meta":{'
-                if not wants_progress:
-                    tail = tail[1:]
-            head = b'{"name":%b,"arguments":' % target.quoted
-            if wants_progress:
-                params, rest = b"".join((head, call.arguments_raw, middle)), tail + b"}"
-            else:
-                params = b"".join((head, call.arguments_raw, middle, tail, b"}"))
+                pieces += b'"traceparent":"00-', trace, b"-", trace[:16], b'-01",' if wants_progress else b'-01"'
+            elif not wants_progress:
+                tail = tail[1:]
+            params = b"".join(pieces) if wants_progress else b"".join((*pieces, tail, b"}"))
+            rest = tail + b"}" if wants_progress else None
         else:
             stream = self._stream is not None and self._stream.asks_for_chunks
             params = self._translation().params({**call.members, **more} if more else call.members, stream=stream)
