@@ -230,7 +230,7 @@ async def test_tools_of_a_private_connection_are_its_owners_alone(tmp_path: Path
             assert refused["error"]["data"]["name"] == "TOOL_NOT_FOUND"
             assert "grown" not in str(await hub.operate("discovery.list")), "nobody else learns its name"
             assert CHANGED not in theirs.methods()
-        hub.hub_app.upstreams["a"].close_private_connection(f"session:{owner.session}")
+        hub.hub_app.upstreams["a"].pool.release(f"session:{owner.session}")
         await until(lambda: "grown" not in offered(hub))
 
 

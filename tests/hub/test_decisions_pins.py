@@ -321,7 +321,7 @@ async def test_where_nothing_more_can_be_kept_the_server_says_so_and_what_helps(
         # As on a full disk: the database gets no page beyond those that it has.
         await hub.hub_app.store.commit(lambda database: database.execute("PRAGMA max_page_count = 1"))
         upstream = hub.hub_app.upstreams["many"]
-        upstream.want()
+        upstream.supervisor.want()
         await until(lambda: upstream.problem is not None)
         assert upstream.problem is not None
         assert "full" in upstream.problem.message

@@ -76,7 +76,9 @@ async def hub_of(tmp_path: Path, **agents: Agent) -> AsyncIterator[RunningHub]:
 async def test_a_servers_states_come_in_the_order_of_its_life(tmp_path: Path) -> None:
     async with hub_of(tmp_path) as hub:
         followed = Followed(hub, ServerStateChanged)
-        await hub.hub_app.upstreams["busy"].command(Command("restart", Reason.OPERATOR_REQUEST, ADA, "it hangs"))
+        await hub.hub_app.upstreams["busy"].supervisor.command(
+            Command("restart", Reason.OPERATOR_REQUEST, ADA, "it hangs")
+        )
         await until(lambda: "connected" in [event.after for event in followed.of(ServerStateChanged)])
         events = followed.of(ServerStateChanged)
         assert {event.source for event in events} == {"busy"}

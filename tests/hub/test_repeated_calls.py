@@ -550,7 +550,7 @@ async def test_a_session_that_the_server_lost_is_opened_again(tmp_path: Path) ->
         assert "lost its session" in told["error"]["message"]
         web.session = "another"
         del web.replies["strange"]
-        connection = hub.hub_app.upstreams["web"].connections()[0]
+        connection = hub.hub_app.upstreams["web"].pool.connections()[0]
         await until(lambda: connection.reopening is None)
         assert text_of(await client.call(STRANGE, LIKE, 5)) == "fine"
 

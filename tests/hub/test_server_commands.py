@@ -97,8 +97,8 @@ async def test_a_stopped_server_stays_stopped_and_says_who_stopped_it(hub: Runni
     assert (shown["state"], shown["problem"]) == ("disconnected", refused["message"])
     assert shown["hint"] == "run `interlock start busy`"
     await hub.hub_app.apply(hub.hub_app.config)
-    hub.hub_app.upstreams["busy"].want()
-    assert not hub.hub_app.upstreams["busy"].try_again()
+    hub.hub_app.upstreams["busy"].supervisor.want()
+    assert not hub.hub_app.upstreams["busy"].supervisor.try_again()
     assert "error" in await echo(hub)
     assert (await hub.operate("servers.start", ADA, server="busy"))["server"] == "busy"
     assert text_of(await echo(hub)) == "a"
@@ -130,7 +130,7 @@ async def test_the_hub_itself_does_not_start_what_a_person_stopped(hub: RunningH
         ("drain", Reason.RESOURCE_LIMIT),
     )
     for verb, reason in commands:
-        await upstream.command(Command(verb, reason))
+        await upstream.supervisor.command(Command(verb, reason))
         assert upstream.state is ServerState.DISCONNECTED
         assert upstream.stopped is not None, "the next call does not start it either"
     await hub.operate("servers.restart", server="busy")
@@ -434,7 +434,7 @@ async def test_commands_during_the_drain_of_an_idle_server_are_obeyed_after_it(
     async with running_hub(tmp_path, {"busy": lazy}, hub=settings, wait=False) as hub:
         upstream = hub.hub_app.upstreams["busy"]
         monkeypatch.setattr(upstream.pool, "ask_to_shut_down", ask_to_shut_down)
-        upstream.want()
+        upstream.supervisor.want()
         await until(lambda: asked[0] == 1)
         await hub.operate("servers.start", ADA, server="busy")
         answer.set()
@@ -460,7 +460,7 @@ async def test_a_restart_for_a_limit_keeps_the_count_of_failures_and_one_for_a_p
     await until(lambda: upstream.restarts.failures(asyncio.get_running_loop().time()) == 1)
     assert text_of(await echo(hub)) == "a"
     for reason, failures in ((Reason.RESOURCE_LIMIT, 1), (Reason.OPERATOR_REQUEST, 0)):
-        await upstream.command(Command("restart", reason, drain_s=0))
+        await upstream.supervisor.command(Command("restart", reason, drain_s=0))
         assert text_of(await echo(hub)) == "a"
         assert upstream.restarts.failures(asyncio.get_running_loop().time()) == failures
 
@@ -474,7 +474,7 @@ async def test_commands_that_come_together_are_obeyed_one_after_the_other(hub: R
     chosen = [chance.choice(verbs) for _ in range(12)]
     failures: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
-    await asyncio.gather(*(upstream.command(Command(verb, Reason.OPERATOR_REQUEST, ADA)) for verb in chosen))
+    await asyncio.gather(*(upstream.supervisor.command(Command(verb, Reason.OPERATOR_REQUEST, ADA)) for verb in chosen))
     if chosen[-1] in ("start", "restart"):
         assert text_of(await echo(hub)) == "a"
         assert upstream.stopped is None
@@ -489,7 +489,7 @@ async def test_a_server_on_demand_goes_for_being_idle_and_comes_back_with_a_call
     settings = Hub(timeouts=Timeouts(start_s=120, idle_s=0.05))
     async with running_hub(tmp_path, {"busy": lazy}, hub=settings, wait=False) as hub:
         upstream = hub.hub_app.upstreams["busy"]
-        upstream.want()
+        upstream.supervisor.want()
         await hub.state("busy", ServerState.DISCONNECTED)
         details = [entry.record.details for entry in await entries(hub, server="busy")]
         [gone, *_] = [found for found in details if found.get("to") == "draining"]

@@ -149,7 +149,7 @@ async def test_a_request_that_waits_takes_the_connection_that_fits_the_era_of_it
             web.gate.set()
             assert "result" in await waiting
             assert upstream.pool.modern
-            assert len(upstream.connections()) == 1
+            assert len(upstream.pool.connections()) == 1
 
 
 async def test_a_call_that_waits_for_its_checks_is_refused_for_what_changed_meanwhile(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the
         web.session = "two"
         # The connection is closed after this, and nothing said so.
         web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
-        connection = hub.hub_app.upstreams["web"].connections()[0]
+        connection = hub.hub_app.upstreams["web"].pool.connections()[0]
         link = connection.link
         assert isinstance(link, HttpLink)
         assert link.session_id == "one"

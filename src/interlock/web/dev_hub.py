@@ -97,7 +97,7 @@ class DevHub:
             seen = now
             self._tell(DevMessage("changed", ", ".join(changed[:5])))
             began = datetime.now(UTC)
-            await upstream.command(Command("restart", Reason.CONFIGURATION_CHANGE, drain_s=0))
+            await upstream.supervisor.command(Command("restart", Reason.CONFIGURATION_CHANGE, drain_s=0))
 
     async def _settle(self, hub_app: HubApp, upstream: Upstream, began: datetime) -> None:
         """Wait until it runs or has failed, and say which."""

@@ -47,7 +47,7 @@ class ServerOperations:
     ) -> ServerAfter:
         upstream = self._known(params.server)
         command = Command(verb, Reason.OPERATOR_REQUEST, by, params.because, drain_s=drain_s)
-        return ServerAfter(params.server, await upstream.command(command))
+        return ServerAfter(params.server, await upstream.supervisor.command(command))
 
     def _known(self, server: str) -> Upstream:
         upstream = self._hub_app.upstreams.get(server)

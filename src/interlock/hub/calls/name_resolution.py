@@ -100,8 +100,8 @@ class NameResolution:
         if upstream is None or not self._access.reaches(caller.principal, server):
             return
         if upstream.problem is not None and not upstream.lists.known:
-            upstream.try_again()
-            raise upstream.down()
+            upstream.supervisor.try_again()
+            raise upstream.supervisor.down()
         if upstream.starting:
             problem = upstream.lists.problem
             if problem is not None:

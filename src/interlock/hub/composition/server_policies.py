@@ -98,10 +98,10 @@ class ServerPolicies:
     async def _notify(self, upstream: Upstream) -> None:
         if upstream.refused or self.permissions.refusal(upstream.id) is not None:
             # Every connection is checked at its start, so a restart admits or refuses the server.
-            await upstream.command(Command("restart", Reason.CONFIGURATION_CHANGE, drain_s=0))
+            await upstream.supervisor.command(Command("restart", Reason.CONFIGURATION_CHANGE, drain_s=0))
             return
         supported = upstream.agreement is not None and upstream.agreement.speaks("security")
-        for connection in upstream.connections() if supported else ():
+        for connection in upstream.pool.connections() if supported else ():
             await self._exchange.tell(upstream.id, connection)
 
     def _record(self, event: PermissionEvent, server: str, status: PermissionStatus) -> None:

@@ -78,7 +78,7 @@ class LifecycleHandler:
         _accept(exchange, params, upstream.open_calls, upstream.outcomes.usual_ms)
         drain_s = params.timeout_ms / 1000
         command = Command("drain", Reason(params.reason), caller.principal, SHUTDOWN, drain_s=drain_s)
-        self._background.begin(upstream.command(command), None)
+        self._background.begin(upstream.supervisor.command(command), None)
 
 
 def _accept(exchange: Exchange, params: ShutdownParams, pending: int, usual_ms: float) -> None:

@@ -106,7 +106,7 @@ class SubscriptionHandler:
         for server, name in session.private_connections:
             upstream = self._upstreams.get(server)
             if upstream is not None:
-                upstream.close_private_connection(name)
+                upstream.pool.release(name)
 
     def on_notification(self, session: Session, notification: Notification) -> None:
         """Pass a client's notification to the servers with a session for this client: changed roots, and progress
@@ -224,12 +224,12 @@ class SubscriptionHandler:
             raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         session.wants_logs(level)
         for upstream, _ in self._private_connections(session):
-            self._background.begin(upstream.set_log_level(f"session:{session.id}", level), None)
+            self._background.begin(upstream.pool.set_log_level(f"session:{session.id}", level), None)
         exchange.result(EMPTY)
 
     def _private_connections(self, session: Session) -> list[tuple[Upstream, UpstreamConnection]]:
         found = ((self._upstreams.get(server), name) for server, name in session.private_connections)
-        pairs = ((upstream, upstream.private_connection(name)) for upstream, name in found if upstream is not None)
+        pairs = ((upstream, upstream.pool.private.get(name)) for upstream, name in found if upstream is not None)
         return [(upstream, private) for upstream, private in pairs if private is not None]
 
 

@@ -42,7 +42,7 @@ class TaskQuestions:
         if upstream is None:
             raise Fault("SERVER_NOT_READY", f"{task.server} is not there any more", retry_after_ms=500)
         judged = [
-            upstream.ask_client(ClientRequest(task.server, method, params, b"", caller, None, task.trace))
+            upstream.hub.ask_client(ClientRequest(task.server, method, params, b"", caller, None, task.trace))
             for method, params in new.values()
         ]
         try:

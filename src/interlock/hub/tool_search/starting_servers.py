@@ -102,7 +102,7 @@ class StartingServers:
             if upstream is None or upstream.settings.start != "on-demand" or offer is None or offer.tools:
                 continue
             if not await self._show_pinned(upstream):
-                upstream.want()
+                upstream.supervisor.want()
 
     def _waits_for(self, upstream: Upstream) -> bool:
         """Whether a list still waits. After the time is over, it waits until the pinned tools are shown."""

@@ -81,7 +81,7 @@ class Upstream:
         """Tasks that run at the server, or whose outcome their owners have not fetched yet."""
         self.outcomes = CallOutcomes()
         self.health = ServerHealth(self.outcomes)
-        self._hub = hub
+        self.hub = hub
         self._current = CurrentSettings(id, settings, hub_settings.timeouts)
         self.restarts = Restarts(settings.restart)
         self.lists = Lists(self._current, logs, hub)
@@ -91,14 +91,7 @@ class Upstream:
         max_private = hub_settings.limits.private_sessions_per_server
         self.pool = ConnectionPool(self._current, self._connector, dispatcher, hub, self.restarts, starts, max_private)
         self.audience_lists = AudienceLists(self._current, self._connector, self.pool, self.lists, starts, logs, hub)
-        self.supervisor = supervisor = Supervisor(
-            self, self._current, self.pool, self.lists, self.restarts, starts, logs
-        )
-        self.begin, self.command = supervisor.begin, supervisor.command
-        self.want, self.try_again, self.down = supervisor.want, supervisor.try_again, supervisor.down
-        self.ask_client = hub.ask_client
-        self.connections, self.private_connection = self.pool.connections, self.pool.private.get
-        self.close_private_connection, self.set_log_level = self.pool.release, self.pool.set_log_level
+        self.supervisor = Supervisor(self, self._current, self.pool, self.lists, self.restarts, starts, logs)
 
     def apply(self, settings: Server, timeouts: Timeouts) -> None:
         """Use new settings from now on. A server that is down is started again, as they may have fixed it."""
@@ -304,4 +297,4 @@ class Upstream:
             self.health.on_connected()
         else:
             self.audience_lists.stop()
-        self._hub.on_state(self, change)
+        self.hub.on_state(self, change)

@@ -53,7 +53,7 @@ class Upstreams:
         for id_, upstream in self._all.items():
             upstream.apply(wanted[id_], timeouts)
         for count, upstream in enumerate(added.values(), 1):
-            upstream.begin()
+            upstream.supervisor.begin()
             if not count % BATCH:
                 await asyncio.sleep(0)
         await _end(leaving.values(), Reason.CONFIGURATION_CHANGE)
@@ -66,7 +66,7 @@ class Upstreams:
 
 async def _end(upstreams: Iterable[Upstream], reason: Reason) -> None:
     ended = list(upstreams)
-    await asyncio.gather(*(upstream.command(Command("drain", reason, final=True)) for upstream in ended))
+    await asyncio.gather(*(upstream.supervisor.command(Command("drain", reason, final=True)) for upstream in ended))
     await asyncio.gather(*(upstream.audience_lists.close() for upstream in ended))
 
 

@@ -126,7 +126,7 @@ class Dispatcher:
         """Why a call that passed every gate could not be sent now. Nothing is taken."""
         upstream = self._upstreams.get(call.target.server)
         if upstream is not None and upstream.stopped is not None:
-            return Refuse(upstream.down(), "a stopped server is not called")
+            return Refuse(upstream.supervisor.down(), "a stopped server is not called")
         refused = self._reserve(call)
         if refused is None:
             self.done(call)
@@ -280,7 +280,7 @@ class Dispatcher:
             connection = await self._connect(call, plan, upstream)
             current = await plan.pipeline.judge_again(call, plan)
         except TimeoutError:
-            self.fail_unsent(call, upstream.down())
+            self.fail_unsent(call, upstream.supervisor.down())
         except Fault as fault:
             self.fail_unsent(call, fault)
         except BaseException:
