@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from interlock.config.settings import Hub, Limits, Requests, Timeouts
 from interlock.hub.upstreams import connection_owner
 
+from .legacy_client import LegacyClient
 from .running_hub import KeptStdioClient, RunningHub, child, running_hub, text_of, until
 
 ROOTS = {"roots": [{"uri": "file:///work"}]}
@@ -20,8 +22,8 @@ SETTINGS = {"timeouts": Timeouts(start_s=120, discovery_s=60, tool_s=60)}
 class RootedClient(KeptStdioClient):
     """A client on a stream with one root. It answers for it when it is told to."""
 
-    def __init__(self, hub: RunningHub) -> None:
-        super().__init__(hub, modern=False)
+    def __init__(self, hub: RunningHub, key: str | None = None) -> None:
+        super().__init__(hub, key, modern=False)
         self.asked: list[Any] = []
         self.withdrawn: list[Any] = []
 
@@ -76,6 +78,29 @@ async def test_a_client_that_does_not_answer_for_its_roots_is_served_after_a_whi
         assert text_of(await client.call("r__now", b"{}", 1)) == "null"
         client.answer()
         assert json.loads(text_of(await client.call("r__where", b"{}", 2))) == ROOTS
+
+
+async def test_a_call_that_waits_for_the_roots_is_refused_for_what_changed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_owner, "FIRST_QUESTIONS_S", 60.0)
+    servers = {"r": child("rooted_server.py", "eager", era="legacy")}
+    async with running_hub(tmp_path, servers, hub=Hub(**SETTINGS)) as hub:
+        async with RootedClient(hub, await hub.new_key("ci")) as client:
+            first = asyncio.ensure_future(client.call("r__now", b"{}", 1))
+            await until(lambda: client.asked)
+            await hub.deny("ci", "r", "now")
+            client.answer()
+            assert (await first)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+            assert hub.hub_app.hub.open_calls == 0
+
+
+async def test_a_client_without_a_stream_is_asked_for_roots_on_its_first_call(tmp_path: Path) -> None:
+    servers = {"r": child("rooted_server.py", "eager", era="legacy")}
+    async with running_hub(tmp_path, servers) as hub:
+        client = LegacyClient(hub.url + "/mcp", {"roots/list": ROOTS})
+        await client.initialize({"roots": {}})
+        assert json.loads(text_of(await client.call("r__now"))) == ROOTS
 
 
 async def test_a_question_for_roots_outlives_the_call_in_which_it_was_asked(tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ import pytest
 
 from interlock.config.settings import Agent, Hub, Server, Timeouts, Tools, Validation
 from interlock.hub.calls.gates.validator_checks import FIND_HERE, JUDGING_THREADS
+from interlock.hub.sessions.session import ConnectionKey
+from interlock.hub.upstreams.connection_owner import UpstreamConnection
+from interlock.hub.upstreams.upstream import Upstream
 from interlock.transports.http.client import HttpLink
 
 from .raw_server import RawHttpServer
@@ -133,6 +136,26 @@ async def test_a_call_that_waits_for_a_new_session_is_judged_again_too(tmp_path:
         assert text_of(await other) == "fine"
         assert web.called == 2
         assert hub.hub_app.hub.open_calls == 0
+
+
+async def test_a_call_waits_for_all_of_its_connections_no_longer_than_its_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Gated() as web, AsyncExitStack() as stack:
+        settings = Hub(timeouts=Timeouts(start_s=120, tool_s=1.0))
+        servers = {"web": Server(url=web.url, era="legacy")}
+        hub = await stack.enter_async_context(running_hub(tmp_path, servers, hub=settings))
+        open_connection = Upstream.open_connection
+
+        async def slowly(upstream: Upstream, key: ConnectionKey | None) -> UpstreamConnection:
+            await asyncio.sleep(0.6)
+            return await open_connection(upstream, key)
+
+        monkeypatch.setattr(Upstream, "open_connection", slowly)
+        answers = {f"{PREFIX}clientCapabilities": {"elicitation": {}}}
+        answer = await RawClient(hub.url + "/mcp").modern("tools/call", {**OK, "_meta": answers})
+        assert answer["error"]["data"]["name"] == "SERVER_NOT_READY"
+        assert web.called == 0
 
 
 async def test_a_request_that_waits_takes_the_connection_that_fits_the_era_of_its_server(tmp_path: Path) -> None:

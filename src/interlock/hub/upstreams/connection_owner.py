@@ -66,12 +66,14 @@ class ConnectionOwner(RequestListener):
         """When the owner last sent a call, on the clock of the loop."""
         self.first_questions: asyncio.Task[None] | None = None
         """While the server may still ask for roots. Calls are sent after that."""
+        self._unsent: list[ClientChannel] = []
+        """The exchanges of the calls that wait for it."""
 
     def attach(self, connection: Connection) -> None:
         """Answer requests on this connection. A server of the handshake era gets its client's roots before a call.
 
-        Servers ask for them after `notifications/initialized`, and refuse calls that come before the answer. A direct
-        client seldom calls that soon; here the call is what opened the connection.
+        Servers ask for them after `notifications/initialized`, and refuse calls that come before the answer. Without a
+        hub, the answer arrives before the first call. Here the first call opens the connection.
         """
         super().attach(connection)
         if self._session is not None and self._session.dialect.capabilities.roots and not connection.modern:
@@ -85,6 +87,16 @@ class ConnectionOwner(RequestListener):
                     await connection.request("ping")
                 await self.questions.settled()
         self.first_questions = None
+
+    async def first_questions_asked(self, exchange: ClientChannel) -> None:
+        """Wait until calls may be sent. A client that listens on no stream is asked on the exchange of its call."""
+        if self.first_questions is None:
+            return
+        self._unsent.append(exchange)
+        try:
+            await asyncio.wait([self.first_questions])
+        finally:
+            self._unsent.remove(exchange)
 
     def on_notification(self, method: str, params: bytes) -> bool:
         """Pass a notification for the owner on. Returns False for any other notification."""
@@ -147,6 +159,10 @@ class ConnectionOwner(RequestListener):
         request = ClientRequest(self._server, method, params, client_params, session.caller, channel, beside=True)
         return self._judge.ask_client(request)
 
+    def channel(self) -> ClientChannel | None:
+        """A request of the client on which it can be asked beside all calls."""
+        return self._unsent[0] if self._unsent else self.only_call()
+
     def only_call(self) -> OpenCall | None:
         """The one call that the client waits for. Calls that wait for the client have sent their request already."""
         if len(self.open) == 1:
@@ -165,10 +181,10 @@ class _SessionOrCall(NamedTuple):
         try:
             return self.session.ask(method, params)
         except Fault as fault:
-            call = self.owner.only_call()
-            if call is None or fault.name != "UPSTREAM_UNAVAILABLE":
+            channel = self.owner.channel()
+            if channel is None or fault.name != "UPSTREAM_UNAVAILABLE":
                 raise
-            return call.ask(method, params)
+            return channel.ask(method, params)
 
 
 class UpstreamConnection(NamedTuple):

@@ -201,6 +201,8 @@ class Dispatcher:
         if key is not None:
             # A server that is being ended may still have private connections.
             connection = None if run.draining or run.stopped is not None else pool.private.get(key.name)
+            if connection is not None and connection.owner is not None and connection.owner.first_questions is not None:
+                connection = None
         if connection is None or connection.connection.reopening is not None:
             self._background.begin(self._send_when_connected(call, plan, upstream), call)
         else:
@@ -291,24 +293,23 @@ class Dispatcher:
                 self._forward(call, connection, current)
 
     async def _connect(self, call: Call, plan: Plan, upstream: Upstream) -> UpstreamConnection:
-        """The connection of a call, as soon as it is open. Raises a `Fault` or TimeoutError."""
-        timeout_s = plan.timeouts.tool_s
-        async with asyncio.timeout(timeout_s):
+        """The connection of a call, as soon as its server takes calls. Raises a `Fault` or TimeoutError."""
+        async with asyncio.timeout(plan.timeouts.tool_s):
             upstream_connection = await upstream.open_for_call(None)
-        # The key depends on the era of the server, which is known now, and on whether it takes the handshake.
-        key: ConnectionKey | None = None
-        for _ in range(2):
-            settled = self._connection_key(call.exchange, upstream)
-            if settled == key:
-                break
-            key = settled
-            async with asyncio.timeout(timeout_s):
+            # The key depends on the era of the server, which is known now, and on whether it takes the handshake.
+            key: ConnectionKey | None = None
+            for _ in range(2):
+                settled = self._connection_key(call.exchange, upstream)
+                if settled == key:
+                    break
+                key = settled
                 upstream_connection = await upstream.open_for_call(key)
-        if key is not None and key.session is not None:
-            key.session.private_connections.add((upstream.id, key.name))
-        if (opening := upstream_connection.connection.reopening) is not None:
-            async with asyncio.timeout(timeout_s):
+            if key is not None and key.session is not None:
+                key.session.private_connections.add((upstream.id, key.name))
+            if (opening := upstream_connection.connection.reopening) is not None:
                 await asyncio.wait([opening])
+        if upstream_connection.owner is not None:
+            await upstream_connection.owner.first_questions_asked(call.exchange)
         return upstream_connection
 
 

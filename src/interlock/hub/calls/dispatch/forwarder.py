@@ -102,9 +102,7 @@ class Forwarder(msgspec.Struct, eq=False):
                 self._owner.open.add(self)
             if call.exchange.dialect.mgp is not None and agreed_on(call.exchange.dialect, streaming.EXTENSION):
                 self._dispatcher.open_requests.add(call.exchange, self)
-            if self._owner is not None and self._owner.first_questions is not None:
-                self._owner.first_questions.add_done_callback(lambda _: self._send_outgoing(outgoing))
-            elif type(call.arguments_raw) is Read:
+            if type(call.arguments_raw) is Read:
                 # Each step copies the whole message, so each has a turn of the loop to itself.
                 asyncio.get_running_loop().call_soon(self._send_outgoing, outgoing)
             else:
