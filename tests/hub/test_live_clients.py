@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -196,12 +197,12 @@ async def test_a_wake_reaches_the_channel_of_a_session_on_standard_streams(tmp_p
 
 async def test_a_client_that_left_its_call_takes_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Exchange] = []
-    serve, take = LiveTools.serve, Deliveries.take
+    perform, take = LiveTools.perform, Deliveries.take
     taken, go_on = asyncio.Event(), asyncio.Event()
 
-    def serves(self: LiveTools, exchange: Exchange, *more: Any) -> None:
+    def performs(self: LiveTools, exchange: Exchange, *more: Any) -> Awaitable[bytes]:
         served.append(exchange)
-        serve(self, exchange, *more)
+        return perform(self, exchange, *more)
 
     async def slow(*given: Any) -> Any:
         found = await take(*given)
@@ -210,7 +211,7 @@ async def test_a_client_that_left_its_call_takes_no_event(tmp_path: Path, monkey
         return found
 
     async with live_hub(tmp_path, rules=WAKE) as hub:
-        monkeypatch.setattr(LiveTools, "serve", serves)
+        monkeypatch.setattr(LiveTools, "perform", performs)
         await enable(hub, "news.push", agent="mine")
         session = client(hub, "mine")
         await session.initialize()

@@ -25,6 +25,7 @@ from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.mgp_operations import MgpOperationsHandler
 from interlock.hub.handlers.own_resources import OwnResources
+from interlock.hub.handlers.own_tools import OwnToolCalls
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
@@ -70,8 +71,10 @@ def build_service(
         background,
         live.offers,
     )
-    rooms = RoomHandler(listings.recorded_requests, calls.judging, live.deliveries, background)
+    rooms = RoomHandler(calls.judging, live.deliveries)
     live_tools = LiveTools(live.offers, live.deliveries, listings.recorded_requests, calls.judging, background)
+    own_tools = OwnToolCalls(listings.recorded_requests, background, search, live_tools, rooms)
+    own_resources = OwnResources(rooms, live_tools)
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
         ExtensionNotifiers(
@@ -81,12 +84,14 @@ def build_service(
         calls.names,
         calls.pipeline,
         calls.task_handler,
-        OwnResources(rooms, live_tools),
+        own_resources,
         background,
     )
     client_hooks = ClientHookHandler(listings.recorded_requests, background)
     handlers = Handlers(
-        CallHandler(calls.pipeline, search, authentication.access, calls.pages, rooms, info, background, live_tools),
+        CallHandler(
+            calls.pipeline, search, own_tools, own_resources, authentication.access, calls.pages, info, background
+        ),
         lists,
         subscriptions,
         rooms,

@@ -13,12 +13,11 @@ from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.pipeline.pipeline import MAX_WAITING, Pipeline
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
-from interlock.hub.handlers.rooms import RoomHandler
-from interlock.hub.live.tools import EVENTS_URI, LIVE_TOOLS, LiveTools
+from interlock.hub.handlers.own_resources import OwnResources
+from interlock.hub.handlers.own_tools import OwnToolCalls
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import SEARCH_TOOLS, ToolSearchHandler, inner_call
-from interlock.hub.tool_search.room_definitions import ROOM_TOOLS
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.registry.errors import registry_fault
@@ -33,20 +32,20 @@ class CallHandler:
         self,
         pipeline: Pipeline,
         search_handler: ToolSearchHandler,
+        own_tools: OwnToolCalls,
+        own_resources: OwnResources,
         access: Access,
         result_pages: pages.Pages,
-        rooms: RoomHandler,
         info: bytes,
         background: BackgroundTasks,
-        live: LiveTools,
     ) -> None:
-        self._live = live
+        self._own_tools = own_tools
+        self._own_resources = own_resources
         self._pipeline = pipeline
         self._search_handler = search_handler
         self._contexts = search_handler.contexts
         self._access = access
         self._pages = result_pages
-        self._rooms = rooms
         self._info = info
         self._background = background
 
@@ -72,17 +71,12 @@ class CallHandler:
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must name a tool")
         fields = None
-        if name in LIVE_TOOLS and self._live.offered(caller):
-            self._live.serve(exchange, caller, name, members(exchange.request.params))
-            return
-        if name in ROOM_TOOLS and self._rooms.takes(caller, name):
-            self._rooms.call(exchange, caller, name)
-            return
-        if name in SEARCH_TOOLS:
+        if name in self._own_tools.names:
             fields = members(exchange.request.params)
-            if not self._search_handler.takes(exchange, caller, name, fields):
+            further = self._own_tools.call(exchange, caller, name, fields)
+            if further is None:
                 return
-            name = inner_call(fields)
+            name = further
         if self._contexts.kept:
             self._contexts.used(caller, exchange.session, name)
         try:
@@ -161,11 +155,7 @@ class CallHandler:
             page = self._pages.read(caller.owner, uri, lambda tool: self._access.may_call(caller.principal, tool))
             answer(exchange, page, ttl_ms=0)
             return
-        if uri == EVENTS_URI and self._live.offered(caller):
-            self._live.read(exchange, caller)
-            return
-        if self._rooms.owns(caller, uri):
-            self._rooms.read(exchange, caller, uri)
+        if self._own_resources.read(exchange, caller, uri):
             return
         plan = self._pipeline.plan(caller, "resource", uri, exchange)
         self._pipeline.submit(Call.of(exchange, caller, plan.target), plan)

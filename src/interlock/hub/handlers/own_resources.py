@@ -1,4 +1,4 @@
-"""Resources of the hub itself that clients subscribe to: those of rooms, and the events that wait for an agent."""
+"""Resources of the hub itself, to read and to subscribe to: those of rooms, and the events that wait for an agent."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.live.deliveries import OWN as EVENTS
 from interlock.hub.live.tools import EVENTS_URI, LiveTools
+from interlock.hub.sessions.session import Exchange
 
 ROOMS: Final = "rooms:"
 """Stands in the place of a server for the resources of rooms, which are the hub's own. No server has a colon."""
@@ -17,7 +18,7 @@ OWN: Final = frozenset({ROOMS, EVENTS})
 
 
 class OwnResources:
-    """Finds the hub's own resources."""
+    """Finds and reads the hub's own resources."""
 
     def __init__(self, rooms: RoomHandler, live: LiveTools) -> None:
         self._rooms = rooms
@@ -25,6 +26,16 @@ class OwnResources:
 
     def target(self, caller: Caller, uri: str) -> Target | None:
         """The target of an address, if it is the hub's own and the caller's. Events have the agent as their name."""
-        if uri == EVENTS_URI and self._live.offered(caller):
+        if uri == EVENTS_URI and self._live.offers(caller):
             return Target("resource", EVENTS, caller.principal.id)
         return Target("resource", ROOMS, uri) if self._rooms.owns(caller, uri) else None
+
+    def read(self, exchange: Exchange, caller: Caller, uri: str) -> bool:
+        """Answer `resources/read` for an address that is the hub's own and the caller's. False for every other."""
+        if uri == EVENTS_URI and self._live.offers(caller):
+            self._live.read(exchange, caller)
+        elif self._rooms.owns(caller, uri):
+            self._rooms.read(exchange, caller, uri)
+        else:
+            return False
+        return True

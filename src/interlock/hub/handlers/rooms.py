@@ -1,28 +1,26 @@
 """Handles the tools for rooms and the resource of each room, for clients that speak nothing but MCP.
 
-The rooms are a layer above the hub, so the handler reaches them through `RoomClients`. A call passes the caller's rates
-and the audit log like any tool of the hub's own. The topic judges what the caller may do in it.
+The rooms are a layer above the hub, so the handler reaches them through `RoomClients`. The topic judges what the caller
+may do in it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 import msgspec
 
-from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.argument_check import ArgumentCheck
-from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.hub.tool_search.room_definitions import ROOM_SCHEMAS, ROOM_TOOLS, ROOM_URI
 from interlock.judge.results import judge_result
 from interlock.judge.text import show_hidden
-from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcpx.system import GATEWAY
 from interlock.wire.errors import Fault
 
@@ -59,42 +57,32 @@ class RoomClients(Protocol):
 class RoomHandler:
     """Serves the tools and resources of rooms."""
 
-    def __init__(
-        self, requests: RecordedRequests, judging: Judging, deliveries: Deliveries, background: BackgroundTasks
-    ) -> None:
-        self._requests = requests
+    names = ROOM_TOOLS
+
+    def __init__(self, judging: Judging, deliveries: Deliveries) -> None:
         self._judging = judging
         self._deliveries = deliveries
-        self._background = background
         self._clients: RoomClients | None = None
-        self._arguments = ArgumentCheck(ROOM_SCHEMAS)
+        self.arguments = ArgumentCheck(ROOM_SCHEMAS)
 
     def open(self, clients: RoomClients) -> None:
         """Serve these rooms from now on."""
         self._clients = clients
 
-    def takes(self, caller: Caller, name: str) -> bool:
-        """Whether this is a tool for rooms in the caller's list."""
-        return name in ROOM_TOOLS and bool(caller.list_scope.rooms)
+    def offers(self, caller: Caller) -> bool:
+        """Whether a caller has the tools for rooms in its list."""
+        return bool(caller.list_scope.rooms)
 
     def owns(self, caller: Caller, uri: str) -> bool:
         """Whether this is the resource of a room that the caller may join."""
         return uri.startswith(ROOM_URI) and uri.removeprefix(ROOM_URI) in caller.list_scope.rooms
 
-    def call(self, exchange: Exchange, caller: Caller, name: str) -> None:
-        """Answer a call of one of the tools."""
-        fields = members(exchange.request.params)
-        raw = bytes(fields.get("arguments", b"{}"))
-        try:
-            arguments = self._arguments.read(name, raw)
-        except Fault as fault:
-            self._requests.refuse_arguments(exchange, caller, name, fault)
-            return
-        ticket = self._requests.begin(exchange, caller, name, raw)
+    def perform(self, exchange: Exchange, caller: Caller, name: str, arguments: dict[str, Any]) -> Awaitable[bytes]:
+        """The result of one of the tools."""
         work = asyncio.ensure_future(self._room_clients().perform(caller, exchange, name, arguments))
         # A client that gives up waiting must not take messages that nobody reads.
         exchange.on_cancel = lambda reason: _give_up(work)
-        self._background.begin(self._requests.answer_tool(exchange, ticket, self._result(caller, work)), exchange)
+        return self._result(caller, work)
 
     def read(self, exchange: Exchange, caller: Caller, uri: str) -> None:
         """Answer `resources/read` for the resource of a room."""

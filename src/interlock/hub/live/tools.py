@@ -25,7 +25,6 @@ from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import Members
 from interlock.wire.errors import Fault
 
 WAIT: Final = "wait_for_events"
@@ -113,6 +112,8 @@ class LiveOffers:
 class LiveTools:
     """Answers calls of the tools, and reads of the resource."""
 
+    names = LIVE_TOOLS
+
     def __init__(
         self,
         offers: LiveOffers,
@@ -126,28 +127,21 @@ class LiveTools:
         self._requests = requests
         self._judging = judging
         self._background = background
-        self._arguments = ArgumentCheck(_SCHEMAS)
+        self.arguments = ArgumentCheck(_SCHEMAS)
 
-    def offered(self, caller: Caller) -> bool:
+    def offers(self, caller: Caller) -> bool:
         """Whether a caller gets events."""
         return self._offers.offered(caller.principal, bare=caller.bare)
 
-    def serve(self, exchange: Exchange, caller: Caller, name: str, fields: Members) -> None:
-        """Answer a call of a tool, now or when there is an event."""
-        raw = bytes(fields.get("arguments", b"{}"))
-        try:
-            arguments = self._arguments.read(name, raw)
-        except Fault as fault:
-            self._requests.refuse_arguments(exchange, caller, name, fault)
-            return
-        ticket = self._requests.begin(exchange, caller, name, raw)
+    def perform(self, exchange: Exchange, caller: Caller, name: str, arguments: dict[str, Any]) -> Awaitable[bytes]:
+        """The result of a tool, now or when there is an event."""
         agent = caller.principal.id
         most = int(arguments.get("max_events", 10))
         if name == WAIT:
             work = self._wait(exchange, agent, most, float(arguments.get("timeout_s", WAIT_S)))
         else:
             work = self._read_now(exchange, agent, most, again=bool(arguments.get("again")))
-        self._background.begin(self._requests.answer_tool(exchange, ticket, _tool_result(work)), exchange)
+        return _tool_result(work)
 
     def read(self, exchange: Exchange, caller: Caller) -> None:
         """Answer a read of the resource: what waits, which is delivered by this, and what was delivered lately."""

@@ -17,10 +17,8 @@ from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.sessions.session import Session
-from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.creations import Create
-from interlock.hub.tool_search.definitions import SCHEMAS
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.needs import Best, Needs, Wanted
 from interlock.hub.tool_search.requested_tools import LOADED_TOKENS, Waiting, over_budget_entry
@@ -63,11 +61,6 @@ class DiscoveryTools:
         self._pipeline = pipeline
         self.contexts = contexts
         self._needs = Needs(catalog, listings, search, self._callable)
-        self._arguments = ArgumentCheck(SCHEMAS)
-
-    def check(self, name: str, arguments: object) -> None:
-        """Refuse invalid arguments of one of the hub's own tools."""
-        self._arguments.check(name, arguments)
 
     async def discover(
         self, caller: Caller, session: Session | None, params: dict[str, Any], *, explain: bool = False

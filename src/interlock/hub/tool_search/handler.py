@@ -1,9 +1,9 @@
-"""Handles calls of the hub's own tools, and the `mgp/tools/*` methods."""
+"""Handles the tools for finding tools, and the `mgp/tools/*` methods."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -14,13 +14,14 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
-from interlock.hub.tool_search.definitions import ALIASES, CALL, FIND, REQUEST
+from interlock.hub.tool_search.argument_check import ArgumentCheck
+from interlock.hub.tool_search.definitions import ALIASES, CALL, FIND, REQUEST, SCHEMAS
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.recorded_requests import FITS, RecordedRequests
 from interlock.hub.upstreams.sharing import audiences
 from interlock.protocols.mcp.meta import Members
 from interlock.wire.errors import Fault
-from interlock.wire.json_values import JSON_ERRORS, decode_json
+from interlock.wire.json_values import decode_json
 
 SEARCH_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})
 
@@ -30,14 +31,16 @@ _Handle = Callable[[Caller, Exchange, dict[str, Any]], Coroutine[None, None, dic
 
 def inner_call(fields: Members) -> str:
     """Replace the params of `call_tool` by those of its inner tool. Returns the name of that tool."""
-    inner = _arguments(fields)
+    inner = decode_json(fields["arguments"], dict[str, Any], "INVALID_TOOL_ARGS", "arguments")
     fields["name"] = msgspec.Raw(msgspec.json.encode(inner["name"]))
     fields["arguments"] = msgspec.Raw(msgspec.json.encode(inner.get("arguments", {})))
     return str(inner["name"])
 
 
 class ToolSearchHandler:
-    """Serves the hub's own tools and methods."""
+    """Serves the tools and methods."""
+
+    names = SEARCH_TOOLS
 
     def __init__(
         self, discovery_tools: DiscoveryTools, requests: RecordedRequests, background: BackgroundTasks
@@ -46,6 +49,7 @@ class ToolSearchHandler:
         self._requests = requests
         self.contexts = discovery_tools.contexts
         self._background = background
+        self.arguments = ArgumentCheck(SCHEMAS)
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "mgp/tools/discover": self._method(self._discover),
             "mgp/tools/request": self._method(self._request),
@@ -53,38 +57,26 @@ class ToolSearchHandler:
             "mgp/tools/session/evict": self._method(self._evict),
         }
 
-    def takes(self, exchange: Exchange, caller: Caller, name: str, fields: Members) -> bool:
-        """Answer a call of one of the hub's own tools. Returns True for `call_tool`, which is yet to be called."""
-        name = ALIASES.get(name, name)
-        try:
-            arguments = _arguments(fields)
-            self._discovery_tools.check(name, arguments)
-        except Fault as fault:
-            self._requests.refuse_arguments(exchange, caller, name, fault)
-            return False
-        if name == CALL:
-            if ALIASES.get(str(arguments["name"]), arguments["name"]) != REQUEST:
-                return True
-            inner_call(fields)
-            return self.takes(exchange, caller, REQUEST, fields)
+    def offers(self, caller: Caller) -> bool:
+        """Every caller has these tools."""
+        return True
+
+    def perform(self, exchange: Exchange, caller: Caller, name: str, arguments: dict[str, Any]) -> Awaitable[bytes]:
+        """The result of `find_tools` or `request_tools`."""
         handle = self._discover if name == FIND else self._request
-        ticket = self._requests.begin(exchange, caller, name, bytes(fields.get("arguments", b"{}")))
-        work = _tool_result(_known_faults(handle(caller, exchange, arguments)))
-        self._background.begin(self._requests.answer_tool(exchange, ticket, work), exchange)
-        return False
+        return _tool_result(_known_faults(handle(caller, exchange, arguments)))
 
     def check(self, name: str, fields: Members) -> bool:
-        """Check the arguments of one of the hub's own tools. True for `call_tool`. Raises INVALID_TOOL_ARGS."""
+        """Check the arguments of one of these tools. True for `call_tool`. Raises INVALID_TOOL_ARGS."""
         name = ALIASES.get(name, name)
-        self._discovery_tools.check(name, _arguments(fields))
+        self.arguments.read(name, bytes(fields.get("arguments", b"{}")))
         return name == CALL
 
     async def judge(self, caller: Caller, name: str, arguments: bytes, inner: Judge) -> DryRun:
-        """Judge a call of one of the hub's own tools without making it; for `call_tool`, judge the inner call."""
+        """Judge a call of one of these tools without making it; for `call_tool`, judge the inner call."""
         name = ALIASES.get(name, name)
         try:
-            decoded = _arguments({"arguments": msgspec.Raw(arguments)})
-            self._discovery_tools.check(name, decoded)
+            decoded = self.arguments.read(name, arguments)
         except Fault as fault:
             return DryRun("refused", "schema", FITS, fault.name, fault.message, fault.hint)
         if name == CALL:
@@ -152,14 +144,3 @@ async def _known_faults(work: Coroutine[None, None, dict[str, object]]) -> dict[
     except Exception as cause:
         asyncio.get_running_loop().call_exception_handler({"message": "in a tool of the hub", "exception": cause})
         raise Fault("INTERNAL_ERROR", "the hub failed over this request") from None
-
-
-def _arguments(fields: Members) -> dict[str, Any]:
-    raw = fields.get("arguments")
-    try:
-        arguments = {} if raw is None else msgspec.json.decode(raw)
-    except JSON_ERRORS as cause:
-        raise Fault("INVALID_TOOL_ARGS", f"arguments: {cause}") from None
-    if not isinstance(arguments, dict):
-        raise Fault("INVALID_TOOL_ARGS", "arguments must be an object")
-    return arguments
