@@ -12,6 +12,7 @@ import pytest
 
 from interlock.config.settings import Restart, Server
 from interlock.hub.audit import search as records
+from interlock.hub.audit.entries import event_record
 from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.search import Entry
 from interlock.hub.audit.server_claims import RATE
@@ -143,7 +144,7 @@ async def test_a_server_gets_nothing_unless_the_operator_says_so(tmp_path: Path)
     }
     async with running_hub(tmp_path, servers) as hub:
         await begun(hub, "told")
-        hub.hub_app.recorder.event("com.example.noted")
+        hub.hub_app.recorder.add(event_record("com.example.noted"))
         last = await last_place(hub)
         await until(lambda: last in places(heard(told)))
         await until(lambda: any("requests audit records" in line.text for line in hub.hub_app.logs.tail("asks", 100)))
@@ -158,7 +159,7 @@ async def test_t18_a_server_gets_no_entry_from_before_the_operator_named_it(tmp_
     async with running_hub(tmp_path, {"s": auditor(file)}) as hub:
         await begun(hub, "s")
         await hub.new_key("later")
-        hub.hub_app.recorder.event("com.example.noted")
+        hub.hub_app.recorder.add(event_record("com.example.noted"))
         last = await last_place(hub)
         await until(lambda: last in places(heard(file)))
         assert min(places(heard(file))) > before
@@ -166,11 +167,11 @@ async def test_t18_a_server_gets_no_entry_from_before_the_operator_named_it(tmp_
     # Named no more, and then named again: again from that moment on.
     async with running_hub(tmp_path, {"s": auditor(file, audit="off")}) as hub:
         await until_forgotten(hub)
-        hub.hub_app.recorder.event("com.example.between")
+        hub.hub_app.recorder.add(event_record("com.example.between"))
         await last_place(hub)
     async with running_hub(tmp_path, {"s": auditor(file)}) as hub:
         await begun(hub, "s")
-        hub.hub_app.recorder.event("com.example.again")
+        hub.hub_app.recorder.add(event_record("com.example.again"))
         last = await last_place(hub)
         await until(lambda: last in places(heard(file)))
         assert "com.example.between" not in file.read_text()
@@ -232,10 +233,10 @@ async def test_two_servers_that_repeat_what_they_hear_do_not_go_on_for_ever(tmp_
         for server in ("one", "two"):
             await begun(hub, server)
         for _ in range(2):
-            hub.hub_app.recorder.event("com.example.noted")
+            hub.hub_app.recorder.add(event_record("com.example.noted"))
         await claimed(hub, 4)
         # Entries are forwarded in their order: who has heard this one would have heard of the claims before it.
-        hub.hub_app.recorder.event("com.example.later")
+        hub.hub_app.recorder.add(event_record("com.example.later"))
         await until(lambda: all("com.example.later" in file.read_text() for file in (one, two)))
         assert not [event for event in heard(one) + heard(two) if event["event_type"] == CLAIMED]
 
@@ -245,7 +246,7 @@ async def test_over_http_what_was_not_taken_is_sent_again(tmp_path: Path) -> Non
         web.refuses = 3
         async with running_hub(tmp_path, {"web": Server(url=web.url, audit="all", era="legacy")}) as hub:
             first = await begun(hub, "web")
-            hub.hub_app.recorder.event("com.example.noted")
+            hub.hub_app.recorder.add(event_record("com.example.noted"))
             last = await last_place(hub)
             await until(lambda: last in places(told_to(web)))
             assert web.refuses == 0
@@ -266,7 +267,7 @@ async def test_records_are_sent_again_after_an_unforeseen_error(
             await begun(hub, "web")
             with monkeypatch.context() as patched:
                 patched.setattr(audit_receivers._Receiver, "_send", fails)
-                hub.hub_app.recorder.event("com.example.noted")
+                hub.hub_app.recorder.add(event_record("com.example.noted"))
                 await failed.wait()
             last = await last_place(hub)
             await until(lambda: last in places(told_to(web)))

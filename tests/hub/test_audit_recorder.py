@@ -14,7 +14,7 @@ from interlock.events import Bus, EventFilter
 from interlock.events.types import AuditCommitted
 from interlock.hub.audit import entries, write_failures
 from interlock.hub.audit.commit_publisher import CommitPublisher
-from interlock.hub.audit.entries import Ticket
+from interlock.hub.audit.entries import Ticket, event_record
 from interlock.hub.audit.head import Head, HeadFile, read_head
 from interlock.hub.audit.record import (
     CLOSED,
@@ -140,10 +140,10 @@ async def test_a_refusal_and_an_event_are_recorded_with_gate_rule_and_reason(run
     recorder.refusal(AGENT, TOOL, TRACE, "access", "deny github__*", "not granted", b"{}")
     recorder.refusal(AGENT, TOOL, TRACE, "validators", "shell.rm", event="VALIDATION_FAILED")
     recorder.refusal(AGENT, Target("prompt", "s", "p"), TRACE, "access", "r")
-    recorder.event("ACCESS_GRANTED", Principal("ada", "person"), TOOL, details={"justification": "on call"})
-    recorder.event("com.example.seen", claimed_by="github")
+    recorder.add(event_record("ACCESS_GRANTED", Principal("ada", "person"), TOOL, details={"justification": "on call"}))
+    recorder.add(event_record("com.example.seen", claimed_by="github"))
     with pytest.raises(ValueError, match="event type"):
-        recorder.event("NONSENSE")
+        recorder.add(event_record("NONSENSE"))
     await running_hub.close()
     found = [
         (record.event, record.result, record.gate, record.rule, record.actor) for record in running_hub.records()[1:-1]
@@ -184,7 +184,7 @@ async def test_a_clock_that_jumps_makes_no_entry_older(
         if entry == "intent":
             recorder.outcome(recorder.intent(AGENT, TOOL, TRACE), SUCCEEDED)
         else:
-            recorder.event("dev.interlock.tested")
+            recorder.add(event_record("dev.interlock.tested"))
         with monkeypatch.context() as clock:
             clock.setattr(entries, "time_ns", lambda: an_hour_on)
             assert 0 < recorder.lag_s < 1_800
@@ -470,7 +470,7 @@ async def test_secrets_reach_neither_the_database_nor_whoever_is_forwarded_to(ru
     ticket = recorder.intent(AGENT, Target("resource", "s", "https://u:hunter2@h/"), TRACE, b"hunter5")
     recorder.outcome(ticket, TOOL_FAILED, "wrong password hunter2", details)
     recorder.refusal(AGENT, TOOL, TRACE, "g", "r", "hunter2", b"hunter5", details=details)
-    recorder.event("com.example.x", details=details)
+    recorder.add(event_record("com.example.x", details=details))
     await running_hub.close()
     assert "hunter" not in str(running_hub.records()) + str(forwarded.all())
     assert len(forwarded) >= 4

@@ -34,6 +34,7 @@ from interlock.events.types import (
     ToolRequestDecided,
 )
 from interlock.hub.admin.operations import Operations
+from interlock.hub.audit.entries import event_record
 from interlock.hub.auth.principals import Principal
 from interlock.hub.handlers.notifications import AT_ONCE
 from interlock.hub.upstreams.commands import Command, Reason
@@ -128,7 +129,7 @@ async def test_a_large_batch_of_entries_is_published_in_pieces_in_order(tmp_path
     async with hub_of(tmp_path) as hub:
         subscription = hub.hub_app.bus.subscribe(EventFilter.of(AuditAppended), 10_000)
         for _ in range(3000):
-            hub.hub_app.recorder.event("com.example.x")
+            hub.hub_app.recorder.add(event_record("com.example.x"))
         await hub.hub_app.recorder.flushed()
         numbers: list[int] = []
 

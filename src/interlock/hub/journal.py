@@ -143,20 +143,22 @@ class Journal:
         by = NOBODY
         if command is not None:
             by, reason = command.by, reason or command.because
-        self._recorder().event(event, by, target=Target("server", server, ""), reason=reason, details=details)
+        self._recorder().add(event_record(event, by, Target("server", server, ""), reason=reason, details=details))
 
     def session_ended(
         self, by: Principal, kind: str, id: str, owner: str, ended: Mapping[str, int], trace: str = ""
     ) -> None:
         """Record that an operator ended a session, or everything that a principal had open, and how much that was."""
         details = {kind: id, "owner": owner, **ended}
-        self._recorder().event(SESSION_ENDED, by, trace=trace, details=details)
+        self._recorder().add(event_record(SESSION_ENDED, by, trace=trace, details=details))
 
     def room(
         self, event: str, by: Principal, topic: str, *, rule: str = "", reason: str = "", details: Mapping[str, object]
     ) -> None:
         """Record what a participant did in a topic, or was refused there."""
-        self._recorder().event(ROOM + event, by, Target("room", "", topic), rule=rule, reason=reason, details=details)
+        self._recorder().add(
+            event_record(ROOM + event, by, Target("room", "", topic), rule=rule, reason=reason, details=details)
+        )
 
     def room_capabilities(
         self, by: Principal, topic: str, participant: str, added: Sequence[str], removed: Sequence[str], trace: str = ""
@@ -311,11 +313,11 @@ class Journal:
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
         """Record a reload of the configuration."""
         details = {"applied": applied, "changed": list(changed[:MAX_NAMED]), "problems": list(problems[:MAX_NAMED])}
-        self._recorder().event(CONFIGURED, by, details=details)
+        self._recorder().add(event_record(CONFIGURED, by, details=details))
 
     def operated(self, by: Principal, operation: str, server: str, because: str, trace: str) -> None:
         """Record an operation that no other event shows."""
-        self._recorder().event(OPERATED, by, Target("admin", server, operation), trace, reason=because)
+        self._recorder().add(event_record(OPERATED, by, Target("admin", server, operation), trace, reason=because))
 
 
 def _live(event: str, server: str, details: Mapping[str, object], reason: str = "", *, rule: str = "") -> Record:

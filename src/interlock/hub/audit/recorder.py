@@ -18,8 +18,7 @@ import msgspec
 
 from interlock.hub.audit.batch_writer import BatchWriter, open_chain
 from interlock.hub.audit.commit_publisher import CommitPublisher
-from interlock.hub.audit.entries import NOBODY, NOT_JUDGED, Entry, EntryTimes, Judged, Ticket, digest, event_record
-from interlock.hub.audit.flush_waiters import FlushWaiters
+from interlock.hub.audit.entries import NOT_JUDGED, Entry, EntryTimes, Judged, Ticket, digest, event_record
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.kept_arguments import MAX_KEPT_BYTES, KeptArguments
 from interlock.hub.audit.record import BLOCKED, CLOSED, NOT_SENT, OTHER_BLOCKED, OVERFLOWED, Outcome, Record
@@ -95,7 +94,8 @@ class Recorder:
         """Calls that wait for the commit of their intents."""
         self._changes: dict[int, RecordedChange] = {}
         """Changes that are committed with their records, by the sequence numbers of these."""
-        self._flush_waiters = FlushWaiters()
+        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        """Waiters for the commit of everything up to an entry, in its order."""
         self._unrecorded = 0
         self._publisher = publisher
         self._issue = head_file.issue
@@ -177,23 +177,8 @@ class Recorder:
         given = self._arguments.given(arguments)
         self.add(msgspec.structs.replace(record, gate=gate, arguments=digest(arguments), given=given))
 
-    def event(
-        self,
-        event: str,
-        principal: Principal = NOBODY,
-        target: Target | None = None,
-        trace: str = "",
-        *,
-        rule: str = "",
-        reason: str = "",
-        claimed_by: str = "",
-        details: Mapping[str, object] | None = None,
-    ) -> None:
-        """Record anything else: a grant, a server that connected or left, or with `claimed_by` a server's claim."""
-        self.add(event_record(event, principal, target, trace, rule, reason, claimed_by, details))
-
     def add(self, record: Record) -> None:
-        """Number a record and queue it. If the queue is full, count it: the count is recorded later."""
+        """Number and queue the record of anything else. If the queue is full, count it: the count is recorded later."""
         if self._used() >= self._limit:
             self._unrecorded += 1
             return
@@ -245,7 +230,8 @@ class Recorder:
     async def flushed(self) -> None:
         """Wait until everything recorded so far is committed. Raises StoreError if the first try failed."""
         if self._queue or self._batch:
-            waiter = self._flush_waiters.add(self._seq)
+            waiter = self._loop.create_future()
+            self._flush_waiters.append((self._seq, waiter))
             self._flush()
             await waiter
 
@@ -395,4 +381,11 @@ class Recorder:
             if error is not None:
                 self.outcome(ticket, NOT_SENT, error.message)
             committed(error)
-        self._flush_waiters.answer(last, error)
+        while self._flush_waiters and self._flush_waiters[0][0] <= last:
+            _, waiter = self._flush_waiters.pop(0)
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)

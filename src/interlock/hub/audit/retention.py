@@ -12,6 +12,7 @@ from typing import Final
 
 from interlock.config.settings import Retention
 from interlock.hub.audit.anchors import anchor_of
+from interlock.hub.audit.entries import event_record
 from interlock.hub.audit.head import read_head
 from interlock.hub.audit.record import PRUNED
 from interlock.hub.audit.recorder import Recorder
@@ -56,7 +57,7 @@ class Pruner:
         limits = (("days", settings.days), ("megabytes", settings.megabytes))
         why = ", ".join(f"{name} = {value:g}" for name, value in limits if value is not None)
         details = {"from": first.seq, "through": last.seq, "hash": last.hash.hex()}
-        self._recorder.event(PRUNED, rule=f"retention: {why}", details=details)
+        self._recorder.add(event_record(PRUNED, rule=f"retention: {why}", details=details))
         await self._recorder.flushed()
         await self._drop(last.seq)
         return last.seq - first.seq + 1

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.config.settings import Rate
-from interlock.hub.audit.entries import NOBODY
+from interlock.hub.audit.entries import NOBODY, event_record
 from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.catalog.target import Target
@@ -55,13 +55,15 @@ class ServerClaims:
         details: dict[str, object] = {"method": method, "claim": claim}
         if dropped := self._dropped.pop(server, 0):
             details["dropped_before"] = dropped
-        self._recorder().event(
-            CLAIMED,
-            NOBODY,
-            Target("server", server, ""),
-            trace_id_from(trace) if isinstance(trace, str) else "",
-            claimed_by=server,
-            details=details,
+        self._recorder().add(
+            event_record(
+                CLAIMED,
+                NOBODY,
+                Target("server", server, ""),
+                trace_id_from(trace) if isinstance(trace, str) else "",
+                claimed_by=server,
+                details=details,
+            )
         )
 
     def _drop(self, server: str) -> None:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.audit.entries import Judged, Ticket
+from interlock.hub.audit.entries import Judged, Ticket, event_record
 from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import Answer, Recorder
 from interlock.hub.calls.call import Call, Caller
@@ -122,11 +122,11 @@ class Recording:
             # As texts: the audit log hides the values of members that are named like a secret.
             details["masked"] = [f"{count} {kind}" for kind, count in sorted(masked.items())]
         principal, target = call.caller.principal, call.target
-        self.recorder.event(event, principal, target, call.trace, rule=rules[0], reason=reason, details=details)
+        self.recorder.add(event_record(event, principal, target, call.trace, rules[0], reason, details=details))
 
     def _record(self, event: str, call: Call, error: ErrorObject, details: dict[str, object]) -> None:
         principal, reason = call.caller.principal, error.message[:1000]
-        self.recorder.event(event, principal, call.target, call.trace, reason=reason, details=details)
+        self.recorder.add(event_record(event, principal, call.target, call.trace, reason=reason, details=details))
 
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Record that a caller cannot use a name."""

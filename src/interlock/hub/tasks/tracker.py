@@ -16,7 +16,7 @@ import msgspec
 
 from interlock.events import Bus, EventFilter, Gap, SubscriberTask
 from interlock.events.types import Delivery, TaskChanged, now_us
-from interlock.hub.audit.entries import Ticket
+from interlock.hub.audit.entries import Ticket, event_record
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call
@@ -217,7 +217,7 @@ class Tracker:
             principal = msgspec.convert({"id": name, "kind": kind}, Principal)
             details = {"task": task.id, "intent": task.intent, "result": outcome.result}
             target = Target("tool", task.server, task.tool)
-            self._recording.recorder.event(TASK_ENDED, principal, target, task.trace, details=details)
+            self._recording.recorder.add(event_record(TASK_ENDED, principal, target, task.trace, details=details))
 
     async def _put(self, task: StoredTask) -> None:
         with contextlib.suppress(StoreError):
