@@ -225,3 +225,26 @@ def test_a_loop_that_is_over_is_not_held_on_to() -> None:
     loop = asyncio.run(scenario())
     gc.collect()
     assert loop() is None
+
+
+def test_what_is_done_together_is_written_at_its_end_also_where_it_fails() -> None:
+    async def scenario() -> None:
+        log: list[tuple[str, str, bytes]] = []
+        batching = Batching.of(asyncio.get_running_loop())
+        a = Echo("a", batching, log)
+
+        def work() -> None:
+            a.take_in(b"1")
+            batching.together(lambda: a.take_in(b"2"))
+            batching.then(a.take_in, b"3")
+            a.take_in(b"break")
+
+        with pytest.raises(ValueError, match="broken"):
+            batching.together(work)
+        assert [(what, data) for what, _, data in log] == [
+            *[("took", each) for each in (b"1", b"2", b"break", b"3")],
+            *[("wrote", each) for each in (b"1", b"2", b"3")],
+        ]
+        assert not batching.running
+
+    asyncio.run(scenario())

@@ -95,6 +95,17 @@ class Batching:
         else:
             do(*args)
 
+    def together(self, do: Callable[[], None]) -> None:
+        """Call `do` as a batch of its own, or as part of the one that runs: what it sends leaves at the end."""
+        if self.running:
+            do()
+            return
+        self.running = True
+        try:
+            do()
+        finally:
+            self._finish()
+
     def settle(self) -> None:
         """Handle and write everything that waits, now."""
         if self._batch and not self.running:
@@ -118,15 +129,19 @@ class Batching:
                 except Exception as cause:
                     self._failed(cause)
                     receiver.give_up()
-            while self._next:
-                steps, self._next = self._next, []
-                for do, args in steps:
-                    try:
-                        do(*args)
-                    except Exception as cause:
-                        self._failed(cause)
-            self.running = False
-            self._write_all()
+            self._finish()
+
+    def _finish(self) -> None:
+        """Take the steps that remain, and write."""
+        while self._next:
+            steps, self._next = self._next, []
+            for do, args in steps:
+                try:
+                    do(*args)
+                except Exception as cause:
+                    self._failed(cause)
+        self.running = False
+        self._write_all()
 
     def _failed(self, cause: Exception) -> None:
         """Report the failure as the loop does. The rest of the batch continues."""

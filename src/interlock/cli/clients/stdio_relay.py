@@ -129,8 +129,8 @@ class Relay:
             if ended:  # before there was a connection that could be closed
                 sock.shutdown(socket.SHUT_WR)
                 sock.settimeout(FINAL_ANSWERS_S)
-            for line in _lines(sock.recv, early):
-                self._on_hub_line(line)
+            for lines in _lines(sock.recv, early):
+                self._on_hub_lines(lines)
         with self._changed:
             self._sock = None
             unanswered, self._unanswered = self._open, set()
@@ -162,19 +162,23 @@ class Relay:
         self._own.add(own)
         return own
 
-    def _on_hub_line(self, line: bytes) -> None:
+    def _on_hub_lines(self, lines: list[bytes]) -> None:
+        with self._changed:
+            passed_on = [line for line in lines if self._is_for_client(line)]
+        self._write(b"".join(passed_on))
+
+    def _is_for_client(self, line: bytes) -> bool:
+        """Note a message of the hub. Answers to the relay's own requests are not for the client."""
         message = _peek(line)
         if message.method is None and message.id is not None:
             if isinstance(message.id, str) and message.id in self._own:
-                return
-            with self._changed:
-                self._open.pop(message.id, None)
+                return False
+            self._open.pop(message.id, None)
             if message.id == self._initialize_id and not self._list_changes:
                 self._list_changes = _changing_lists(line)
         elif message.id is not None:
-            with self._changed:
-                self._unanswered.add(message.id)
-        self._write(line)
+            self._unanswered.add(message.id)
+        return True
 
     def _fail(
         self, id: Id | float, message: str = "the hub stopped before it answered; send the request again"
@@ -187,9 +191,9 @@ class Relay:
         error = {"code": -32603, "message": message, "data": data}
         self._write(msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error}) + b"\n")
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, lines: bytes) -> None:
         with self._writing:
-            view = memoryview(line)
+            view = memoryview(lines)
             while view:
                 view = view[os.write(self._sink, view) :]
 
@@ -222,8 +226,8 @@ class Relay:
 
     def _read_client(self) -> None:
         with contextlib.suppress(OSError):
-            for line in _lines(self._read_source, b""):
-                self._on_client_line(line)
+            for lines in _lines(self._read_source, b""):
+                self._on_client_lines(lines)
         with self._changed:
             self._ended = True
             sock = self._sock
@@ -240,10 +244,10 @@ class Relay:
     def _read_source(self, size: int) -> bytes:
         return os.read(self._source, size)
 
-    def _on_client_line(self, line: bytes) -> None:
-        message = _peek(line)
-        if message.method == "initialize":
-            line = with_environment(line, os.environ)
+    def _on_client_lines(self, lines: list[bytes]) -> None:
+        """Send lines to the hub, all at once: the hub wakes once for many. Requests that cannot reach it are
+        answered."""
+        messages = [_read_client_line(line) for line in lines]
         with self._changed:
             self._failure = None
             while self._sock is None and not self._ended and self._failure is None:
@@ -251,29 +255,48 @@ class Relay:
                 self._changed.notify_all()
                 self._changed.wait()
             sock, failure = self._sock, self._failure
+            if sock is not None:
+                messages = [(message, line) for message, line in messages if self._is_for_hub(message, line)]
         if failure is not None:
-            if message.id is not None and message.method is not None:
-                self._fail(message.id, failure.message)
-            return
-        with self._changed:
-            if message.method is None and message.id is not None:
-                if message.id not in self._unanswered:
-                    return
-                self._unanswered.discard(message.id)
-            elif message.id is not None:
-                self._open[message.id] = message.method or ""
-            self._remember(message, line)
+            for message, _ in messages:
+                if message.id is not None and message.method is not None:
+                    self._fail(message.id, failure.message)
         if sock is None:
             return
+        unsent = memoryview(b"".join([line for _, line in messages]))
         try:
-            sock.sendall(line)
+            while unsent:
+                unsent = unsent[sock.send(unsent) :]
         except OSError:
-            with self._changed:
-                is_open = message.id is not None and message.method is not None and message.id in self._open
-                if is_open and message.id is not None:
-                    del self._open[message.id]
-            if is_open and message.id is not None:
-                self._fail(message.id)
+            self._fail_unsent(messages, len(unsent))
+
+    def _is_for_hub(self, message: _Message, line: bytes) -> bool:
+        """Note a message of the client. An answer to a request of an earlier hub is not for this one."""
+        if message.method is None and message.id is not None:
+            if message.id not in self._unanswered:
+                return False
+            self._unanswered.discard(message.id)
+        elif message.id is not None:
+            self._open[message.id] = message.method or ""
+        self._remember(message, line)
+        return True
+
+    def _fail_unsent(self, messages: list[tuple[_Message, bytes]], unsent: int) -> None:
+        """Answer the requests among these messages whose last byte was not sent."""
+        failed = []
+        with self._changed:
+            for message, line in reversed(messages):
+                if unsent <= 0:
+                    break
+                unsent -= len(line)
+                if (
+                    message.id is not None
+                    and message.method is not None
+                    and self._open.pop(message.id, None) is not None
+                ):
+                    failed.append(message.id)
+        for each in reversed(failed):
+            self._fail(each)
 
     def _remember(self, message: _Message, line: bytes) -> None:
         """Keep the messages that a new hub must receive too."""
@@ -290,20 +313,27 @@ class Relay:
                 self._repeated.pop(f"uri {_uri(line)}", None)
 
 
-def _lines(read: Callable[[int], bytes], rest: bytes) -> Iterator[bytes]:
-    """The complete lines of a stream, with their ends. The unfinished line at the end of a stream is dropped."""
+def _lines(read: Callable[[int], bytes], rest: bytes) -> Iterator[list[bytes]]:
+    """The complete lines of a stream, with their ends, as many as came together. The unfinished line at the end of a
+    stream is dropped."""
     pieces = [rest]
     while True:
         if b"\n" in pieces[-1]:
             *complete, last = b"".join(pieces).split(b"\n")
-            yield from (line + b"\n" for line in complete)
+            yield [line + b"\n" for line in complete]
             pieces = [last]
         elif len(pieces) * CHUNK > MAX_LINE_BYTES:
-            yield b"".join(pieces)
+            yield [b"".join(pieces)]
             pieces = [b""]
         if not (chunk := read(CHUNK)):
             return
         pieces.append(chunk)
+
+
+def _read_client_line(line: bytes) -> tuple[_Message, bytes]:
+    """A message of the client, and its line for the hub."""
+    message = _peek(line)
+    return message, with_environment(line, os.environ) if message.method == "initialize" else line
 
 
 def _peek(line: bytes) -> _Message:

@@ -161,7 +161,11 @@ class StdioServer(asyncio.Protocol):
             channel = self._messages.channel
             if channel is not None:
                 channel.last_used = monotonic()
-            self._take_lines(data)
+            if data.find(b"\n") != len(data) - 1:
+                # Several lines: servers get their calls together.
+                self._batching.together(partial(self._take_lines, data))
+            else:
+                self._take_lines(data)
 
     def give_up(self) -> None:
         """End the connection."""
@@ -223,7 +227,7 @@ class StdioServer(asyncio.Protocol):
         lines, self._later = self._later, None
         if lines is None or self._closed.done():
             return
-        self._take_lines(b"", lines)
+        self._batching.together(partial(self._take_lines, b"", lines))
         if self._later is not None:
             return
         if not self.draining:
