@@ -1,4 +1,7 @@
-"""Steps through tables of transitions. Every state machine of the hub takes its steps here."""
+"""Steps through tables of transitions, where an event that a table does not have is a defect of the hub.
+
+Machines that such an event refuses or leaves alone read their tables themselves.
+"""
 
 from __future__ import annotations
 

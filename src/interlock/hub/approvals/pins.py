@@ -13,11 +13,13 @@ from typing import Final
 
 import msgspec
 
+from interlock.config.settings import Server
 from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.full_view import MAX_CHARS
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
+from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
 from interlock.protocols.mgp.permissions import Risk
@@ -189,6 +191,19 @@ class Pins:
             DecisionState.EXPIRED,
         ):
             self._relist(decision.question.server)
+
+
+async def pinned_offer(store: Store, server: str, settings: Server) -> Offer | None:
+    """The offer made from a server's pins; None without any.
+
+    With it a server that starts on demand is found, listed and called before it runs. Its own offer replaces it.
+    """
+    pins = sorted((found.value for found in await store.find(PINS, server=server)), key=lambda pin: pin.name)
+    definitions = [pin.definition.encode() for pin in pins if pin.definition and not pin.limited]
+    if not definitions:
+        return None
+    whole = settings.whole_results
+    return await asyncio.to_thread(make_offer, server, definitions, rules=settings.tools, whole_results=whole)
 
 
 def _findings(definition: bytes) -> tuple[str, ...]:

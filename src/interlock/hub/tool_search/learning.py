@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.discovery.entries import Identity
 from interlock.discovery.usage import MAX_TERMS, Usage, Use, largest
 from interlock.hub.audit.record import EXECUTED
 from interlock.hub.audit.search import Entry, search
@@ -22,8 +23,6 @@ from interlock.process.turns import in_turns
 from interlock.store import Collection, Store
 from interlock.store.errors import StoreError
 from interlock.store.records import Search
-
-Identity = tuple[str, str]
 
 MAX_OPEN: Final = 64
 """Searches of one principal that wait for what it calls after them; its oldest go first."""

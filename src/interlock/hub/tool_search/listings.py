@@ -12,6 +12,7 @@ from typing import Final, Protocol, cast
 
 from interlock.config.value_types import Level
 from interlock.discovery.budget import Budget, fit
+from interlock.discovery.entries import Identity
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.audiences import has
@@ -22,7 +23,7 @@ from interlock.hub.tool_search.instructions import SHARE, Instructions, merged
 from interlock.hub.tool_search.list_cache import ListCache
 from interlock.hub.tool_search.listed_categories import listed_categories
 from interlock.hub.tool_search.room_definitions import ROOM_DEFINITIONS, room_resource
-from interlock.hub.tool_search.seen_items import WRAPPING_TOKENS, Identity, ListState
+from interlock.hub.tool_search.seen_items import WRAPPING_TOKENS, ListState
 from interlock.hub.tool_search.seen_lists import SeenLists
 from interlock.hub.tool_search.tokens import TokenCounts, joint
 from interlock.hub.tool_search.whole_tokens import WholeTokens, room_tokens

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.discovery.entries import Identity
 from interlock.discovery.errors import DiscoveryError
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.items import Tool
@@ -18,7 +19,6 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.creations import Create
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.search import ToolSearch, split_aside
-from interlock.hub.tool_search.seen_items import Identity
 from interlock.protocols.mgp.permissions import Risk
 from interlock.wire.errors import Fault
 

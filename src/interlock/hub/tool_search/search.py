@@ -24,12 +24,11 @@ from interlock.process.turns import in_turns
 from interlock.protocols.mgp.permissions import Risk
 
 if TYPE_CHECKING:
+    from interlock.discovery.entries import Identity
     from interlock.discovery.index import ToolIndex
     from interlock.discovery.queries import Filters, Found
     from interlock.discovery.split_query import SplitQuery
     from interlock.hub.tool_search.embeddings import Vector
-
-Identity = tuple[str, str]
 
 SERVERS_AT_ONCE: Final = 200
 CONNECTED: Final = "connected"

@@ -20,8 +20,6 @@ from interlock.process.turns import in_turns
 WRAPPING_TOKENS: Final = 20
 """The tokens of the object schema around an output schema that has none, for clients before 2026-07-28."""
 
-Identity = tuple[str, str]
-"""A tool's server and its own name there."""
 Select = Callable[[str, tuple[Item, ...]], tuple[Item, ...]]
 """Selects among the items of one server."""
 

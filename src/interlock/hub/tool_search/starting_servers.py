@@ -13,7 +13,7 @@ from typing import Final
 
 from interlock.config.settings import Config
 from interlock.hub.approvals.permissions import Permissions
-from interlock.hub.approvals.remembered_tools import remembered
+from interlock.hub.approvals.pins import pinned_offer
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.audiences import DECLARES
@@ -129,7 +129,7 @@ class StartingServers:
         return await asyncio.shield(task)
 
     async def _offer_pinned(self, upstream: Upstream) -> bool:
-        known = await remembered(self._store(), upstream.id, upstream.settings)
+        known = await pinned_offer(self._store(), upstream.id, upstream.settings)
         if known is None or upstream.lists.known:
             return known is not None
         await self._permissions.take(known)

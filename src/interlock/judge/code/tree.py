@@ -14,10 +14,15 @@ from typing import Any
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.calls import CallJudge
 from interlock.judge.code.judgement import Judgement
+from interlock.judge.code.names_in_use import (
+    asks_for_class,
+    is_followed,
+    is_method_call_on_super,
+    is_plain_format,
+    may_be_builtin,
+)
 from interlock.judge.code.origins import Origins
 from interlock.judge.code.rules import CodeRules
-from interlock.judge.code.scopes import may_be_builtin
-from interlock.judge.code.shapes import asks_for_class, is_followed, is_method_call_on_super, is_plain_format
 from interlock.judge.code.sizes import is_too_large
 from interlock.judge.findings import Finding
 from interlock.wire.unicode_forms import normalize

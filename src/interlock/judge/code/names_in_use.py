@@ -1,8 +1,34 @@
-"""Shapes of nodes that decide whether a use of a name is harmless."""
+"""Whether a use of a name is harmless: which builtin it may refer to, and the node that it stands in."""
 
 from __future__ import annotations
 
 import ast
+import symtable
+
+from interlock.judge.code.without_warnings import without_warnings
+
+
+def may_be_builtin(code: str, name: str) -> bool:
+    """Whether a use of the name may refer to the builtin, as Python itself tells scopes apart.
+
+    True also if the code cannot be analysed.
+    """
+    try:
+        with without_warnings():
+            top = symtable.symtable(code, "<code>", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return True
+    if _is_bound(top, name):
+        return False
+    tables = [top]
+    while tables:
+        table = tables.pop()
+        tables.extend(table.get_children())
+        if name in table.get_identifiers():
+            symbol = table.lookup(name)
+            if symbol.is_referenced() and symbol.is_global():
+                return True
+    return False
 
 
 def is_followed(parent: ast.AST) -> bool:
@@ -42,3 +68,10 @@ def is_method_call_on_super(node: ast.Attribute) -> bool:
         and isinstance(value.func, ast.Name)
         and value.func.id == "super"
     )
+
+
+def _is_bound(table: symtable.SymbolTable, name: str) -> bool:
+    if name not in table.get_identifiers():
+        return False
+    symbol = table.lookup(name)
+    return symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
