@@ -166,9 +166,17 @@ Exchange: TypeAlias = SessionExchange[Session, Caller]
 class OpenExchange(Exchange):
     """An exchange of a transport's own, which ends when nobody wants its answer."""
 
-    @abc.abstractmethod
     def cancel(self, reason: str) -> None:
         """Its answer is no longer wanted, or nobody can give it any more."""
+        if self.open:
+            on_cancel = self.on_cancel
+            self._end_without_answer()
+            if on_cancel is not None:
+                on_cancel(reason)
+
+    @abc.abstractmethod
+    def _end_without_answer(self) -> None:
+        """End the request, and let go of what waits for its answer."""
 
     def client_gone(self) -> None:
         """Its client has gone."""

@@ -321,11 +321,8 @@ class _MemoryExchange(OpenExchange):
         self._least = deadline
         self._deadline = asyncio.get_running_loop().call_at(deadline, self._link.expire, self)
 
-    def cancel(self, reason: str) -> None:
-        """The client no longer wants the answer."""
-        on_cancel = self.on_cancel
-        if self._close() and on_cancel is not None:
-            on_cancel(reason)
+    def _end_without_answer(self) -> None:
+        self._close()
 
     def _end(self, answer: Result | Failure) -> None:
         if self._close():

@@ -218,21 +218,6 @@ class HttpExchange(OpenExchange):
         future.add_done_callback(lambda done: self._on_request_done(id_, done))
         return future
 
-    def cancel(self, reason: str) -> None:
-        """The client no longer wants the answer, or nobody can give it any more."""
-        if not self.open:
-            return
-        on_cancel = self.on_cancel
-        self._settle()
-        if self._batch is not None:
-            self._batch.answered(None)
-        elif self._outlet is not None:
-            self._outlet.end()
-        else:
-            self._turn.answer(202)
-        if on_cancel is not None:
-            on_cancel(reason)
-
     def end_listening(self, reason: str) -> None:
         """End a subscription by itself: with a result, so that the client knows that nothing broke (2026-07-28,
         Subscriptions: Graceful Closure)."""
@@ -245,6 +230,15 @@ class HttpExchange(OpenExchange):
         """The connection is lost."""
         if self.session is None:
             self.cancel(GONE)
+
+    def _end_without_answer(self) -> None:
+        self._settle()
+        if self._batch is not None:
+            self._batch.answered(None)
+        elif self._outlet is not None:
+            self._outlet.end()
+        else:
+            self._turn.answer(202)
 
     def _finish(self, payload: bytes, status: int, headers: bytes = b"") -> None:
         self._settle()

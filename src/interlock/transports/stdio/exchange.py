@@ -161,16 +161,10 @@ class StreamExchange(OpenExchange):
         self._asks.append(waiter)
         return waiter
 
-    def cancel(self, reason: str) -> None:
-        """The client no longer wants the answer."""
-        if not self.open:
-            return
-        on_cancel = self.on_cancel
+    def _end_without_answer(self) -> None:
         self._settle()
         if self._batch is not None:
             self._batch.answered(None)
-        if on_cancel is not None:
-            on_cancel(reason)
 
     def _end(self, message: bytes) -> None:
         if self.open:
