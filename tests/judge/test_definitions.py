@@ -6,6 +6,7 @@ import base64
 import codecs
 import html
 import json
+import zlib
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -222,10 +223,22 @@ def test_a_definition_too_deep_or_too_large_is_refused_quickly() -> None:
     for _ in range(5000):
         deep = {"properties": {"a": deep}}
     wide = {f"p{at}": {"description": f"Number {at}."} for at in range(20_000)}
-    for schema in (deep, {"properties": wide}):
+    for schema, rule in ((deep, "schema.too_deep"), ({"properties": wide}, "definition.too_large")):
         definition = tool(inputSchema=schema)
-        assert "definition.too_large" in rules_of(definition)
+        assert rule in rules_of(definition)
         assert work_of(lambda definition=definition: rules_of(definition), tries=1) < 140_000_000
+
+
+def test_text_is_read_at_any_depth_of_a_definition() -> None:
+    meta: object = ORDER
+    for _ in range(2_000):
+        meta = [meta]
+    assert "instruction.secrecy" in rules_of(tool(_meta={"notes": meta}))
+
+
+def test_text_that_unpacks_to_too_much_makes_a_definition_too_large() -> None:
+    packed = base64.b64encode(zlib.compress(b"The river runs through the town. " * 4_000)).decode()
+    assert "definition.too_large" in rules_of(tool(description=packed))
 
 
 def test_the_finding_says_where_and_what() -> None:

@@ -45,11 +45,16 @@ def letters_in_lines(text: str) -> str:
     return _LETTER_LINES.sub(lambda found: _unlined(found[0]), text)
 
 
-def unpacked(octets: bytes) -> str:
-    """The text in octets that are not UTF-8: packed, or in UTF-16. Empty if there is none."""
-    if octets[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda"):
+def is_packed(octets: bytes) -> bool:
+    """Whether octets begin as gzip and zlib do."""
+    return octets[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda")
+
+
+def unpacked(octets: bytes, most: int = MAX_UNPACKED) -> str:
+    """The text in octets that are not UTF-8: packed (its first `most` octets) or in UTF-16. Empty if there is none."""
+    if is_packed(octets):
         try:
-            octets = zlib.decompressobj(wbits=47).decompress(octets, MAX_UNPACKED)
+            octets = zlib.decompressobj(wbits=47).decompress(octets, most)
         except zlib.error:
             return ""
     for encoding in ("utf-16-le", "utf-16-be") if octets.count(0) * 3 > len(octets) else ("utf-8",):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,12 +18,12 @@ from interlock.judge.names import judge_name
 from interlock.judge.schemas import judge_schema
 from interlock.judge.secrets import find_secrets, judge_secrets
 from interlock.judge.signals import RULE_MESSAGES
+from interlock.judge.structures import Text, texts_of
 from interlock.judge.text import judge_text
 from interlock.judge.urls import judge_url
 
 MAX_TEXTS = 4_000
 MAX_CHARACTERS = 262_144
-DEEPEST = 200
 MAX_FINDINGS = 64
 ENOUGH_TOGETHER = 3.0
 """The weight at which weak signals, spread over several fields, count as an instruction."""
@@ -35,10 +34,9 @@ def judge_definition(definition: object) -> tuple[Finding, ...]:
     if not isinstance(definition, Mapping):
         return (Finding("definition.shape", "A definition is an object.", "Send an object with a name."),)
     found = list(_judge_frame(definition))
-    texts, whole = _texts(definition)
-    if not whole:
-        message = "The definition is too large or too deep to be read as a whole."
-        found.append(Finding("definition.too_large", message, "Describe the tool more briefly."))
+    texts, complete = texts_of(definition, MAX_TEXTS, MAX_CHARACTERS)
+    if not complete:
+        found.append(_TOO_LARGE)
     for key in ("inputSchema", "outputSchema"):
         if key in definition:
             found.extend(judge_schema(definition[key], key))
@@ -46,10 +44,9 @@ def judge_definition(definition: object) -> tuple[Finding, ...]:
     return tuple(found[:MAX_FINDINGS])
 
 
-class _Text(NamedTuple):
-    where: str
-    text: str
-    is_key: bool
+_TOO_LARGE = Finding(
+    "definition.too_large", "The definition is too large to be read as a whole.", "Describe the tool more briefly."
+)
 
 
 def _judge_frame(definition: Mapping[object, object]) -> Iterator[Finding]:
@@ -74,34 +71,12 @@ def _judge_icon(source: str) -> tuple[Finding, ...]:
 _IMAGE_DATA = re.compile(r"(?i)data:image/(?:png|jpe?g|gif|webp|svg\+xml|x-icon|vnd\.microsoft\.icon|avif|bmp)[;,]")
 
 
-def _texts(definition: Mapping[object, object]) -> tuple[list[_Text], bool]:
-    """Each different text of the definition with its place, and whether that was all."""
-    texts: dict[tuple[str, bool], str] = {}
-    characters = 0
-    stack: list[tuple[object, str, int]] = [(definition, "", 0)]
-    while stack:
-        value, where, depth = stack.pop()
-        if depth > DEEPEST or len(texts) > MAX_TEXTS or characters > MAX_CHARACTERS:
-            return [_Text(place, text, is_key) for (text, is_key), place in texts.items()], False
-        if isinstance(value, str):
-            if texts.setdefault((value, False), where) == where:
-                characters += len(value)
-        elif isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101 - the first is quicker
-            for key, item in reversed(tuple(value.items())):
-                place = f"{where}.{key}" if where else str(key)
-                texts.setdefault((str(key), True), place[:120])
-                stack.append((item, place[:120], depth + 1))
-        elif isinstance(value, list | tuple):
-            stack.extend((item, f"{where}[{at}]"[:120], depth + 1) for at, item in reversed(tuple(enumerate(value))))
-    return [_Text(place, text, is_key) for (text, is_key), place in texts.items()], True
-
-
-def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
+def _judge_texts(texts: list[Text]) -> Iterator[Finding]:
     whole = "\n".join([text for _, text, _ in texts])
     if is_calm(whole) and _is_plain(whole) and not any(_name_weighs(text) for _, text, _ in texts):
         return
     instructed = False
-    for where, text, is_key in texts:
+    for where, text, is_name in texts:
         for finding in (*judge_text(text), *judge_secrets(text)):
             yield msgspec.structs.replace(finding, message=f"{where}: {finding.message}")
         if padding := _padding(text):
@@ -114,11 +89,13 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
             )
         if len(text) < _SHORTEST:
             continue
-        weighed = weigh(text, where, name=is_key or bool(_IDENTIFIER.fullmatch(text)), nearby=True)
+        weighed = weigh(text, where, name=is_name or bool(_IDENTIFIER.fullmatch(text)), nearby=True)
+        if not weighed.complete:
+            yield _TOO_LARGE
         if weighed.acts and weighed.weight >= ENOUGH:
             instructed = True
             yield from _each_phrase_once(weighed.findings)
-    prose = [text for _, text, is_key in texts if not is_key and len(text) >= _SHORTEST]
+    prose = [text for _, text, is_name in texts if not is_name and len(text) >= _SHORTEST]
     if not instructed and len(prose) > 1:
         together = weigh("\n".join(prose), "The whole definition")
         if together.acts and together.weight >= ENOUGH_TOGETHER:

@@ -10,12 +10,10 @@ import codecs
 import re
 from collections.abc import Iterator
 
-from interlock.judge.ciphers import decodings, letters_in_lines, unpacked
+from interlock.judge.ciphers import MAX_UNPACKED, decodings, is_packed, letters_in_lines, unpacked
 from interlock.judge.text import bare
 from interlock.wire.unicode_forms import normalize
 
-LONGEST = 262_144
-"""Beyond this only the beginning and the end are read."""
 SHORT = 8_192
 """Disguises of single letters and of whole texts are undone up to this length."""
 
@@ -23,13 +21,15 @@ SHORT = 8_192
 class Readings:
     """The text itself, then each disguise that it may wear, undone: pairs of the disguise and the reading.
 
-    With `name`, the text is first read as the words of a name. Of a very long text the beginning and the end are read.
+    With `name`, the text is first read as the words of a name.
     """
 
     def __init__(self, text: str, *, name: bool = False) -> None:
         self.size = len(text)
+        self.complete = True
+        """Whether all that is packed in the text was unpacked, as far as readings were asked for."""
         self._made: list[tuple[str, str]] = []
-        self._others = _undone(text if len(text) <= LONGEST else _ends(text), name)
+        self._others = self._undone(text, name)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         yield from self._made
@@ -37,46 +37,44 @@ class Readings:
             self._made.append(reading)
             yield reading
 
-
-def _ends(text: str) -> str:
-    return f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
-
-
-def _undone(text: str, name: bool) -> Iterator[tuple[str, str]]:
-    plain = unfold(text)
-    if name:
-        yield "", _CAMEL.sub(r"\1 \2", plain).replace("_", " ").replace("-", " ")
-    yield "", plain
-    if not text.isascii() and (smuggled := _smuggled(text)):
-        yield "in invisible characters", smuggled
-    if "\\u" in plain and (escaped := _ESCAPED.sub(lambda match: chr(int(match[1], 16)), plain)) != plain:
-        yield "in escapes", unfold(escaped)
-    if _MARKUP.search(plain) and (written := unfold(_unescaped(plain))) != plain:
-        yield "in character references", written
-    if "%" in plain or ("+" in plain and "://" in plain):
-        decoded = unfold(_PERCENT.sub(_unquoted, plain.replace("+", " ")))
-        if decoded != plain:
-            yield "percent-encoded", decoded
-            if (again := unfold(_PERCENT.sub(_unquoted, decoded))) != decoded:
-                yield "percent-encoded", again
-    layer = plain
-    for _ in range(_MAX_LAYERS):
-        layer = _decoded_runs(layer)
-        if not layer:
-            break
-        yield "encoded", layer
-    if len(plain) <= SHORT:
-        yield from _letter_substitutions(text, plain)
-        yield from ((how, unfold(reading)) for how, reading in decodings(plain))
-        if lined := letters_in_lines(text):
-            yield "letter by letter", unfold(lined)
+    def _undone(self, text: str, name: bool) -> Iterator[tuple[str, str]]:
+        plain = unfold(text)
+        if name:
+            yield "", _CAMEL.sub(r"\1 \2", plain).replace("_", " ").replace("-", " ")
+        yield "", plain
+        if not text.isascii() and (smuggled := _smuggled(text)):
+            yield "in invisible characters", smuggled
+        if "\\u" in plain and (escaped := _ESCAPED.sub(lambda match: chr(int(match[1], 16)), plain)) != plain:
+            yield "in escapes", unfold(escaped)
+        if _MARKUP.search(plain) and (written := unfold(_unescaped(plain))) != plain:
+            yield "in character references", written
+        if "%" in plain or ("+" in plain and "://" in plain):
+            decoded = unfold(_PERCENT.sub(_unquoted, plain.replace("+", " ")))
+            if decoded != plain:
+                yield "percent-encoded", decoded
+                if (again := unfold(_PERCENT.sub(_unquoted, decoded))) != decoded:
+                    yield "percent-encoded", again
+        layer = plain
+        for _ in range(_MAX_LAYERS):
+            runs = _Runs()
+            layer = runs.decoded(layer)
+            self.complete = self.complete and runs.complete
+            if not layer:
+                break
+            yield "encoded", layer
+        if len(plain) <= SHORT:
+            yield from _letter_substitutions(text, plain)
+            yield from ((how, unfold(reading)) for how, reading in decodings(plain))
+            if lined := letters_in_lines(text):
+                yield "letter by letter", unfold(lined)
 
 
 def unfold(text: str) -> str:
     """The text as a reader would take it: compatibility forms, look-alike letters and hidden characters undone."""
     if not text.isascii():
         text = bare(text)
-        text = _MIXED_WORD.sub(lambda match: match[0].translate(_TWINS), normalize("NFKC", text))
+        text = normalize("NFKC", _WHOLE_WORD.sub(" ", text))
+        text = _MIXED_WORD.sub(lambda match: match[0].translate(_TWINS), text)
     return _BLANK_LINES.sub("\n", _BLANKS.sub(" ", text))
 
 
@@ -86,6 +84,10 @@ _BLANK_LINES = re.compile(r" \n\s*|\n\s+")
 _TWINS = str.maketrans(
     "асеорхуіјѕһԁԛԝАВСЕНІЈКМОРЅТХУοναρυιΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aceopxyijshdqwABCEHIJKMOPSTXYovapuiABEZHIKMNOPTYX"
 )
+_WHOLE_WORD = re.compile(
+    "[\u2057\u2152\u2167\u2177\u247d-\u2487\u2a0c\u321d\u321e\u3300-\u3357\u337f\u3389\u33a8\u33ae\u33af\u33c2\u33c6\u33d8\ufdf2-\ufdfc]"
+)
+"""Signs that stand for whole words: one would become up to eighteen characters. No other becomes more than three."""
 _MIXED_WORD = re.compile(r"(?<!\w)(?=[A-Za-z0-9_]*+[^\W\x00-\x7f])(?=\w*?[A-Za-z])\w++")
 
 
@@ -127,12 +129,23 @@ def _smuggled(text: str) -> str:
     )
 
 
-def _decoded_runs(text: str) -> str:
-    """The text with readable runs of base64 and hexadecimal decoded in place."""
-    changed = False
+class _Runs:
+    """Decodes the runs of one text.
 
-    def decode(match: re.Match[str]) -> str:
-        nonlocal changed
+    What unpacks from all of them together is bounded: a run of 170 characters can hold 65,536.
+    """
+
+    def __init__(self) -> None:
+        self.complete = True
+        self._left = MAX_UNPACKED
+        self._changed = False
+
+    def decoded(self, text: str) -> str:
+        """The text with readable runs of base64 and hexadecimal decoded in place; empty if there is none."""
+        decoded = _RUN.sub(self._decode, _HEX_RUN.sub(self._decode, text))
+        return unfold(decoded) if self._changed else ""
+
+    def _decode(self, match: re.Match[str]) -> str:
         run = match[0]
         octets = b""
         try:
@@ -144,19 +157,26 @@ def _decoded_runs(text: str) -> str:
                 )
             plain = octets.decode()
             if "\x00" in plain:
-                plain = unpacked(octets)
+                plain = self._unpacked(octets)
         except ValueError:
-            plain = unpacked(octets)
+            plain = self._unpacked(octets)
         if not plain:
             return run
         if not plain.isprintable() and not plain.replace("\n", "").isprintable():
             return run
-        changed = True
+        self._changed = True
         return f" {plain} "
 
-    decoded = _HEX_RUN.sub(decode, text)
-    decoded = _RUN.sub(decode, decoded)
-    return unfold(decoded) if changed else ""
+    def _unpacked(self, octets: bytes) -> str:
+        if not is_packed(octets):
+            return unpacked(octets)
+        if not self._left:
+            self.complete = False
+            return ""
+        plain = unpacked(octets, self._left)
+        self._left -= len(plain)
+        self.complete = self.complete and self._left > 0
+        return plain
 
 
 def _letter_substitutions(text: str, plain: str) -> Iterator[tuple[str, str]]:

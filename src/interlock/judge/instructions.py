@@ -27,6 +27,8 @@ class Weighed(NamedTuple):
     findings: tuple[Finding, ...]
     acts: bool = False
     """Whether it does more than to address the model firmly."""
+    complete: bool = True
+    """Whether all that is packed in the text was read."""
 
 
 def judge_instructions(text: str | Readings, where: str = "The text") -> tuple[Finding, ...]:
@@ -56,7 +58,7 @@ def _weigh(readings: Readings, where: str, *, name: bool, quotes: bool, nearby: 
             best = found
             if best.weight >= ENOUGH:
                 break
-    return best
+    return best if readings.complete else best._replace(complete=False)
 
 
 def is_calm(text: str) -> bool:
@@ -67,11 +69,12 @@ def is_calm(text: str) -> bool:
     if len(text) > SHORT or not text.isascii():
         return False
     signals = _signals()
-    for _, reading in Readings(text):
+    readings = Readings(text)
+    for _, reading in readings:
         found = [index for index, _ in signals.regexes.matching(reading.encode())]
         if sum(signals.rows[index].weight for index in found if signals.languages[index] != RESULT) >= ENOUGH:
             return False
-    return next(foreign_instructions(text), None) is None
+    return readings.complete and next(foreign_instructions(text), None) is None
 
 
 class _SignalMatch(NamedTuple):

@@ -26,8 +26,6 @@ LONGEST_NOTE = 1_500
 """A longer text, or one with more sentences that open like a request, is a manual."""
 ENOUGH_ABOVE_ALL = 2.0
 """The weight at which a sentence puts a task above all others."""
-MAX_SENTENCES = 800
-"""Of more sentences, the first and the last are read."""
 
 
 class Sentence(NamedTuple):
@@ -184,14 +182,12 @@ def _quoted(sentence: Sentence, disguise: str) -> str:
 
 def _sentences(text: str) -> list[str]:
     """The sentences of a text, and of every text inside it if it is JSON, in their order."""
-    found = [
+    return [
         match[0]
         for part in _embedded(text.strip())
         for match in _SENTENCE.finditer(part)
         if match[0].count(" ") >= _FEWEST_BLANKS
     ]
-    half = MAX_SENTENCES // 2
-    return found if len(found) <= MAX_SENTENCES else [*found[:half], *found[-half:]]
 
 
 def _embedded(text: str) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from interlock.judge.masking import Masker
-from interlock.judge.results import is_plain_name, judge_result, made_visible
+from interlock.judge.results import judge_result, made_visible
+from interlock.judge.structures import is_plain_name
 from interlock.protocols.mcpl.content import Blocks, Text, blocks
 from interlock.protocols.mcpl.injections import Sourced
 

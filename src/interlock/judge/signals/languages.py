@@ -16,8 +16,11 @@ _Words = dict[str, re.Pattern[str]]
 
 def foreign_instructions(text: str) -> Iterator[tuple[str, float, str]]:
     """Instructions in other languages: the rule, its weight, and the sentence."""
-    if len(text) > _LONGEST:
-        text = f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
+    for start in range(0, max(1, len(text)), _STRETCH):
+        yield from _in_stretch(text[max(0, start - _OVERLAP) : start + _STRETCH])
+
+
+def _in_stretch(text: str) -> Iterator[tuple[str, float, str]]:
     scripts = []
     if not text.isascii() and _OTHER_SCRIPT.search(text):
         scripts.append("other")
@@ -26,8 +29,13 @@ def foreign_instructions(text: str) -> Iterator[tuple[str, float, str]]:
         scripts.append("latin")
     if not scripts:
         return
-    sentences = [part for part in _SENTENCE_END.split(text.lower(), _MAX_SENTENCES) if len(part) > 5]
+    lowered = text.lower()
+    sentences: list[str] | None = None
     for words in (words for script in scripts for words in _languages()[script]):
+        if not words["send"].search(lowered) and not words["ignore"].search(lowered):
+            continue
+        if sentences is None:
+            sentences = [part for part in _SENTENCE_END.split(lowered) if len(part) > 5]
         for sentence in sentences:
             yield from _changes(words, sentence)
 
@@ -62,9 +70,9 @@ def _small_words() -> frozenset[str]:
 
 
 _KINDS = ("send", "asset", "before", "secretly", "ignore", "instructions")
-_LONGEST = 8_192
-"""Beyond this only the beginning and the end are read."""
-_MAX_SENTENCES = 400
+_STRETCH = 8_192
+_OVERLAP = 512
+"""Characters of the stretch before that are read again, since a sentence may begin there."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\n。！？।؟]+")
 _OTHER_SCRIPT = re.compile("[\u0400-\u04ff\u0600-\u06ff\u0900-\u097f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _MARKED = re.compile("[ß-öø-ÿąćęğıłńśşźżçñ]")
