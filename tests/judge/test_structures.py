@@ -67,7 +67,7 @@ def test_words_alone_leave_out_numbers_names_and_all_but_the_beginning_of_media(
         "on": "2026-07-28T10:15:00Z",
         "id": "n-4711",
         "data": medium,
-        "note": medium + " and text",
+        "note": medium + " and so",
     }
     texts = texts_of(value, 10, 100_000, only_words=True)
     assert [text for _, text, _ in texts.items] == [medium[:MEDIA_BEGINNING], medium + " and so"]
