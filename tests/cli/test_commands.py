@@ -312,7 +312,7 @@ def test_a_call_that_the_hub_did_not_let_through_is_not_put_down_to_its_server(u
     meta = {"dev.interlock/error": {"name": "VALIDATION_BLOCKED", "gate": "validators"}}
     hub.answers["hub/call"] = {"result": {"content": [], "isError": True, "_meta": meta}}
     result = user.run("call", "demo__add", "a=1")
-    assert result.exit_code == 1
+    assert result.exit_code == 5
     assert "the hub refused the call of demo__add" in result.stderr
     assert "interlock why" in result.stderr
     assert "interlock logs" not in result.stderr

@@ -210,7 +210,7 @@ def operations() -> str:
         events = ", ".join(f"`{event}`" for event in operation.events) or "–"
         right = "the hub's user" if operation.right == "owner" else f"`{operation.right}`"
         address = f"`{operation.verb} {operation.path}`" if operation.path else "–"
-        proof = operation.passphrase or "–"
+        proof = f"{operation.terminal or '–'} | {operation.passphrase or '–'}"
         rows.append(f"| `{operation.name}` | {operation.summary} | {right} | {proof} | {address} | {events} |")
     return "\n".join(rows)
 

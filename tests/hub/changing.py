@@ -16,6 +16,7 @@ import msgspec
 
 from interlock.config.settings import Config, Hub, Permissions, Server
 from interlock.hub.admin.operations import Operations
+from interlock.hub.admin.people import ControlPeer
 from interlock.hub.app import HubApp
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.auth.principals import Principal
@@ -47,7 +48,7 @@ def deeds(hub: HubApp) -> dict[str, tuple[Callable[[], Awaitable[object]], Calla
     operations = Operations(hub, lambda: None)
 
     def do(name: str, **params: object) -> Awaitable[object]:
-        return operations.perform(ADA, name, msgspec.json.encode(params))
+        return operations.perform(ADA, name, msgspec.json.encode(params), peer=ControlPeer(terminal=True))
 
     grant = lambda: do("grants.grant", **GRANT, permission="allow")  # noqa: E731
     create = lambda: do("keys.create", agent="ci")  # noqa: E731

@@ -24,6 +24,7 @@ from interlock.config.model_settings import Model
 from interlock.config.settings import Agent, Config, Hub, Origin, Profile, Rooms, Server, Timeouts
 from interlock.host import Host
 from interlock.hub.admin.operations import Operations
+from interlock.hub.admin.people import ControlPeer
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.app import HubApp
 from interlock.hub.approvals import passphrase
@@ -63,6 +64,7 @@ MGP: dict[str, Any] = {"mgp": {"version": "0.2.0", "extensions": list(EXTENSIONS
 """Capabilities of a client that speaks all of MGP."""
 FINDS_TOOLS: dict[str, Any] = {"mgp": {"version": "0.2.0", "extensions": ["tool_discovery"]}}
 """Capabilities of a client that uses `mgp/tools/*` and nothing else of MGP."""
+AT_A_TERMINAL = ControlPeer(terminal=True)
 
 
 class RunningHub:
@@ -128,9 +130,9 @@ class RunningHub:
 
 
 async def operate(hub_app: HubApp, name: str, by: Principal | None = None, /, **params: object) -> Any:
-    """Perform an operation for the hub's own user or for somebody else. Returns the result as JSON has it."""
+    """Perform an operation for the hub's own user at a terminal or for somebody else. The result as JSON has it."""
     operations = Operations(hub_app, lambda: None)
-    result = await operations.perform(by or operations.owner, name, msgspec.json.encode(params))
+    result = await operations.perform(by or operations.owner, name, msgspec.json.encode(params), peer=AT_A_TERMINAL)
     encoded = msgspec.json.encode(result)
     kind = OPERATIONS[name].result
     assert type(result) is kind

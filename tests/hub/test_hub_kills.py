@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -176,7 +177,8 @@ def grant(home: Path, agent: str) -> None:
 
 
 def asked(home: Path, method: str, **params: object) -> dict[str, Any]:
-    with HubLink.open(home) as link:
+    """As a person at a terminal asks it."""
+    with patch("interlock.cli.control.hub_link.is_attended", return_value=True), HubLink.open(home) as link:
         return link.ask(method, params)
 
 

@@ -21,6 +21,7 @@ import pytest
 from cases import each_case
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation
 from interlock.hub.admin.operations import Operations
+from interlock.hub.admin.people import ControlPeer
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.audit.record import OPERATED, is_event
 from interlock.hub.auth.principals import Principal
@@ -28,7 +29,7 @@ from interlock.store import StoreFull
 from interlock.web.control import ControlSocket
 from interlock.wire.errors import Fault
 
-from .running_hub import RunningHub, child, running_hub
+from .running_hub import AT_A_TERMINAL, RunningHub, child, running_hub
 from .test_journal import entries
 
 ALL = [*OPERATIONS.values()]
@@ -149,7 +150,8 @@ async def test_an_operation_raises_nothing_but_a_fault(
     for operation in ALL:
         monkeypatch.setattr("interlock.hub.admin.operations.OPERATIONS", broken(operation, cause))
         with pytest.raises(Fault) as failed:
-            await operations.perform(operations.owner, operation.name, msgspec.json.encode(sample(operation)))
+            params = msgspec.json.encode(sample(operation))
+            await operations.perform(operations.owner, operation.name, params, peer=AT_A_TERMINAL)
         assert failed.value.name in ("INTERNAL_ERROR", "RESOURCE_EXHAUSTED")
         assert "secret detail" not in failed.value.message
 
@@ -181,12 +183,13 @@ async def listening(hub: RunningHub, folder: Path) -> AsyncIterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def terminal(hub: RunningHub, folder: Path) -> AsyncIterator[Terminal]:
+async def terminal(hub: RunningHub, folder: Path, peer: ControlPeer = AT_A_TERMINAL) -> AsyncIterator[Terminal]:
     async with listening(hub, folder) as path:
         reader, writer = await asyncio.open_unix_connection(path)
         try:
             here = Terminal(reader, writer)
-            assert (await here.ask("interlock/hello", {"role": "control"}))["result"]["principal"]["kind"] == "person"
+            said = await here.ask("interlock/hello", {"role": "control", "peer": msgspec.to_builtins(peer)})
+            assert said["result"]["principal"]["kind"] == "person"
             yield here
         finally:
             writer.close()
@@ -299,7 +302,7 @@ async def test_the_control_socket_answers_every_operation_that_raises(
         ("hub/keys.revoke", {"agent": 5}, "INVALID_PARAMS"),
         ("hub/nothing", {}, "METHOD_NOT_FOUND"),
         ("nothing", {}, "METHOD_NOT_FOUND"),
-        ("hub/approvals.answer", {"id": "x", "answer": "once"}, "ACCESS_DENIED"),
+        ("hub/approvals.answer", {"id": "x", "answer": "once"}, "PERSON_REQUIRED"),
     ],
 )
 async def test_the_control_socket_answers_what_means_nothing(

@@ -14,6 +14,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from hub.running_hub import AT_A_TERMINAL
 from interlock.config.settings import Config, Hub, Rooms, Topic
 from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
@@ -73,7 +74,8 @@ class RunningRooms:
         await self.hub_app.apply(msgspec.structs.replace(self.hub_app.config, rooms=rooms))
 
     async def operate(self, name: str, by: Principal | None = None, **params: object) -> Any:
-        result = await self.operations.perform(by or self.operations.owner, name, msgspec.json.encode(params))
+        by = by or self.operations.owner
+        result = await self.operations.perform(by, name, msgspec.json.encode(params), peer=AT_A_TERMINAL)
         return json.loads(msgspec.json.encode(result))
 
 

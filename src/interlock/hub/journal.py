@@ -51,7 +51,9 @@ from interlock.wire.errors import Fault
 MAX_NAMED: Final = 50
 """How many items of a list one record names."""
 
-_FORBIDDEN: Final = frozenset({"PERMISSION_DENIED", "ACCESS_DENIED", "INSUFFICIENT_SCOPE", "CODE_SAFETY_VIOLATION"})
+_FORBIDDEN: Final = frozenset(
+    {"PERMISSION_DENIED", "ACCESS_DENIED", "PERSON_REQUIRED", "INSUFFICIENT_SCOPE", "CODE_SAFETY_VIOLATION"}
+)
 _AWAY: Final = (ServerState.ERROR, ServerState.DISCONNECTED, ServerState.DRAINING)
 
 

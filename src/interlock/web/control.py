@@ -17,6 +17,7 @@ from typing import Final, Literal, cast
 import msgspec
 
 from interlock.hub.admin.operations import Following, Operations
+from interlock.hub.admin.people import PROGRAM, ControlPeer
 from interlock.hub.app import HubApp
 from interlock.hub.calls.call import Caller
 from interlock.process.task_set import TaskSet
@@ -127,6 +128,7 @@ class _Connection(asyncio.Protocol):
         self._lines = LineReader(Limits().message_bytes)
         self._transport: asyncio.Transport
         self._greeted = False
+        self._peer = PROGRAM
         self._hello_timer: asyncio.TimerHandle | None = None
         self._working = TaskSet()
         self._following: FollowingTask | None = None
@@ -201,7 +203,7 @@ class _Connection(asyncio.Protocol):
 
     def _begin(self, id: Id, hello: Hello, rest: bytes) -> None:
         if hello.role == "control":
-            person = self._operations.owner
+            person, self._peer = self._operations.owner, hello.peer
             self._welcome(id, person.id, person.kind)
             if rest:
                 self.data_received(rest)
@@ -255,7 +257,7 @@ class _Connection(asyncio.Protocol):
             if not request.method.startswith(PREFIX):
                 raise Fault("METHOD_NOT_FOUND", f"no such method: {request.method[:200]}")
             name = request.method.removeprefix(PREFIX)
-            result = await self._operations.perform(self._operations.owner, name, request.params)
+            result = await self._operations.perform(self._operations.owner, name, request.params, peer=self._peer)
             # Before the answer is encoded, which may take several turns of the loop: events in between are not lost.
             following = self._operations.follow(name, request.params)
             answer = await pieces_in_turns(result)
@@ -317,3 +319,4 @@ class Hello(msgspec.Struct):
     token: str | None = None
     view: str | None = None
     cwd: str = ""
+    peer: ControlPeer = PROGRAM

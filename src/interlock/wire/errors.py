@@ -115,6 +115,7 @@ def _rows() -> tuple[Kind, ...]:
             as_result=True,
         ),
         security("ACCESS_DENIED", "No access to this target", mcp=params, http=403, mgp=1001, rest=-32005),
+        security("PERSON_REQUIRED", "Only a person may do this", mcp=params, http=403, mgp=1001, rest=-32005),
         security("PASSPHRASE_REQUIRED", "The passphrase is missing", mcp=params, http=403, mgp=1001, rest=-32005),
         security("AUTH_REQUIRED", "A credential is needed", mcp=request, http=401, mgp=1002, rest=-32004),
         security("AUTH_EXPIRED", "The credential has expired", mcp=request, http=401, mgp=1003, rest=-32004),

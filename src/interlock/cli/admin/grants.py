@@ -55,7 +55,7 @@ def _grant_command(function: Any) -> Any:
 
 @_grant_command
 def allow(as_json: bool, **place: Any) -> None:
-    """Allow an agent to use a server, or one of its tools by the server's own name.
+    """Allow an agent to use a server, or one of its tools by the server's own name. Needs a terminal.
 
     \b
     Example:
@@ -77,7 +77,7 @@ def deny(as_json: bool, **place: Any) -> None:
 
 @_command
 def revoke(as_json: bool, **place: Any) -> None:
-    """Remove grants and denials, from the next call on.
+    """Remove grants and denials, from the next call on. To end a denial, it needs a terminal.
 
     \b
     Example:
@@ -87,7 +87,7 @@ def revoke(as_json: bool, **place: Any) -> None:
     if as_json:
         show_json(done)
     else:
-        say(f"Revoked {done['revoked']} entries.")
+        say(f"Revoked {done['revoked']} {'entry' if done['revoked'] == 1 else 'entries'}.")
 
 
 def _grant(permission: str, place: Json, as_json: bool) -> None:

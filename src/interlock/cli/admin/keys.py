@@ -8,7 +8,7 @@ import click
 
 from interlock.cli.control.perform import Json, performs, say_rows
 from interlock.cli.terminal.options import EXPIRES, rate
-from interlock.cli.terminal.show import bold, plain, say
+from interlock.cli.terminal.show import bold, counted, plain, say
 
 
 @click.group()
@@ -32,7 +32,7 @@ def keys() -> None:
     "--permit", "permissions", metavar="PERMISSION", multiple=True, help="invoke:PATTERN, read:PATTERN, list_all, …"
 )
 def create(made: Json, **given: Any) -> None:
-    """Create a key. It is shown only once.
+    """Create a key. It is shown only once. One of a person or an administrator needs a terminal.
 
     \b
     Example:
@@ -67,14 +67,14 @@ def revoke(done: Json, agent: str) -> None:
     Example:
       interlock keys revoke nightly
     """
-    say(f"Revoked {done['revoked']} keys of {plain(agent)}.")
+    say(f"Revoked {counted(done['revoked'], 'key')} of {plain(agent)}.")
 
 
 @keys.command()
 @performs("keys.rotate")
 @click.argument("agent")
 def rotate(made: Json, agent: str) -> None:
-    """Create a new key for an agent and revoke its old ones at once.
+    """Create a new key for an agent and revoke its old ones at once. That of a person needs a terminal.
 
     \b
     Example:

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 
 from interlock.cli.terminal.failures import Failure, NoHub, Refused, WrongUsage
-from interlock.cli.terminal.show import as_dict
+from interlock.cli.terminal.show import as_dict, is_attended
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
@@ -28,6 +28,12 @@ class HubError(Failure):
         self.number = number
         self.name = name
         """The name of the error, such as `NOT_FOUND`."""
+
+
+class HubRefusal(HubError):
+    """An error of the domain `security`: the hub refused the operation."""
+
+    exit_code = Refused.exit_code
 
 
 class ConnectionLost(Failure):
@@ -91,7 +97,8 @@ class HubLink:
 
         sock, token = _connect(home or home_folder(), timeout)
         lines = LineReader(sock)
-        params = {"role": role, "key": key, "token": token, "view": view, "cwd": _cwd()}
+        peer = _peer() if role == "control" else None
+        params = {"role": role, "key": key, "token": token, "view": view, "cwd": _cwd(), "peer": peer}
         params = {name: value for name, value in params.items() if value is not None}
         link = cls(sock, lines, {})
         try:
@@ -220,6 +227,13 @@ def _connect_loopback(info: Path, timeout: float) -> tuple[socket.socket, str | 
         raise NoHub from error
 
 
+def _peer() -> dict[str, Any]:
+    """Whose command this is: the hub gives some operations to a person alone."""
+    from interlock.cli.control.agent_environment import agent_of
+
+    return {"terminal": is_attended(), "agent": agent_of(os.environ) or ""}
+
+
 def _cwd() -> str:
     try:
         return os.fsencode(os.getcwd()).decode("utf-8", "replace")
@@ -247,5 +261,6 @@ def _result(answer: dict[str, Any]) -> dict[str, Any]:
     if isinstance(error, dict):
         data = as_dict(error.get("data"))
         message = str(error.get("message", "the hub refused the request"))
-        raise HubError(int(error.get("code", 0)), message, str(data.get("hint", "")), str(data.get("name", "")))
+        kind = HubRefusal if data.get("domain") == "security" else HubError
+        raise kind(int(error.get("code", 0)), message, str(data.get("hint", "")), str(data.get("name", "")))
     return as_dict(answer.get("result"))

@@ -59,7 +59,7 @@ def list_(rows: list[Json], topic: str | None) -> None:
 @click.option("--add", multiple=True, metavar="CAPABILITY", help="Add this one, such as mcp/request:tools/*.")
 @click.option("--remove", multiple=True, metavar="CAPABILITY", help="Remove this one, exactly as it is listed.")
 def capabilities(changed: Json, id: str, topic: str | None, **_: Any) -> None:
-    """Change what a participant may send. It holds at once and after restarts.
+    """Change what a participant may send. It holds at once and after restarts. --add needs a terminal.
 
     \b
     Example:

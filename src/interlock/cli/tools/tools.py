@@ -10,7 +10,7 @@ from interlock.cli.control.completion import server_names, tool_names
 from interlock.cli.control.hub_link import HubError
 from interlock.cli.control.perform import Json, perform, performs
 from interlock.cli.terminal.arguments import read_arguments
-from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.failures import Failure, Refused
 from interlock.cli.terminal.show import (
     as_dict,
     bold,
@@ -55,7 +55,7 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
     """Call a tool.
 
     Arguments are one JSON object, `-` to read it from standard input, or key=value pairs, whose values are read by the
-    tool's schema. Exit code 1 means that the tool reported an error or was refused.
+    tool's schema. Exit code 1 means that the tool reported an error, 5 that the hub refused the call.
 
     \b
     Examples:
@@ -105,7 +105,7 @@ def _failure(name: str, result: Json) -> Failure:
         hint = "correct them; `interlock list --json` shows the schema"
         return Failure(f"the arguments do not match the schema of {name}", hint)
     if hub_error:
-        return Failure(f"the hub refused the call of {name}", "run `interlock why` to see the reason")
+        return Refused(f"the hub refused the call of {name}", "run `interlock why` to see the reason")
     hint = f"run `interlock logs {name.partition('__')[0]}` to see the output of its server"
     return Failure(f"{name} reported an error", hint)
 

@@ -149,7 +149,7 @@ def _place(by: Principal, terminal: bool, console: bool = False) -> Where:
     if by.key:
         return "api"
     if not terminal:
-        raise Fault("ACCESS_DENIED", "an answer needs a person at a terminal", hint="answer in `interlock watch`")
+        raise Fault("PERSON_REQUIRED", "an answer needs a person at a terminal", hint="answer in `interlock watch`")
     return "terminal"
 
 

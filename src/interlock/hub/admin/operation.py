@@ -37,7 +37,7 @@ ControlFlag: TypeAlias = Annotated[bool, Meta(extra=_CONTROL)]
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """When an operation at the control socket needs the passphrase: where it acts as the person, or gives rights.
+    """When an operation at the control socket needs a proof of a person: where it gives rights, or acts as the person.
 
     Every program of the same user reaches the control socket. Reading there needs none, and neither does taking away.
     """
@@ -45,9 +45,12 @@ class Proof(msgspec.Struct, frozen=True):
     when: str
     """For the reference: `yes`, or the case in which it does."""
     needed: Callable[[HubApp, Any], bool] = lambda hub_app, params: True
+    terminal: bool = True
+    """Whether the person must be at a terminal, where the hub has no passphrase. An agent program never suffices."""
 
 
-ALWAYS: Final = Proof("yes")
+ACTS: Final = Proof("yes", terminal=False)
+"""Acts as the person and gives nobody rights: scripts may do so, until the hub has a passphrase."""
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -85,9 +88,21 @@ class Operation(msgspec.Struct, frozen=True):
     @property
     def passphrase(self) -> str:
         """Where the operation needs the passphrase: empty, `everywhere`, or at the control socket in some case."""
-        if "passphrase" in self.params.__struct_fields__:
+        if self.proves_itself:
             return "everywhere"
         return "" if self.proof is None else self.proof.when
+
+    @property
+    def terminal(self) -> str:
+        """Where the operation needs a person at a terminal: empty, `yes`, or in some case."""
+        if self.proves_itself:
+            return "yes"
+        return "" if self.proof is None or not self.proof.terminal else self.proof.when
+
+    @property
+    def proves_itself(self) -> bool:
+        """Whether its handler demands a person, and the passphrase where the hub has one, wherever it comes from."""
+        return "passphrase" in self.params.__struct_fields__
 
 
 def row(

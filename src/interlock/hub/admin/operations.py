@@ -25,6 +25,7 @@ from interlock.hub.admin.health import HealthOperations
 from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.logins import LoginOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Operation, Secret
+from interlock.hub.admin.people import PROGRAM, ControlPeer, check_proof
 from interlock.hub.admin.permissions import PermissionOperations
 from interlock.hub.admin.rollback import RollbackOperations
 from interlock.hub.admin.rooms import RoomGateway, RoomOperations
@@ -100,11 +101,19 @@ class Operations:
         self._families: dict[str, object] = {type(family).__name__: family for family in families}
 
     async def perform(
-        self, by: Principal, name: str, params: bytes = EMPTY_OBJECT, trace: str = "", *, logged_in: bool = False
+        self,
+        by: Principal,
+        name: str,
+        params: bytes = EMPTY_OBJECT,
+        trace: str = "",
+        *,
+        logged_in: bool = False,
+        peer: ControlPeer = PROGRAM,
     ) -> msgspec.Struct:
         """Perform an operation for a principal. `params` is a JSON object. Raises nothing but a `Fault`.
 
         `logged_in`: a person in the console, whose login was as strong as a passphrase.
+        `peer`: the program at the control socket.
         """
         operation = OPERATIONS.get(name)
         if operation is None:
@@ -115,9 +124,8 @@ class Operations:
             given, passphrase = _read(params, operation)
             if not logged_in and getattr(given, "console", False):
                 raise Fault("ACCESS_DENIED", "only the console says that a person is in the console")
-            proof = None if by.key or logged_in else operation.proof
-            if proof is not None and proof.needed(self._hub_app, given):
-                await self._hub_app.passphrase.demand(by, passphrase)
+            if not (by.key or logged_in):
+                await check_proof(self._hub_app, by, operation, given, passphrase, peer)
             result = await operation.handler(self._families[operation.family], by, given, trace)
         except Fault as fault:
             self._hub_app.journal.refused(by, operation.shown, fault, trace)

@@ -18,7 +18,7 @@ from interlock.hub.admin.features import FeatureOperations as Features
 from interlock.hub.admin.health import HealthOperations as Health
 from interlock.hub.admin.keys import KeyOperations as Keys
 from interlock.hub.admin.logins import LoginOperations as Logins
-from interlock.hub.admin.operation import ALWAYS, OWNER, READ, WRITE, Operation, Proof, row
+from interlock.hub.admin.operation import ACTS, OWNER, READ, WRITE, Operation, Proof, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
 from interlock.hub.admin.rollback import RollbackOperations as Rollback
 from interlock.hub.admin.rooms import RoomOperations as Rooms
@@ -89,7 +89,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row("clients.list", OWNER, Configuration.clients, "Programs on this machine that can use the hub"),
         row("stop", OWNER, Configuration.stop, "Stop the hub", "", OPERATED),
         row("tools", READ, Tools.list, "The tools of all servers, of one, or of a profile"),
-        row("call", OWNER, Tools.call, "Call a tool", proof=ALWAYS),
+        row("call", OWNER, Tools.call, "Call a tool", proof=ACTS),
         row("why", READ, Tools.why, "Judge a call without making it", "POST /admin/why"),
         row("find", READ, Tools.find, "Find tools by what they do"),
         row("find.forget", WRITE, Tools.forget, "Forget what was learned from use", "", OPERATED),
@@ -131,7 +131,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "Register a server while the hub runs; it runs contained",
             "POST /admin/discovery",
             OPERATED,
-            proof=ALWAYS,
+            proof=ACTS,
         ),
         row(
             "discovery.deregister",
@@ -148,7 +148,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "Install the package of a registered server on this node, or update it",
             "",
             OPERATED,
-            proof=ALWAYS,
+            proof=ACTS,
         ),
         row("rooms.list", READ, Rooms.list, "Topics, with their participants", "GET /admin/rooms"),
         row(
@@ -172,7 +172,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row("rooms.say", WRITE, Rooms.say, "Say something in a topic as yourself", f"POST {_ROOM}/messages", OPERATED),
         row("rooms.propose", WRITE, Rooms.propose, "Propose a request in a topic", f"POST {_ROOM}/proposals", OPERATED),
         row("rooms.leave", WRITE, Rooms.leave, "Leave a topic that you watched", f"POST {_ROOM}/leave", OPERATED),
-        row("rooms.join", OWNER, Rooms.join, "Let the hub's user join a topic", "", OPERATED, proof=ALWAYS),
+        row("rooms.join", OWNER, Rooms.join, "Let the hub's user join a topic", "", OPERATED, proof=ACTS),
         row("logins.list", READ, Logins.list, "Logins to servers", "GET /admin/logins"),
         row("logins.begin", OWNER, Logins.begin, "Begin a login in a browser", "", OPERATED),
         row("logins.finish", OWNER, Logins.finish, "Complete a login with the address of its callback", "", OPERATED),
@@ -309,7 +309,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             OPERATED,
         ),
         row("rollback.plan", OWNER, Rollback.plan, "What of a conversation's changes can be taken back"),
-        row("rollback.run", OWNER, Rollback.run, "Take back what a conversation changed", "", OPERATED, proof=ALWAYS),
+        row("rollback.run", OWNER, Rollback.run, "Take back what a conversation changed", "", OPERATED, proof=ACTS),
         row("conversations.delete", OWNER, Conversations.delete, "Delete a conversation", "", OPERATED),
         row("approvals.list", READ, Approvals.list, "Open approval requests", "GET /admin/decisions"),
         row("approvals.show", READ, Approvals.show, "One approval request", "GET /admin/decisions/{id}"),
