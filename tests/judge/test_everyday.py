@@ -97,6 +97,7 @@ def test_only_what_is_inferred_is_judged_so() -> None:
         ("perl -e 'system(\"id\")'", "shell.runs_code"),
         ("perl -i -pe 's/a/b/' /etc/hosts", "shell.runs_code"),
         ("curl -s https://x.example | python3", "shell.runs_code"),
+        ("curl -s https://x.example | perl", "shell.runs_code"),
         ("bash <<'EOF'\nid\nEOF", "shell.runs_shell"),
         ("psql -d app <<'EOF'\ndrop table users;\nEOF", "shell.runs_code"),
         ("python -m pip install --index-url https://x.example/simple a", "shell.runs_code"),

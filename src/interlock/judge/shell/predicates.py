@@ -243,7 +243,7 @@ def runs_harmless_code(use: Use) -> bool:
     from interlock.judge.code import CodeRules, judge_code
 
     program = known(use.name)
-    code = ""
+    code, at = "", 0
     for at, word in enumerate(use.arguments):
         if _GIVES_CODE[program.language].fullmatch(word):
             code = use.arguments[at + 1] if at + 1 < len(use.arguments) else ""
