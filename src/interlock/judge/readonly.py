@@ -17,7 +17,8 @@ from interlock.judge.shell.flags import operands, uses_flag
 from interlock.judge.shell.lookalikes import find_lookalikes
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import Program, known, program_name
-from interlock.judge.shell.syntax import Command, Redirect, Script, parse
+from interlock.judge.shell.script import Command, Redirect, Script
+from interlock.judge.shell.syntax import parse
 from interlock.judge.shell.wrappers import inner_commands, run_on_matches
 
 

@@ -10,13 +10,15 @@ import re
 from collections.abc import Container, Iterator, Sequence
 
 from interlock.judge.findings import Finding, reported
-from interlock.judge.shell import quoting
 from interlock.judge.shell.commands import judge_argv
 from interlock.judge.shell.everyday import Everyday
 from interlock.judge.shell.lookalikes import find_lookalikes
 from interlock.judge.shell.patterns import compiled
+from interlock.judge.shell.programs import program_name
 from interlock.judge.shell.rules import ShellRules
-from interlock.judge.shell.syntax import Command, Redirect, Script, Word, parse
+from interlock.judge.shell.script import Command, Redirect, Script, Word
+from interlock.judge.shell.syntax import parse
+from interlock.judge.shell.words import MAX_ADDED, words_of
 
 __all__ = ["ShellRules", "judge_shell"]
 
@@ -76,8 +78,7 @@ def _judge_everyday(text: str, script: Script, rules: ShellRules, depth: int) ->
         for inner in everyday.given_to_shell(command):
             yield from _judge_text(inner, rules, depth + 1)
     if everyday.too_many:
-        message = "variables take more values, or a command more words, than are followed"
-        yield Finding("shell.too_many", message, "use fewer values at a time", (0, len(text)))
+        yield _too_many((0, len(text)))
 
 
 def _judge_shape(script: Script, refused: Container[str]) -> Iterator[Finding]:
@@ -116,7 +117,9 @@ def _judge_command(command: Command, rules: ShellRules, depth: int) -> Iterator[
     if not command.words:
         return
     yield from _judge_words(command, known=not command.words[0].dynamic)
-    argv = _argv(command.words)
+    argv, complete = _argv(command.words)
+    if not complete:
+        yield _too_many(span)
     yield from judge_argv(argv, rules, span, lambda text, level: _judge_text(text, rules, level), depth)
 
 
@@ -134,16 +137,18 @@ def _judge_words(command: Command, *, known: bool) -> Iterator[Finding]:
             break
 
 
-def _argv(words: Sequence[Word]) -> list[str]:
+def _argv(words: Sequence[Word]) -> tuple[list[str], bool]:
+    """The argument list, with names that patterns may match, and whether braces are expanded to their end."""
     argv: list[str] = []
+    all_complete = True
+    program = program_name(words[0].text)
     for word in words:
-        if word.pattern and "{" in word.text:
-            argv.extend(quoting.expand_braces(word.text))
-        else:
-            argv.append(word.text)
+        read, complete = words_of(word.shape, program) if word.shape and not word.dynamic else ([word.text], True)
+        all_complete = all_complete and complete
+        argv += read
     if words[0].pattern:
         argv[0] = _match_glob(argv[0])
-    return argv
+    return argv, all_complete and len(argv) <= len(words) + MAX_ADDED
 
 
 _LIKELY = (
@@ -239,6 +244,11 @@ _OPERATORS = {
 
 def _empty() -> Finding:
     return Finding("shell.empty", "there is no command", "write the command to run")
+
+
+def _too_many(span: tuple[int, int]) -> Finding:
+    message = "variables take more values, or a command more words, than are followed"
+    return Finding("shell.too_many", message, "use fewer values at a time", span)
 
 
 def _too_long(rules: ShellRules) -> Finding:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
-from fnmatch import fnmatchcase
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, git
@@ -63,9 +63,12 @@ def shell_text(name: str, arguments: Sequence[str]) -> str | None:
         return git.text_run(arguments)
     if "shell" not in known(name).kinds or len(arguments) < 2 or not _COMMAND_OPTION.fullmatch(arguments[0]):
         return None
-    return arguments[1]
+    # The words behind the text are its `$0`, `$1` and so on.
+    text = _NAME_OF_SHELL.sub(lambda _: shlex.quote(arguments[2]), arguments[1]) if arguments[2:] else arguments[1]
+    return f"set -- {shlex.join(arguments[3:])}\n{text}" if arguments[3:] else text
 
 
+_NAME_OF_SHELL = re.compile(r"\$(?:0|\{0\})")
 _COMMAND_OPTION = re.compile(r"-[eluxo]*c")
 _SIGNAL = re.compile(r"[A-Z]{3,10}[12]?|\d{1,2}")
 
@@ -225,7 +228,7 @@ def _by_argument(argument: str, mentions: bool) -> Verdict | None:
         return Verdict("shell.runs_code", message, _DIRECTLY)
     if not mentions and argument in _STDIN:
         return Verdict("shell.runs_code", "a program would come from the input", "name a file")
-    if compiled("<SECRETS>").search(_normal(argument)) or _may_match_secret(argument):
+    if compiled("<SECRETS>").search(_normal(argument)):
         message = f"{argument[:60]!r} holds secrets"
         return Verdict("shell.secret_file", message, "ask for what you need by another tool")
     return None
@@ -246,15 +249,6 @@ def _normal(path: str) -> str:
             break
         path = shorter
     return path
-
-
-def _may_match_secret(argument: str) -> bool:
-    """Whether a pattern with some letters of its own would match a file that holds secrets."""
-    if argument[0] not in "/~" or len(argument) > 64 or not any(mark in argument for mark in "*?["):
-        return False
-    last = argument.rpartition("/")[2]
-    letters = sum(letter.isalnum() for letter in last)
-    return letters >= 2 and any(fnmatchcase(path, argument) for path in lists()["secret-files"])
 
 
 _RECURSIVE = re.compile(r"-(?!-)\w*[rR]|--rec|--no-pres")

@@ -19,7 +19,8 @@ from interlock.judge.shell.folders import PROJECT, folder_after, is_outside, pla
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
-from interlock.judge.shell.syntax import Command, Redirect, Script, Word
+from interlock.judge.shell.script import Command, Redirect, Script, Value, Word
+from interlock.judge.shell.words import MAX_ADDED, expanded, unescaped, with_names, words_of
 
 _MAX_READINGS = 64
 _MAX_TOGETHER = 400
@@ -27,7 +28,9 @@ _MAX_TOGETHER = 400
 _MAX_PLACED = 400
 """Words of a command that runs outside the project."""
 _LONGEST = 4_096
-_INSERTED = re.compile(r"\$\{(\w*)\}")
+_INSERTED = re.compile(r"\$\{([^{}]*)\}")
+_BETWEEN = "\0"
+"""Stands between the elements of a list."""
 _IN_HOME = re.compile(r"\$\{HOME\}(?:/[\w.-]+)+")
 _UNKNOWN = "_"
 """Stands for the value of an expansion that is not known before the command runs."""
@@ -49,17 +52,21 @@ class Everyday:
         self.values: dict[str, list[str]] = {}
         self.too_many = False
         self.left = _MAX_TOGETHER
+        self.words_left = MAX_ADDED
         self.unknown: set[str] = set()
         """Variables of which a value is not wholly in the text."""
-        # Resolve assignments once, in order: this bounds variables that refer to each other.
-        for name, value in script.assignments:
-            if not self.is_known(value):
-                self.unknown.add(name)
-            given = self.values.setdefault(name, [])
-            given += [text for text in self.texts(value) if text not in given]
+        # Resolve values once, in order: this bounds variables that refer to each other.
+        for value in script.values:
+            if not (value.complete and all(map(self.is_known, value.words))):
+                self.unknown.add(value.name)
+            texts = self._texts_of(value)
+            given = self.values.setdefault(value.name, []) if texts else []
+            given += [text for text in texts if text not in given]
             if len(given) > _MAX_READINGS:
                 self.too_many = True
                 del given[_MAX_READINGS:]
+        self._assigned = {name for name, _ in script.assignments}
+        self._turns = {value.name for value in script.values if value.kind == "turn"}
         self._folders = self._follow_folders()
         self._pipes = self._find_pipes()
 
@@ -165,13 +172,13 @@ class Everyday:
         if body and program.language and not operands([word.text for word in command.words[1:]]):
             yield [name, program.code_option, body]
             return
-        for choice in self._choices(command.words):
-            argv: list[str] = []
-            for word in command.words:
-                text = _filled(word, choice)
-                # The shell splits the value of a variable outside quotes into words.
-                argv += text.split() if word.dynamic and word.text[:1] != '"' else [text]
+        for choice in self._choices(command.words, self._strictest(name, command.words)):
+            if self.words_left < 0:
+                return  # refused as too many
+            argv = [text for word in command.words for text in self._read(word, choice, name)]
             argv = self._without_filtered(command, argv or [_UNKNOWN])
+            if name == "dd":
+                argv = [_STRICTEST[name] if word == f"of={_UNKNOWN}" else word for word in argv]
             yield [*argv, body] if body and program.reads_sql else argv
             found = self._names_given(command) if name == "xargs" else []
             if found:
@@ -183,8 +190,7 @@ class Everyday:
 
     def _names_given(self, command: Command) -> list[str]:
         """Files of secrets that the command before a pipe names: `find . -name .env | xargs cat`."""
-        secret = compiled("<SECRETS>|<SECRET_FILE>")
-        return [word for left, right in self._pipes if right is command for word in _words(left) if secret.search(word)]
+        return [name for left, right in self._pipes if right is command for name in _secrets_named(_words(left))]
 
     def _without_filtered(self, command: Command, argv: list[str]) -> list[str]:
         """`env | grep NODE` as `printenv NODE`: a filter leaves some of the variables that a command lists."""
@@ -203,17 +209,70 @@ class Everyday:
 
     def texts(self, word: Word) -> list[str]:
         """The texts that a word may stand for; unknown parts are left open."""
-        return [_filled(word, choice) for choice in self._choices([word])]
+        return [text for choice in self._choices([word]) for text in self._read(word, choice)]
 
-    def _choices(self, words: Sequence[Word]) -> list[dict[str, str]]:
-        """Each choice of values for the variables in some words."""
+    def _texts_of(self, value: Value) -> list[str]:
+        """The texts that a name may stand for by one of its values."""
+        if value.kind in ("word", "turn"):
+            return self.texts(value.words[0])
+        if value.kind == "named":
+            return _secrets_named([word.text for word in value.words])
+        between = _BETWEEN if value.kind == "list" else " "
+        choices = self._choices(value.words) if value.words else []
+        return [between.join([text for word in value.words for text in self._read(word, choice)]) for choice in choices]
+
+    def _read(self, word: Word, choice: dict[str, str], program: str = "") -> list[str]:
+        """The words that one word becomes, with names that a pattern in it may match."""
+        if (not word.dynamic and not word.shape) or self.words_left < 0:
+            return [word.text]
+        if not word.dynamic:
+            read, complete = words_of(word.shape, program)
+            self.too_many |= not complete
+            self._spend(len(read) - 1)
+            return read
+        shapes, complete = expanded(word.shape) if word.shape else ([word.template], True)
+        self.too_many |= not complete
+        quoted = word.text[:1] == '"'
+        read = []
+        for shape in shapes:
+            template = unescaped(shape) if word.shape else shape
+            text = _INSERTED.sub(lambda match: choice.get(match[1], _UNKNOWN), template)[:_LONGEST]
+            # The shell splits the value of a variable outside quotes into words, and a list in any case.
+            parts = text.split(_BETWEEN) if quoted else text.replace(_BETWEEN, " ").split()
+            read += parts if quoted and not word.shape else with_names(parts, program)
+        self._spend(len(read) - 1)
+        return read
+
+    def _spend(self, words: int) -> None:
+        self.words_left -= words
+        self.too_many |= self.words_left < 0
+
+    def _strictest(self, program: str, words: Sequence[Word]) -> dict[str, str]:
+        """The worst values of names that the text sets to words which cannot be followed."""
+        if program not in _STRICTEST:
+            return {}
+        lists = {name for word in words for name in _INSERTED.findall(word.template) if name[-3:] == "[@]"}
+        split = {word.template[2:-1] for word in words if word.text[:1] != '"' and _INSERTED.fullmatch(word.template)}
+        split = {name for name in split - self._turns if self.values.get(name, [_UNKNOWN]) == [_UNKNOWN]}
+        names = lists | (split if program in ("rm", "dd") else set())
+        return dict.fromkeys(names & self.unknown, _STRICTEST[program])
+
+    def _choices(self, words: Sequence[Word], worst: dict[str, str] | None = None) -> list[dict[str, str]]:
+        """Each choice of values for the variables in some words, and one with the worst for those not known."""
         names = list(dict.fromkeys(name for word in words for name in _INSERTED.findall(word.template)))
-        given = [self.values.get(name) or ["~" if name == "HOME" else _UNKNOWN] for name in names]
+        not_known = {"HOME": "~", **(worst or {})}
+        given = [self.values.get(name) or [not_known.get(name, _UNKNOWN)] for name in names]
         most = min(_MAX_READINGS, self.left)
         choices = list(islice(product(*given), most + 1))
         self.too_many |= len(choices) > most
-        self.left -= len(choices) if names else 0
-        return [dict(zip(names, choice, strict=True)) for choice in choices[: max(1, most)]]
+        found = [dict(zip(names, choice, strict=True)) for choice in choices[: max(1, most)]]
+        if any(name in self.unknown and name in self.values for name in names):
+            first = found[0].items()
+            found.append(
+                {name: not_known.get(name, _UNKNOWN) if name in self.unknown else text for name, text in first}
+            )
+        self.left -= len(found) if names else 0
+        return found
 
     def is_known(self, word: Word) -> bool:
         """Whether all that a word may stand for is in the text itself."""
@@ -246,12 +305,19 @@ class Everyday:
     def _judge_variables(self, word: Word) -> Iterator[Finding]:
         """A variable that holds a secret, by its name, handed to a command."""
         for name in _INSERTED.findall(word.template):
-            if name not in self.values and compiled("<SECRET_VARIABLE>").search(name):
+            if name not in self._assigned and compiled("<SECRET_VARIABLE>").search(name):
                 message = f"hands the secret in ${name} to a program"
                 hint = "let the program read the variable itself"
                 yield Finding("shell.secret_variable", message, hint, (word.start, word.end))
 
 
+_STRICTEST = {
+    "rm": f"-rf{_BETWEEN}/",
+    "find": f"/{_BETWEEN}-delete",
+    "dd": "of=/dev/sda",
+    "git": "--force",
+}
+"""The worst that a list of unknown words can be, of programs where it is harm."""
 _LISTINGS = frozenset({"env", "printenv", "export", "declare", "typeset", "set"})
 _PACKS = re.compile(
     r"(?:bsdtar|g?tar) (?:-?[a-zA-Z]*c|.*--create\b)|git (?:archive|bundle)\b"
@@ -273,11 +339,10 @@ def _words(command: Command) -> list[str]:
     return [word.text for word in command.words]
 
 
-def _filled(word: Word, choice: dict[str, str]) -> str:
-    """A word with the values of its variables."""
-    if not word.dynamic:
-        return word.text
-    return _INSERTED.sub(lambda match: choice[match[1]], word.template)[:_LONGEST]
+def _secrets_named(words: Sequence[str]) -> list[str]:
+    """Files of secrets among some words, by name or by a pattern."""
+    secret = compiled("<SECRETS>|<SECRET_FILE>")
+    return [name for name in with_names(words) if secret.search(name)][:_MAX_READINGS]
 
 
 def is_inside(path: str) -> bool:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-MAX_WORDS = 64
-"""Words that one word with braces may expand to."""
 _GLOB = re.compile(r"(?<!\\)[*?\[]")
-_BRACES = re.compile(r"\{[^{}'\"]*(?:,|\.\.)[^{}]*\}")
+_SPECIAL = re.compile(r"(\$\{[^{}]*\})|([\\{},*?\[\]])")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _IN_DOUBLE = re.compile(r'\\([$`"\\\n])')
 _SPLICE = re.compile(r"""\w(?:'\w*'|"\w*")|(?:'\w*'|"\w*")\w""")
@@ -21,8 +19,13 @@ def has_glob(raw: str) -> bool:
     return _GLOB.search(raw) is not None
 
 
-def has_braces(raw: str) -> bool:
-    return _BRACES.search(raw) is not None
+def may_have_braces(raw: str) -> bool:
+    return "{" in raw and "}" in raw and ("," in raw or ".." in raw)
+
+
+def escaped(template: str) -> str:
+    """A quoted part of a word, in which braces and globs stand for themselves. Insertions stay."""
+    return _SPECIAL.sub(lambda match: match[1] or f"\\{match[2]}", template)
 
 
 def splices_letters(raw: str) -> bool:
@@ -56,20 +59,3 @@ def _ansi_escape(match: re.Match[str]) -> str:
     if match[5]:
         return chr(ord(match[5]) & 0x1F)
     return _ANSI_LETTERS.get(match[6], match[6])
-
-
-def expand_braces(text: str) -> list[str]:
-    """The words that comma braces expand to, at most `MAX_WORDS` of them; the text itself when there are none."""
-    words = [text]
-    while len(words) < MAX_WORDS:
-        at = next((index for index, word in enumerate(words) if _BRACES.search(word)), None)
-        if at is None:
-            break
-        word = words[at]
-        match = _BRACES.search(word)
-        if match is None or "," not in match[0]:
-            words[at] = _BRACES.sub("", word, count=1)
-            continue
-        head, tail = word[: match.start()], word[match.end() :]
-        words[at : at + 1] = [head + middle + tail for middle in match[0][1:-1].split(",")]
-    return words[:MAX_WORDS]

@@ -10,68 +10,14 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from interlock.judge.shell import quoting
+from interlock.judge.shell import quoting, values
+from interlock.judge.shell.script import Command, Operator, Redirect, Script, Value, Word, count_in_characters
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_DEPTH = 40
 MAX_NODES = 20_000
-
-
-class Word(msgspec.Struct):
-    """One word of a command as the program would receive it, as far as that can be known without running anything."""
-
-    text: str
-    start: int
-    end: int
-    dynamic: bool = False
-    """Holds an expansion or substitution: `text` is then only the source."""
-    template: str = ""
-    """Of a dynamic word, its fixed parts, with `${NAME}` for each variable and `${}` for any other expansion."""
-    pattern: bool = False
-    """Holds an unquoted glob or brace."""
-    disguised: bool = False
-    """Escaped where no escape was needed: `\\rm`, `$'\\x72m'`."""
-    spliced: bool = False
-    """Quotes stand between its letters: `r'm'`."""
-
-
-class Redirect(msgspec.Struct):
-    operator: str
-    target: Word | None
-    start: int
-    end: int
-    body: str = ""
-    """The text of a here-document."""
-
-
-class Command(msgspec.Struct):
-    """A simple command: its program, its arguments and its assignments."""
-
-    words: list[Word]
-    assignments: list[tuple[str, Word]]
-    start: int
-    end: int
-
-
-class Operator(msgspec.Struct):
-    """Anything beyond one simple command, by the rule that names it."""
-
-    kind: str
-    start: int
-    end: int
-
-
-class Script(msgspec.Struct):
-    commands: list[Command]
-    operators: list[Operator]
-    redirects: list[Redirect]
-    error: tuple[int, int] | None = None
-    assignments: list[tuple[str, Word]] = msgspec.field(default_factory=list)
-    """Variables that the script itself sets, by assignments and loops, with each of their values."""
 
 
 def parse(text: str) -> Script:
@@ -169,7 +115,7 @@ _EXPANSIONS = {
     "process_substitution": "substitution",
     "arithmetic_expansion": "arithmetic",
 }
-_VARIABLE = re.compile(r"\$\{?(\w+|[@*#?!$-])\}?")
+_VARIABLE = re.compile(r"\$\{?(\w+(?:\[[^\]]*\])?|[@*#?!$-])\}?")
 _REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 _PLAIN = frozenset({"word", "number", "regex", "extglob_pattern", "variable_name", "test_operator", "file_descriptor"})
 
@@ -184,13 +130,15 @@ class _Reader:
         self.operators: list[Operator] = []
         self.redirects: list[Redirect] = []
         self.assignments: list[tuple[str, Word]] = []
+        self.values: list[Value] = []
         self.error: tuple[int, int] | None = None
         self.nodes = 0
 
     def script(self) -> Script:
-        script = Script(self.commands, self.operators, self.redirects, self.error, self.assignments)
+        given = [*self.values, *values.read_from_input(self.commands)]
+        script = Script(self.commands, self.operators, self.redirects, self.error, self.assignments, given)
         if self.text is not None:
-            _count_in_characters(script, self.source)
+            count_in_characters(script, self.source)
         return script
 
     def statement(self, node: Node, depth: int) -> None:
@@ -203,7 +151,7 @@ class _Reader:
         if compound is not None:
             self._note(compound, node)
         if kind == "variable_assignment":
-            self.assignments.append(self._assignment(node, depth))
+            self._assign(node, depth)
             return
         if kind == "declaration_command" and all(child.type != "variable_assignment" for child in node.children):
             self.command(node, depth)  # `export -p` sets nothing
@@ -246,15 +194,36 @@ class _Reader:
             elif kind == "subshell":
                 self.statement(child, depth + 1)
             elif kind != "comment":
+                # The grammar cuts `.{$x,a}` behind the dollar: what is inserted there would be lost.
+                if self.source[child.start_byte - 1 : child.start_byte] == b"$":
+                    self.error = self.error or (child.start_byte, child.end_byte)
                 command.words.append(self.word(child, depth + 1))
+        if command.words and command.words[0].text == "set":
+            self.values.extend(values.positional(command.words))
 
     def _loop_values(self, node: Node, depth: int) -> set[int]:
         """Notes the words that a loop goes through as values of its variable, and returns their nodes."""
         name = node.child_by_field_name("variable")
         label = self._source_of(name) if name is not None else ""
-        values = node.children_by_field_name("value")
-        self.assignments.extend((label, self.word(value, depth + 1)) for value in values)
-        return {value.id for value in values}
+        looped = node.children_by_field_name("value")
+        words = [(label, self.word(value, depth + 1)) for value in looped]
+        self.assignments.extend(words)
+        self.values.extend(Value(name, [word], "turn") for name, word in words)
+        return {value.id for value in looped}
+
+    def _assign(self, node: Node, depth: int) -> None:
+        """A variable that the text sets, or a list."""
+        value = node.child_by_field_name("value")
+        adds = any(child.type == "+=" for child in node.children)
+        if value is None or value.type != "array":
+            name, word = self._assignment(node, depth)
+            self.assignments.append((name, word))
+            self.values.append(values.assigned(name, word, adds=adds))
+            return
+        label = self._source_of(node).partition("=")[0].removesuffix("+")
+        elements = [self.word(child, depth + 1) for child in value.named_children if child.type != "comment"]
+        self.assignments.extend((label, element) for element in elements)
+        self.values.extend(values.listed(label, elements, adds=adds))
 
     def _assignment(self, node: Node, depth: int) -> tuple[str, Word]:
         name = node.child_by_field_name("name")
@@ -314,23 +283,44 @@ class _Reader:
         if kind == "concatenation":
             return self._joined(node, depth)
         if kind == "brace_expression":
-            return Word(self._source_of(node), node.start_byte, node.end_byte, pattern=True)
+            source = self._source_of(node)
+            return Word(source, node.start_byte, node.end_byte, shape=source)
         expansion = _EXPANSIONS.get(kind)
         if expansion is not None:
             self._note(expansion, node)
+        template = f"${{{self._inserted(node, depth)}}}"
+        return Word(self._source_of(node), node.start_byte, node.end_byte, dynamic=True, template=template)
+
+    def _inserted(self, node: Node, depth: int) -> str:
+        """The name of what an expansion inserts, with the values that the text gives to it; empty if it has none."""
+        operators = values.DEFAULTS | values.ALTERNATIVES
+        at = next((at for at, child in enumerate(node.children) if child.type in operators), None)
+        if node.type == "expansion" and at is not None and at > 1:
+            subject, operator, *rest = node.children[at - 1 :]
+            if subject.child_count:
+                self.statement(subject, depth + 1)
+            name = values.name_in_template(self._source_of(subject))
+            name += ":+" if operator.type in values.ALTERNATIVES else ""
+            words = [self.word(child, depth + 1) for child in rest if child.is_named]
+            self.values.append(Value(name, words, "printed", complete=False))
+            return name
+        before = len(self.commands)
         if node.child_count:
             self.statement(node, depth + 1)
-        source = self._source_of(node)
-        named = _VARIABLE.fullmatch(source)
-        template = f"${{{named[1]}}}" if named else "${}"
-        return Word(source, node.start_byte, node.end_byte, dynamic=True, template=template)
+        if node.type == "command_substitution":
+            name = f"${node.start_byte}"
+            self.values.append(values.printed(name, self.commands[before:]))
+            return name
+        named = _VARIABLE.fullmatch(self._source_of(node))
+        return values.name_in_template(named[1]) if named else ""
 
     def _bare(self, node: Node) -> Word:
         raw = self._source_of(node)
+        shape = raw if quoting.has_glob(raw) else ""
         if "\\" in raw:
             text, needless = quoting.unescape(raw)
-            return Word(text, node.start_byte, node.end_byte, pattern=quoting.has_glob(raw), disguised=needless)
-        return Word(raw, node.start_byte, node.end_byte, pattern=quoting.has_glob(raw))
+            return Word(text, node.start_byte, node.end_byte, shape=shape, disguised=needless)
+        return Word(raw, node.start_byte, node.end_byte, shape=shape)
 
     def _double_quoted(self, node: Node, depth: int) -> Word:
         inner = [self.word(child, depth + 1) for child in node.named_children if child.type != "string_content"]
@@ -347,19 +337,30 @@ class _Reader:
 
     def _joined(self, node: Node, depth: int) -> Word:
         parts = [self.word(child, depth + 1) for child in node.children]
+        raw = self._source_of(node)
+        shape = self._shape_of(node, parts) if quoting.has_glob(raw) or quoting.may_have_braces(raw) else ""
         if any(part.dynamic for part in parts):
             template = "".join([part.template or part.text for part in parts])
-            return Word(self._source_of(node), node.start_byte, node.end_byte, dynamic=True, template=template)
+            return Word(raw, node.start_byte, node.end_byte, dynamic=True, template=template, shape=shape)
         text = "".join([part.text for part in parts])
-        raw = self._source_of(node)
         return Word(
             text,
             node.start_byte,
             node.end_byte,
-            pattern=any(part.pattern for part in parts) or quoting.has_braces(raw),
+            shape=shape,
             disguised=any(part.disguised for part in parts),
             spliced=quoting.splices_letters(raw),
         )
+
+    def _shape_of(self, node: Node, parts: list[Word]) -> str:
+        bare = [child.type in _PLAIN or child.type == "brace_expression" for child in node.children]
+        shape = "".join(
+            [
+                self._source_of(child) if plain else quoting.escaped(part.template or part.text)
+                for child, part, plain in zip(node.children, parts, bare, strict=True)
+            ]
+        )
+        return shape if quoting.has_glob(shape) or quoting.may_have_braces(shape) else ""
 
     def _source_of(self, node: Node) -> str:
         return self._between(node.start_byte, node.end_byte)
@@ -374,27 +375,3 @@ class _Reader:
         self.nodes += 1
         if depth > MAX_DEPTH or self.nodes > MAX_NODES:
             raise _TooDeepError
-
-
-def _count_in_characters(script: Script, source: bytes) -> None:
-    """Turn every byte offset into a character offset, in one pass over the marks."""
-    marks: list[Word | Redirect | Command | Operator] = [*script.operators, *script.redirects, *script.commands]
-    for command in script.commands:
-        marks.extend(command.words)
-        marks.extend(value for _, value in command.assignments)
-    marks.extend(value for _, value in script.assignments)
-    marks.extend(redirect.target for redirect in script.redirects if redirect.target is not None)
-    offsets = sorted({offset for mark in marks for offset in (mark.start, mark.end)} | set(script.error or ()))
-    table: dict[int, int] = {}
-    characters = previous = 0
-    for offset in offsets:
-        characters += len(source[previous:offset].decode("utf-8", "ignore"))
-        table[offset] = characters
-        previous = offset
-    seen: set[int] = set()
-    for mark in marks:
-        if id(mark) not in seen:
-            seen.add(id(mark))
-            mark.start, mark.end = table[mark.start], table[mark.end]
-    if script.error is not None:
-        script.error = (table[script.error[0]], table[script.error[1]])

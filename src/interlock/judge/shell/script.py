@@ -1,0 +1,102 @@
+"""One parsed shell text as values: commands made of words, the operators that join them, and values of variables."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Word(msgspec.Struct):
+    """One word of a command as the program would receive it, as far as that can be known without running anything."""
+
+    text: str
+    start: int
+    end: int
+    dynamic: bool = False
+    """Holds an expansion or substitution: `text` is then only the source."""
+    template: str = ""
+    """Of a dynamic word, its fixed parts, with `${NAME}` for each variable and `${}` for any other expansion."""
+    shape: str = ""
+    """Of a word with an unquoted glob or brace, its template; characters that are quoted stand behind a backslash."""
+    disguised: bool = False
+    """Escaped where no escape was needed: `\\rm`, `$'\\x72m'`."""
+    spliced: bool = False
+    """Quotes stand between its letters: `r'm'`."""
+
+    @property
+    def pattern(self) -> bool:
+        """Whether it holds an unquoted glob or brace."""
+        return bool(self.shape)
+
+
+class Redirect(msgspec.Struct):
+    operator: str
+    target: Word | None
+    start: int
+    end: int
+    body: str = ""
+    """The text of a here-document."""
+
+
+class Command(msgspec.Struct):
+    """A simple command: its program, its arguments and its assignments."""
+
+    words: list[Word]
+    assignments: list[tuple[str, Word]]
+    start: int
+    end: int
+
+
+class Operator(msgspec.Struct):
+    """Anything beyond one simple command, by the rule that names it."""
+
+    kind: str
+    start: int
+    end: int
+
+
+class Value(msgspec.Struct):
+    """Words that the text itself gives to a name."""
+
+    name: str
+    words: list[Word]
+    kind: Literal["word", "turn", "list", "printed", "named"] = "word"
+    """One word; the word of a loop's turn; a list; the text of a substitution; words of commands that give the text."""
+    complete: bool = True
+    """Whether the name has no value but those in the text."""
+
+
+class Script(msgspec.Struct):
+    commands: list[Command]
+    operators: list[Operator]
+    redirects: list[Redirect]
+    error: tuple[int, int] | None = None
+    assignments: list[tuple[str, Word]] = msgspec.field(default_factory=list)
+    """Variables that the script itself sets, by assignments and loops, with each of their values."""
+    values: list[Value] = msgspec.field(default_factory=list)
+    """Values of all names in templates, each behind the values that it is made of."""
+
+
+def count_in_characters(script: Script, source: bytes) -> None:
+    """Turn every byte offset into a character offset, in one pass over the marks."""
+    marks: list[Word | Redirect | Command | Operator] = [*script.operators, *script.redirects, *script.commands]
+    for command in script.commands:
+        marks.extend(command.words)
+        marks.extend(value for _, value in command.assignments)
+    marks.extend(value for _, value in script.assignments)
+    marks.extend(redirect.target for redirect in script.redirects if redirect.target is not None)
+    offsets = sorted({offset for mark in marks for offset in (mark.start, mark.end)} | set(script.error or ()))
+    table: dict[int, int] = {}
+    characters = previous = 0
+    for offset in offsets:
+        characters += len(source[previous:offset].decode("utf-8", "ignore"))
+        table[offset] = characters
+        previous = offset
+    seen: set[int] = set()
+    for mark in marks:
+        if id(mark) not in seen:
+            seen.add(id(mark))
+            mark.start, mark.end = table[mark.start], table[mark.end]
+    if script.error is not None:
+        script.error = (table[script.error[0]], table[script.error[1]])
