@@ -40,7 +40,7 @@ from hub.running_hub import RunningHub, running_hub
 from interlock.config.settings import Hub, Server, Timeouts
 from process import memory_mb
 
-LONGEST_MS = 5.0
+MAX_MS = 5.0
 ANSWER_S = 30.0
 GROWTH_MB = 64.0
 WARM_S = 60.0
@@ -406,7 +406,7 @@ def _judge(subject: Subject, server: MadeUpServer, dog: Watchdog, example: Calla
             subject.faults.seen.clear()
             raise Failed(f"a fault of the hub's own: {told}")
         times.append((dog.dearest_s * 1000, dog.what))
-        if times[-1][0] <= LONGEST_MS:
+        if times[-1][0] <= MAX_MS:
             break
     else:
         # Seen four times, so it is not the machine.

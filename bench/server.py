@@ -30,7 +30,7 @@ CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
 SECONDS = 1.0
 ROUNDS = 5
 BAR = 8.0
-MOST = 60_000
+MAX_NUMBERS = 60_000
 META = (
     '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}'
 )
@@ -163,7 +163,7 @@ def show(ours: Figures, theirs: Figures, times: Ratio) -> None:
 
 
 def over_stdio(program: str, concurrency: int) -> Round:
-    requests = [CALL.encode() % (number, number) + b"\n" for number in range(MOST)]
+    requests = [CALL.encode() % (number, number) + b"\n" for number in range(MAX_NUMBERS)]
     process = subprocess.Popen(
         command(program, "stdio"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), bufsize=0
     )
@@ -192,7 +192,7 @@ def over_stdio(program: str, concurrency: int) -> Round:
 
 def over_http(program: str, concurrency: int) -> Round:
     with listening(program) as (port, pid):
-        bodies = [CALL.encode() % (number, number) for number in range(MOST)]
+        bodies = [CALL.encode() % (number, number) for number in range(MAX_NUMBERS)]
         requests = [(HEAD % (port, len(body))).encode() + body for body in bodies]
         sockets = {}
         for _ in range(concurrency):
@@ -243,7 +243,7 @@ class Load:
         self._sent += [now] * count
         self.open += count
         self._next += count
-        return [number % MOST for number in range(self._next - count, self._next)]
+        return [number % MAX_NUMBERS for number in range(self._next - count, self._next)]
 
     def answered(self, count: int) -> int:
         """So many are done; how many to send in their place. They are timed in the order they were sent."""

@@ -15,7 +15,7 @@ from interlock.hub.catalog.items import digest_of, max_bytes_of
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.resource_uris import exposed_uri, original_uri
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
-from interlock.judge.names import LONGEST_EXPOSED, exposed_name
+from interlock.judge.names import MAX_EXPOSED_CHARS, exposed_name
 
 servers = st.from_regex(r"[a-z0-9](?:[a-z0-9-]|_(?!_)){0,20}[a-z0-9]", fullmatch=True)
 names = st.text(min_size=1, max_size=80)
@@ -30,7 +30,7 @@ def test_different_identities_have_different_names(a: str, x: str, b: str, y: st
 def test_an_exposed_name_is_one_that_every_model_accepts(server: str, name: str) -> None:
     exposed = exposed_name(server, name)
     assert re.fullmatch(r"[A-Za-z0-9_-]+", exposed)
-    assert len(exposed) <= LONGEST_EXPOSED
+    assert len(exposed) <= MAX_EXPOSED_CHARS
     assert exposed.partition("__")[0] == server
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from interlock.config.settings import Scopes
 from interlock.hub.live.client_hosts import MAX_OFFERS
-from interlock.protocols.mcpl.feature_sets import MOST
+from interlock.protocols.mcpl.feature_sets import MAX_FEATURE_SETS
 from waiting import until
 
 from .host_client import HOST, HostClient
@@ -148,7 +148,7 @@ async def test_a_client_narrows_the_scopes_of_tools_and_channels(tmp_path: Path)
             assert [each["id"] for each in (await client.result("channels/list"))["channels"]] == ["a/chat:#general"]
             said = {"conversationId": "c1", "channelId": "a/chat:#dev", "content": "Hello"}
             assert (await client.ask("channels/publish", said))["error"]["code"] == -32017
-            many = {f"b.{number}": {"whitelist": ["/**"]} for number in range(MOST)}
+            many = {f"b.{number}": {"whitelist": ["/**"]} for number in range(MAX_FEATURE_SETS)}
             await client.select(scopes={**many, "a.note.file": {"whitelist": ["/**"]}})
             assert not await wrote("/etc/hosts"), "an update with too many scopes changes nothing"
             await client.select(scopes={"a.note.talk": {"whitelist": ["chat:*", "x" * 2000]}})

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.judge.masking import LONGEST_HELD, MaskedStream, Masker
+from interlock.judge.masking import MAX_HELD_CHARS, MaskedStream, Masker
 from interlock.judge.regexes import RegexError
 
 GITHUB = "ghp_" + "a1B2" * 9
@@ -67,10 +67,12 @@ def test_ordinary_text_is_shown_word_by_word() -> None:
 def test_a_word_without_an_end_is_held_no_further_than_the_bound() -> None:
     stream = MaskedStream(PLAIN)
     shown = "".join(stream.feed("A" * 1000) for _ in range(200))
-    assert 200_000 - LONGEST_HELD - 1000 <= len(shown) <= 200_000
+    assert 200_000 - MAX_HELD_CHARS - 1000 <= len(shown) <= 200_000
     token = MaskedStream(PLAIN)
     text = (
-        token.feed("eyJ" + "a" * LONGEST_HELD) + token.feed("b" * 1000 + ".eyJ" + "c" * 30 + ".sig") + token.feed(" .")
+        token.feed("eyJ" + "a" * MAX_HELD_CHARS)
+        + token.feed("b" * 1000 + ".eyJ" + "c" * 30 + ".sig")
+        + token.feed(" .")
     )
     assert text + token.end() == "[masked: json_web_token] ."
 

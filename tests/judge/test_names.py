@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.judge.names import LONGEST_EXPOSED, exposed_name, judge_against, judge_name, skeleton
+from interlock.judge.names import MAX_EXPOSED_CHARS, exposed_name, judge_against, judge_name, skeleton
 
 
 @each_case("name", ["read_file", "read-file", "tools.read", "Search the web", "a" * 128, "ns/tool", "a:b"])
@@ -50,7 +50,7 @@ def test_identities_that_would_collide_are_told_apart(one: tuple[str, str], othe
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_every_exposed_name_fits_what_clients_accept(server: str, name: str) -> None:
     exposed = exposed_name(server, name)
-    assert len(exposed) <= LONGEST_EXPOSED
+    assert len(exposed) <= MAX_EXPOSED_CHARS
     assert exposed.isascii()
     assert all(char.isalnum() or char in "_-" for char in exposed)
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.judge.schemas import DEEPEST, judge_schema
+from interlock.judge.schemas import MAX_DEPTH, judge_schema
 from processor_work import work_of
 
 
@@ -39,7 +39,7 @@ def test_remote_references_are_refused_and_local_ones_are_not() -> None:
 
 def test_depth_and_size_are_bounded() -> None:
     deep: dict[str, Any] = {}
-    for _ in range(DEEPEST + 1):
+    for _ in range(MAX_DEPTH + 1):
         deep = {"items": deep}
     assert rules_of(deep) == {"schema.too_deep"}
     assert rules_of({"anyOf": [{"type": "string"}] * 6000}) >= {"schema.too_large"}

@@ -14,8 +14,8 @@ from interlock.protocols.mgp.errors import BY_CODE, Recovery, as_fault, read_rec
 from interlock.protocols.mgp.recovery import (
     FIRST_PAUSE_MS,
     JITTER,
-    LONGEST_PAUSE_MS,
-    MOST_RETRIES,
+    MAX_PAUSE_MS,
+    MAX_RETRIES_PER_CALL,
     USUAL_RETRIES,
     most_retries,
     pause_s,
@@ -155,11 +155,11 @@ def test_no_retry_comes_too_early_too_late_or_too_often(recovery: Recovery, trie
     if not recovery.retryable or tried >= most_retries(recovery):
         assert pause is None
     if pause is not None:
-        assert tried < MOST_RETRIES
+        assert tried < MAX_RETRIES_PER_CALL
         assert recovery.max_retries is None or tried < recovery.max_retries
         assert max(0.0, recovery.retry_after_ms or 0.0) <= pause * 1000 + 1e-6
-        assert pause * 1000 <= LONGEST_PAUSE_MS
-    if recovery.retry_after_ms is not None and recovery.retry_after_ms > LONGEST_PAUSE_MS:
+        assert pause * 1000 <= MAX_PAUSE_MS
+    if recovery.retry_after_ms is not None and recovery.retry_after_ms > MAX_PAUSE_MS:
         assert pause is None, "it is not told to wait for that long and then asked earlier"
 
 

@@ -11,7 +11,7 @@ from interlock.protocols.patterns import (
     CAPABILITY_PATHS,
     CHANNELS,
     FEATURE_SETS,
-    LONGEST_PATTERN,
+    MAX_PATTERN_CHARS,
     NAMES,
     Notation,
     Pattern,
@@ -142,7 +142,7 @@ def test_climbing_is_seen_in_every_spelling(climbing: str) -> None:
     assert not PatternSet(["/project/**"]).allows(f"/project/{climbing}")
 
 
-@each_case("pattern", ["", "x" * (LONGEST_PATTERN + 1)])
+@each_case("pattern", ["", "x" * (MAX_PATTERN_CHARS + 1)])
 def test_a_pattern_that_cannot_be_used_says_so_when_it_is_made(pattern: str) -> None:
     with pytest.raises(PatternError):
         Pattern(pattern)

@@ -227,7 +227,7 @@ async def test_a_result_that_the_topic_refuses_is_answered_with_an_error(
     rooms: RunningRooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As for a result that is nested too deeply, or has numbers that no reader holds.
-    monkeypatch.setattr("interlock.rooms.hub_tool_server.LARGEST_RESULT", 10_000_000)
+    monkeypatch.setattr("interlock.rooms.hub_tool_server.MAX_RESULT_BYTES", 10_000_000)
     ann = await rooms.join("ann")
     answer = await echo(ann, "x" * 135_000)
     assert answer["payload"]["error"]["data"]["name"] == "UPSTREAM_ERROR"

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import Final
 
 ENTRIES: Final = 256
-LONGEST_MS: Final = 24 * 3600 * 1000
+MAX_TTL_MS: Final = 24 * 3600 * 1000
 
 
 class Cache:
@@ -28,7 +28,7 @@ class Cache:
         self._entries.pop((method, key), None)
         if ttl_ms is None or ttl_ms <= 0:
             return
-        self._entries[method, key] = (time.monotonic() + min(ttl_ms, LONGEST_MS) / 1000, value)
+        self._entries[method, key] = (time.monotonic() + min(ttl_ms, MAX_TTL_MS) / 1000, value)
         while len(self._entries) > ENTRIES:
             self._entries.popitem(last=False)
 

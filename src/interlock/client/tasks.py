@@ -18,7 +18,7 @@ from interlock.wire.json_values import decode_json
 
 POLL_MS: Final = 1_000
 """How long is waited between two looks where the server does not say."""
-LONGEST_POLL_MS: Final = 60_000
+MAX_POLL_MS: Final = 60_000
 
 
 class TaskClient(Protocol):
@@ -129,7 +129,7 @@ class Task:
 
 
 def _pause(state: TaskState) -> float:
-    return min(POLL_MS if state.poll_ms is None else state.poll_ms, LONGEST_POLL_MS) / 1000
+    return min(POLL_MS if state.poll_ms is None else state.poll_ms, MAX_POLL_MS) / 1000
 
 
 def _detail(answer: bytes) -> _Detail:

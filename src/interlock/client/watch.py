@@ -21,8 +21,8 @@ from interlock.wire.json_values import decode_json_or
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Request, Result
 
 FIRST_WAIT: Final = 1.0
-LONGEST_WAIT: Final = 30.0
-LONGEST_ASKED: Final = 300.0
+MAX_WAIT_S: Final = 30.0
+MAX_ASKED_WAIT_S: Final = 300.0
 """A server that wants to be left alone for longer is asked again after this time."""
 STREAM_WAIT: Final = 1.0
 """How long a server may take to open the standing stream, or to say what it agrees to tell, before one goes on."""
@@ -178,8 +178,8 @@ class Watch:
         self._end_before()
         self._refused += refused
         if self._refused < REFUSED:
-            self._timer = self._loop.call_later(max(self._wait, min(wait_s, LONGEST_ASKED)), self._reopen)
-            self._wait = min(self._wait * 2, LONGEST_WAIT)
+            self._timer = self._loop.call_later(max(self._wait, min(wait_s, MAX_ASKED_WAIT_S)), self._reopen)
+            self._wait = min(self._wait * 2, MAX_WAIT_S)
 
     def _filter(self) -> dict[str, object]:
         peer = self._connection.peer

@@ -25,8 +25,10 @@ class Budget(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if type(value) is not int or not 0 <= value <= _MOST:
-                raise DiscoveryError(name, f"{name} is a whole number of tokens from 0 to {_MOST}, not {value!r:.40}")
+            if type(value) is not int or not 0 <= value <= _MAX_TOKENS:
+                raise DiscoveryError(
+                    name, f"{name} is a whole number of tokens from 0 to {_MAX_TOKENS}, not {value!r:.40}"
+                )
         parts = self.pinned_reserve + self.discovery_reserve + self.cache_limit
         if self.max_tokens < 1 or parts > self.max_tokens:
             message = (
@@ -228,8 +230,8 @@ def fit(found: Sequence[tuple[str, int]], tokens: int) -> Fit:
 
 
 def _check_tokens(name: str, tokens: int) -> None:
-    if type(tokens) is not int or not 0 <= tokens <= _MOST:
-        raise DiscoveryError("tokens", f"the token count of {name!r:.80} is not a whole number from 0 to {_MOST}")
+    if type(tokens) is not int or not 0 <= tokens <= _MAX_TOKENS:
+        raise DiscoveryError("tokens", f"the token count of {name!r:.80} is not a whole number from 0 to {_MAX_TOKENS}")
 
 
 def _check_pinned(budget: Budget, pinned: Mapping[str, int]) -> None:
@@ -243,4 +245,4 @@ def _check_pinned(budget: Budget, pinned: Mapping[str, int]) -> None:
         raise DiscoveryError("pinned_reserve", message)
 
 
-_MOST = 100_000_000
+_MAX_TOKENS = 100_000_000

@@ -39,7 +39,7 @@ from interlock.store.documents import AnyCollection
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
 
-MOST: Final = 100_000
+MAX_CONVERSATIONS: Final = 100_000
 """Conversations of one hub."""
 MAX_TURNS: Final = 10_000
 """Turns of one conversation."""
@@ -264,7 +264,7 @@ class Conversations:
 
     @property
     def _bound(self) -> int:
-        return min(self._settings.conversations_per_agent, MOST)
+        return min(self._settings.conversations_per_agent, MAX_CONVERSATIONS)
 
     def _recorded(self, turn: StoredTurn) -> Recorded:
         return Recorded(turn, self._open(turn.sealed, turn.id, tuple[Message, ...]), len(turn.sealed) * 3 // 4)

@@ -23,12 +23,12 @@ from interlock.hub.journal import Journal
 from interlock.store import Collection, Conflict, Store, StoreError
 from interlock.wire.errors import Fault
 
-MOST: Final = 10_000
+MAX_TAINTS: Final = 10_000
 """Principals that are remembered; beyond that the oldest go first."""
 MAX_SOURCES: Final = 4
 RENEW_S: Final = 60.0
 """A further result of the same tool is stored again after this time."""
-LONGEST_ID: Final = 400
+MAX_ID_CHARS: Final = 400
 MAX_CONFLICTS: Final = 16
 """How often other nodes may change a taint between its reading and its commit."""
 
@@ -160,7 +160,7 @@ class Taints:
     async def sweep(self) -> None:
         """Forget what no longer counts, and the oldest where there are too many."""
         oldest = sorted(self._known.values(), key=lambda taint: taint.at)
-        surplus = max(0, len(oldest) - MOST)
+        surplus = max(0, len(oldest) - MAX_TAINTS)
         gone = oldest[:surplus] + [taint for taint in oldest[surplus:] if self.of(taint.owner) is None]
         if not gone:
             return
@@ -238,4 +238,4 @@ def _merged(one: Taint, other: Taint) -> Taint:
 
 
 def _id(owner: str) -> str:
-    return owner if len(owner) <= LONGEST_ID else f"sha256:{hashlib.sha256(owner.encode()).hexdigest()}"
+    return owner if len(owner) <= MAX_ID_CHARS else f"sha256:{hashlib.sha256(owner.encode()).hexdigest()}"

@@ -29,9 +29,9 @@ other validator reads, and nobody chooses it. The rest are standard (MGP, Standa
 
 MAX_VALUES: Final = 20_000
 MAX_PROPERTIES: Final = 500
-DEEPEST: Final = 64
-LONGEST_NAME: Final = 64
-LONGEST_OF_TOOL: Final = 256
+MAX_DEPTH: Final = 64
+MAX_NAME_CHARS: Final = 64
+MAX_TOOL_CHARS: Final = 256
 """So much of a name is read, and remembered: an argument's, and one of a definition."""
 
 Context = frozenset[str]
@@ -124,7 +124,7 @@ class Places:
             return named
         kind = self._by_schema.get(path)
         if kind is None:
-            kind = kind_of_name(key[:LONGEST_NAME], self._context)
+            kind = kind_of_name(key[:MAX_NAME_CHARS], self._context)
             if kind in self._settled:
                 return None
         return kind if kind in self._kinds else None
@@ -132,7 +132,7 @@ class Places:
 
 def context_of(names: Sequence[str]) -> Context:
     """The subject of a tool, from its server's name and its own."""
-    words = {word for name in names for word in words_of(name[:LONGEST_OF_TOOL])}
+    words = {word for name in names for word in words_of(name[:MAX_TOOL_CHARS])}
     return frozenset(topic for topic, telling in _TOPICS.items() if not words.isdisjoint(telling))
 
 
@@ -253,7 +253,7 @@ def _properties(schema: object, context: Context) -> Iterator[tuple[str, Argumen
     seen = 0
     while stack and seen < MAX_PROPERTIES:
         node, path, name, depth = stack.pop()
-        if not isinstance(node, dict) or depth > DEEPEST:
+        if not isinstance(node, dict) or depth > MAX_DEPTH:
             continue
         seen += 1
         target = node.get("$ref")
@@ -275,9 +275,9 @@ def _properties(schema: object, context: Context) -> Iterator[tuple[str, Argumen
 def _kind_of_property(name: str, node: Mapping[str, object], context: Context) -> ArgumentKind | None:
     description = node.get("description")
     description = description[:_READ_OF_DESCRIPTION] if isinstance(description, str) else ""
-    if words_of(name[:LONGEST_OF_TOOL])[-1:] in (("query",), ("statement",)) and _SAYS_SQL.search(description):
+    if words_of(name[:MAX_TOOL_CHARS])[-1:] in (("query",), ("statement",)) and _SAYS_SQL.search(description):
         return "sql"
-    kind = kind_of_name(name[:LONGEST_NAME], context) or _FORMATS.get(str(node.get("format")))
+    kind = kind_of_name(name[:MAX_NAME_CHARS], context) or _FORMATS.get(str(node.get("format")))
     if kind is None and _takes_text(node):
         kind = next((kind for kind, says in _SAYS.items() if says.search(description)), None)
     return kind

@@ -194,13 +194,13 @@ def _first_unquoted_match(regex: OctetRegex, octets: bytes, quotes: bool) -> Oct
 
 def _is_quoted(octets: bytes, start: int, end: int) -> bool:
     """Whether words stand in quotation marks, as an example."""
-    opens, closes = octets[max(0, start - 3) : start], octets[end : end + _LONGEST_QUOTE]
+    opens, closes = octets[max(0, start - 3) : start], octets[end : end + _MAX_QUOTE_CHARS]
     if not _OPENS.search(opens) or not _CLOSES.search(closes):
         return False
     return _EXAMPLE.search(octets[max(0, start - 160) : start]) is not None
 
 
-_LONGEST_QUOTE = 60
+_MAX_QUOTE_CHARS = 60
 _OPENS = re.compile(rb"(?:[\"'`]|\xe2\x80[\x98\x9c])$")
 _CLOSES = re.compile(rb"^[^\"'`\n]{0,59}?(?:[\"'`]|\xe2\x80[\x99\x9d])")
 _EXAMPLE = re.compile(

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from interlock.judge.regexes import RegexError, compile_regex
 from interlock.judge.secrets import Secret, find_secrets
 
-LONGEST_OWN_MATCH: Final = 4096
+MAX_OWN_MATCH_CHARS: Final = 4096
 """Characters that a stream holds back for expressions of the operator. A longer match may be found in parts."""
-LONGEST_HELD: Final = 65_536
+MAX_HELD_CHARS: Final = 65_536
 """Characters of one word that a stream holds back. A longer word is given out unless it begins like a token."""
-LONGEST_NAME: Final = 40
-LONGEST_KEY_END: Final = 80
+MAX_NAME_CHARS: Final = 40
+MAX_KEY_END_CHARS: Final = 80
 
 KNOWN: Final[Mapping[str, str]] = {
     "email": r"\b[A-Za-z0-9._%+\-]{1,64}@[A-Za-z0-9\-]{1,63}(?:\.[A-Za-z0-9\-]{1,63}){0,8}\.[A-Za-z]{2,24}\b",
@@ -45,7 +45,7 @@ class Masker:
             raise RegexError(f"There is no pattern named {unknown[0]}; there are {', '.join(KNOWN)}.")
         self._patterns = [(name, compile_regex(KNOWN[name])) for name in KNOWN if name in set(named)]
         self._patterns += [(name, compile_regex(text)) for name, text in (own or {}).items()]
-        self.held_for_own = LONGEST_OWN_MATCH if own else 0
+        self.held_for_own = MAX_OWN_MATCH_CHARS if own else 0
         """Characters that a stream must hold back in any case."""
 
     def mask(self, text: str) -> Masked:
@@ -99,7 +99,7 @@ class Masker:
 
     def _is_named_secret(self, name: str, value: str) -> bool:
         """Whether a member with this name and value is a secret, as `name="value"` would be in a text."""
-        return any(each.kind == "assigned_secret" for each in find_secrets(f'{name[-LONGEST_NAME:]}="{value[:512]}"'))
+        return any(each.kind == "assigned_secret" for each in find_secrets(f'{name[-MAX_NAME_CHARS:]}="{value[:512]}"'))
 
 
 class MaskedStream:
@@ -123,7 +123,7 @@ class MaskedStream:
         text = self._give(found, self._safe_end(found))
         if self._skipping is not None:
             # The mark of a secret's end may be split as well.
-            self._held = before[-LONGEST_KEY_END:]
+            self._held = before[-MAX_KEY_END_CHARS:]
         return text
 
     def end(self) -> str:
@@ -146,7 +146,7 @@ class MaskedStream:
         end = len(held) - self._masker.held_for_own
         while (earlier := self._earlier(found, end)) != end:
             end = earlier
-        if len(held) - end <= max(LONGEST_HELD, self._masker.held_for_own):
+        if len(held) - end <= max(MAX_HELD_CHARS, self._masker.held_for_own):
             return end
         # One word without an end. Its parts cannot be told apart from a token's, so its beginning decides.
         if (last is not None and last.end == len(held)) or _TOKEN_BEGINS.search(held, end):
@@ -178,7 +178,7 @@ class MaskedStream:
             return True
         match = self._skipping.search(self._held)
         if match is None:
-            self._held = self._held[-LONGEST_KEY_END:]
+            self._held = self._held[-MAX_KEY_END_CHARS:]
             return False
         at = match.end() if self._skipping is _KEY_END else match.start()
         self._before, self._held, self._skipping = self._held[:at][-1:], self._held[at:], None

@@ -14,8 +14,8 @@ from interlock.judge.findings import Finding
 from interlock.judge.text import judge_text, strip_hidden
 from interlock.wire.unicode_forms import normalize
 
-LONGEST_NAME = 128
-LONGEST_EXPOSED = 48
+MAX_NAME_CHARS = 128
+MAX_EXPOSED_CHARS = 48
 
 RESERVED = frozenset(
     (
@@ -34,8 +34,10 @@ RESERVED = frozenset(
 
 def judge_name(name: str) -> tuple[Finding, ...]:
     """The faults in the name of a tool, prompt or server."""
-    if not name or len(name) > LONGEST_NAME:
-        return (Finding("name.length", f"A name has 1 to {LONGEST_NAME} characters; this one has {len(name)}.", _HINT),)
+    if not name or len(name) > MAX_NAME_CHARS:
+        return (
+            Finding("name.length", f"A name has 1 to {MAX_NAME_CHARS} characters; this one has {len(name)}.", _HINT),
+        )
     if found := judge_text(name):
         return found
     if match := _ODD.search(name):
@@ -56,7 +58,7 @@ def judge_against(server: str, name: str, others: Iterable[tuple[str, str]]) -> 
 
 def skeleton(name: str) -> str:
     """The name with all look-alike characters made equal."""
-    name = name[: 2 * LONGEST_NAME]
+    name = name[: 2 * MAX_NAME_CHARS]
     if name.isascii():
         return name.translate(_ASCII_TWINS)
     plain = normalize("NFKC", strip_hidden(name))
@@ -71,12 +73,12 @@ def exposed_name(server: str, name: str) -> str:
     The name depends on nothing but the identity, so it never changes because other servers come and go.
     """
     plain = f"{_OUTSIDE.sub('_', server)}__{_OUTSIDE.sub('_', name)}"
-    exact = plain == f"{server}__{name}" and len(plain) <= LONGEST_EXPOSED
+    exact = plain == f"{server}__{name}" and len(plain) <= MAX_EXPOSED_CHARS
     ambiguous = "__" in server or "__" in name or server.endswith("_") or name.startswith("_")
     if exact and not ambiguous and plain not in RESERVED:
         return plain
     identity = f"{len(server)}:{server}{name}".encode("utf-8", "surrogatepass")
-    return f"{plain[: LONGEST_EXPOSED - 9]}_{sha256(identity).hexdigest()[:8]}"
+    return f"{plain[: MAX_EXPOSED_CHARS - 9]}_{sha256(identity).hexdigest()[:8]}"
 
 
 _HINT = "Use letters, digits, _, - and . only."

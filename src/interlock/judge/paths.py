@@ -20,8 +20,8 @@ from interlock.judge.readings import readings
 ReadLink = Callable[[str], str | None]
 """Given an absolute path, what the link there points to; None when it is no link or does not exist."""
 
-LONGEST_PATH = 4096
-LONGEST_NAME = 255
+MAX_PATH_CHARS = 4096
+MAX_NAME_CHARS = 255
 MAX_LINKS = 40
 
 
@@ -133,9 +133,9 @@ def _visible(path: str) -> str:
 def _judge_shape(path: str) -> Finding | None:
     if not path or not path.strip():
         return Finding("path.empty", "The path is empty.", "Name a file or folder.")
-    if len(path) > LONGEST_PATH or len(path.encode("utf-8", "surrogatepass")) > LONGEST_PATH:
+    if len(path) > MAX_PATH_CHARS or len(path.encode("utf-8", "surrogatepass")) > MAX_PATH_CHARS:
         return Finding(
-            "path.too_long", "The path is longer than any system takes.", f"Keep it under {LONGEST_PATH} bytes."
+            "path.too_long", "The path is longer than any system takes.", f"Keep it under {MAX_PATH_CHARS} bytes."
         )
     if match := _CONTROL.search(path):
         return Finding("path.control", f"The path holds the character {ord(match[0]):#06x}.", _PLAIN, match.span())
@@ -179,8 +179,8 @@ def _judge_names(slashed: str, windows: bool) -> Finding | None:
         if dotted > 1:
             return Finding("path.traversal", "Several names are nothing but dots.", _PLAIN)
         if (
-            len(name) > LONGEST_NAME // 4
-            and len(name.encode("utf-8", "surrogatepass")) > LONGEST_NAME
+            len(name) > MAX_NAME_CHARS // 4
+            and len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_CHARS
             and ".." not in names
         ):
             return Finding("path.too_long", "A name in the path is longer than any system takes.", _PLAIN)

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from interlock.judge.findings import Finding
 
-LONGEST_REGEX = 4096
-LONGEST_SUBJECT = 1_048_576
+MAX_REGEX_CHARS = 4096
+MAX_SUBJECT_CHARS = 1_048_576
 
 
 class RegexError(ValueError):
@@ -29,7 +29,7 @@ class SafeRegex:
 
     def search(self, subject: str) -> bool:
         """Whether it matches anywhere in the subject. A subject beyond the bound does not match."""
-        if len(subject) > LONGEST_SUBJECT:
+        if len(subject) > MAX_SUBJECT_CHARS:
             return False
         try:
             return self._search(subject) is not None
@@ -52,9 +52,9 @@ def compile_regex(text: str) -> SafeRegex:
 
 def judge_regex(text: str) -> tuple[Finding, ...]:
     """The danger of running this expression. Lookaround alone is none: it is never run here."""
-    if len(text) > LONGEST_REGEX:
+    if len(text) > MAX_REGEX_CHARS:
         message = f"The pattern has {len(text)} characters."
-        return (Finding("regex.too_long", message, f"Keep it under {LONGEST_REGEX}."),)
+        return (Finding("regex.too_long", message, f"Keep it under {MAX_REGEX_CHARS}."),)
     if repeats := _repeats_of_repeats(text):
         message = "The pattern repeats a repetition, which takes some programs for ever."
         return (Finding("regex.nested_repeat", message, "Write it without a repeated group of repetitions.", repeats),)
@@ -131,8 +131,8 @@ class _Compiled(Protocol):
 
 
 def _compile(text: str) -> _Compiled:
-    if len(text) > LONGEST_REGEX:
-        raise RegexError(f"The pattern has {len(text)} characters; the most is {LONGEST_REGEX}.")
+    if len(text) > MAX_REGEX_CHARS:
+        raise RegexError(f"The pattern has {len(text)} characters; the most is {MAX_REGEX_CHARS}.")
     import re2
 
     options = re2.Options()

@@ -22,7 +22,7 @@ ENOUGH = 1.25
 """The weight at which a sentence counts as a request."""
 ENOUGH_IN_A_MANUAL = 2.0
 FEW_IMPERATIVES = 3
-LONGEST_NOTE = 1_500
+MAX_NOTE_CHARS = 1_500
 """A longer text, or one with more sentences that open like a request, is a manual."""
 ENOUGH_ABOVE_ALL = 2.0
 """The weight at which a sentence puts a task above all others."""
@@ -159,7 +159,7 @@ class _Judgement:
                 request = max(request, asked, key=_weight)
             if put is not None:
                 above = max(above, put, key=_weight)
-        is_manual = imperatives > FEW_IMPERATIVES or self._size > LONGEST_NOTE
+        is_manual = imperatives > FEW_IMPERATIVES or self._size > MAX_NOTE_CHARS
         enough = ENOUGH_IN_A_MANUAL if is_manual else ENOUGH
         return request if request.weight >= enough else None, above if above.weight >= ENOUGH_ABOVE_ALL else None
 

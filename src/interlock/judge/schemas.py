@@ -8,7 +8,7 @@ from typing import NamedTuple
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import judge_regex
 
-DEEPEST = 64
+MAX_DEPTH = 64
 MAX_SUBSCHEMAS = 5_000
 MAX_EXPANDED = 50_000
 MAX_CHOICES = 5_000
@@ -27,8 +27,10 @@ def judge_schema(schema: object, where: str = "The schema") -> tuple[Finding, ..
     found: list[Finding] = []
     links: dict[str, list[str]] = {}
     for count, node in enumerate(_nodes(schema)):
-        if node.depth > DEEPEST:
-            found.append(Finding("schema.too_deep", f"{where} nests deeper than {DEEPEST} levels.", "Make it flatter."))
+        if node.depth > MAX_DEPTH:
+            found.append(
+                Finding("schema.too_deep", f"{where} nests deeper than {MAX_DEPTH} levels.", "Make it flatter.")
+            )
             return tuple(found)
         if count >= MAX_SUBSCHEMAS:
             message = f"{where} has more than {MAX_SUBSCHEMAS} parts."

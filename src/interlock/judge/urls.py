@@ -17,7 +17,7 @@ from interlock.judge.addresses import INSTEAD_OF_METADATA, Address, judge_addres
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import find_in_pieces
 
-LONGEST = 16_384
+MAX_URL_CHARS = 16_384
 
 # Ports that no browser will fetch from (the Fetch standard's list), and two databases that answer to anything.
 _BAD_PORTS = """
@@ -85,8 +85,8 @@ def judge_url(url: str, rules: UrlRules = DEFAULT_RULES) -> tuple[Finding, ...]:
 
 
 def _judge_url(url: str, rules: UrlRules) -> tuple[Finding, ...]:
-    if len(url) > LONGEST:
-        return (Finding("url.too_long", f"The URL has {len(url)} characters.", f"Keep it under {LONGEST}."),)
+    if len(url) > MAX_URL_CHARS:
+        return (Finding("url.too_long", f"The URL has {len(url)} characters.", f"Keep it under {MAX_URL_CHARS}."),)
     parsed = _parse(url, None)
     if parsed is None:
         return (Finding("url.invalid", "This is not a URL that a browser would open.", "Write https://host/path."),)
@@ -109,7 +109,7 @@ def _judge_url(url: str, rules: UrlRules) -> tuple[Finding, ...]:
 
 def names_to_resolve(url: str) -> tuple[str, ...]:
     """The names whose addresses the caller must have judged before it connects: none for an address, one otherwise."""
-    parsed = _parse(url, None) if len(url) <= LONGEST else None
+    parsed = _parse(url, None) if len(url) <= MAX_URL_CHARS else None
     if parsed is None or not parsed.host or _address_of(parsed.host) is not None:
         return ()
     return (parsed.host.rstrip("."),)
@@ -136,8 +136,8 @@ def judge_redirect(
     if hop > rules.most_redirects:
         message = f"More than {rules.most_redirects} redirects."
         return "", (Finding("url.redirects", message, "Ask for the final address directly."),)
-    if len(location) > LONGEST or len(url) > LONGEST:
-        return "", judge_url(location + " " * LONGEST, rules)
+    if len(location) > MAX_URL_CHARS or len(url) > MAX_URL_CHARS:
+        return "", judge_url(location + " " * MAX_URL_CHARS, rules)
     target = _parse(location, url)
     if target is None:
         return "", (Finding("url.invalid", "The redirect leads to something that is not a URL."),)
@@ -332,7 +332,7 @@ def _place(url: str, rule: str) -> tuple[int, int]:
     if rule == "url.control" and (control := _CONTROLS.search(url.strip(_STRIPPED))):
         lead = len(url) - len(url.lstrip(_STRIPPED))
         return control.start() + lead, control.end() + lead
-    parts = _PARTS.match(url[:LONGEST])
+    parts = _PARTS.match(url[:MAX_URL_CHARS])
     group = {"url.scheme": 1, "url.credentials": 2, "url.ambiguous": 2, "url.port": 4}.get(
         rule, 3 if rule.startswith("address.") or rule in _ABOUT_HOST else 0
     )

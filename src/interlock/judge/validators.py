@@ -181,7 +181,7 @@ def _beginning(text: str) -> tuple[str, bool]:
     """The first words of a text, with one blank or line end between them, and whether that is the whole text."""
     found: list[str] = []
     size = end = 0
-    for word in find_in_pieces(_WORD, text, _LONGEST_WORD):
+    for word in find_in_pieces(_WORD, text, _MAX_WORD_CHARS):
         if word.start() > end:
             found.append("\n" if text.find("\n", end, word.start()) >= 0 else " ")
         found.append(word[0])
@@ -192,7 +192,7 @@ def _beginning(text: str) -> tuple[str, bool]:
 
 
 _BEGINNING = 8_192
-_LONGEST_WORD = 200
+_MAX_WORD_CHARS = 200
 _WORD = re.compile(r"\S{1,200}")
 _GOES_ON = re.compile(r"(?is)[\s;(\ufeff]*+(?:--|/\*|with\s+(?:recursive\s+)?\w+\s*\([^)]*\Z)")
 """How a beginning begins that may go on to a statement after it."""
@@ -268,7 +268,7 @@ def _whole(findings: Iterable[Finding], value: str) -> tuple[Finding, ...]:
 
 def _metadata_fetched(command: str) -> tuple[Finding, ...]:
     """Metadata services that a command asks without a scheme or a path, in any notation: `curl 0xa9fea9fe`."""
-    if (fetching := next(find_in_pieces(_FETCHING, command, _LONGEST_PROGRAM), None)) is None:
+    if (fetching := next(find_in_pieces(_FETCHING, command, _MAX_PROGRAM_CHARS), None)) is None:
         return ()
     for match in _ADDRESS_WORD.finditer(command, fetching.end(), fetching.end() + _FETCHED_WITHIN):
         address = read_address(match[1])
@@ -285,7 +285,7 @@ _FETCHING = re.compile(
     r"(?<![\w.-])(?:curl|wget|https?|xhs?|nc|ncat|netcat|telnet|socat|lynx|w3m|links|elinks|aria2c|axel|fetch|iwr|irm|"
     r"Invoke-(?:WebRequest|RestMethod))(?:\.exe)?(?=\s)"
 )
-_LONGEST_PROGRAM = 40
+_MAX_PROGRAM_CHARS = 40
 _FETCHED_WITHIN = 2000
 _ADDRESS_WORD = re.compile(r"(?<![\w.:@%-])(\[[0-9a-fA-F:.%]+\]|0[xX][0-9a-fA-F.xX]+|\d[\d.xXa-fA-F]{6,})(?![\w.-])")
 

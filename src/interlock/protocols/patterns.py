@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-LONGEST_PATTERN = 1024
-LONGEST_SUBJECT = 1_048_576
+MAX_PATTERN_CHARS = 1024
+MAX_SUBJECT_CHARS = 1_048_576
 
 
 class Notation(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Pattern:
     def matches(self, subject: str) -> bool:
         if self._exact:
             return subject == self.text
-        if len(subject) > LONGEST_SUBJECT or not subject.startswith(self._prefix):
+        if len(subject) > MAX_SUBJECT_CHARS or not subject.startswith(self._prefix):
             return False
         return self._automaton is None or self._automaton(as_bytes(subject)) is not None
 
@@ -121,8 +121,8 @@ def check_length(text: str) -> None:
     """Refuse a pattern that is empty or too long. Raises PatternError."""
     if not text:
         raise PatternError("An empty pattern matches nothing; leave it out, or write ** to match everything.")
-    if len(text) > LONGEST_PATTERN:
-        raise PatternError(f"The pattern has {len(text)} characters; the most is {LONGEST_PATTERN}.")
+    if len(text) > MAX_PATTERN_CHARS:
+        raise PatternError(f"The pattern has {len(text)} characters; the most is {MAX_PATTERN_CHARS}.")
 
 
 def climbs(subject: str) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 _PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
-_LONGEST: Final = 512
+_MAX_CHARS: Final = 512
 _bits: Final = random.getrandbits
 
 
@@ -32,7 +32,7 @@ class Traceparent(msgspec.Struct, frozen=True):
 
 def read_traceparent(text: str) -> Traceparent | None:
     """Read a `traceparent`; None for what the standard says to ignore."""
-    matched = _PARENT.fullmatch(text) if len(text) <= _LONGEST else None
+    matched = _PARENT.fullmatch(text) if len(text) <= _MAX_CHARS else None
     if matched is None:
         return None
     version, trace, span, flags, more = matched.groups()
@@ -66,7 +66,7 @@ def find_trace_id(meta: Mapping[str, object], params: Mapping[str, object], top:
         return read.trace
     for place in (meta, params, top):
         given = place.get("trace_id")
-        if isinstance(given, str) and given and len(given) <= _LONGEST:
+        if isinstance(given, str) and given and len(given) <= _MAX_CHARS:
             return trace_id_from(given)
     return ""
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "server:"
 MAX_OPEN: Final = 1_024
 MAX_CALLERS: Final = 256
-LARGEST_RESULT: Final = DEFAULT_BOUNDS.envelope_bytes - DEFAULT_BOUNDS.rest_bytes
+MAX_RESULT_BYTES: Final = DEFAULT_BOUNDS.envelope_bytes - DEFAULT_BOUNDS.rest_bytes
 _RESPONSES: Final = CapabilitySet(("mcp/response:*",))
 
 
@@ -101,7 +101,7 @@ class HubToolServer:
     def respond(self, room_request: RoomRequest, member: str, value: bytes) -> None:
         """Send the response to a request: `result` or `error` with its JSON."""
         self._open.pop(room_request.envelope.id, None)
-        if len(value) > LARGEST_RESULT:
+        if len(value) > MAX_RESULT_BYTES:
             hint = "ask for less, or call the tool outside of the room"
             message = f"the answer has {len(value)} bytes, and an envelope at most {DEFAULT_BOUNDS.envelope_bytes}"
             member, value = "error", _rendered(Fault("TOO_LARGE", message, hint=hint))

@@ -35,4 +35,4 @@ def params_of(request: Envelope) -> bytes:
 def response_kind(request: Envelope) -> str:
     """The kind of the response to a request. It is one character longer, so its context may have no room."""
     kind = f"{kinds.RESPONSE}:{request.kind.operation}"
-    return kind if len(kind) <= kinds.LONGEST_KIND else f"{kinds.RESPONSE}:{request.kind.method}"
+    return kind if len(kind) <= kinds.MAX_KIND_CHARS else f"{kinds.RESPONSE}:{request.kind.method}"

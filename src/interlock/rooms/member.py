@@ -16,7 +16,7 @@ from interlock.transports.websocket_frames import Taken
 
 RECORD_EVERY_S: Final = 10.0
 """Refusals of one participant for one reason are recorded once in this time, with their count."""
-LONGEST_PAUSE_S: Final = 0.25
+MAX_PAUSE_S: Final = 0.25
 """After a refused flood nothing is read from the sender for this time, at most."""
 EXTRA_CONNECTION: Final = "~"
 """Divides the id of a participant that joined beside other connections of its principal."""
@@ -181,7 +181,7 @@ class Member:
         """Count a frame. False for one beyond the rate: nothing more is read for a moment."""
         late = self.meter.wait_s(now)
         if late > 0:
-            self.pause(min(late, LONGEST_PAUSE_S))
+            self.pause(min(late, MAX_PAUSE_S))
             return False
         self.meter.take(now)
         self._warned = False

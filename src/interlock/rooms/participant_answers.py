@@ -27,7 +27,7 @@ from interlock.wire.messages import EMPTY_OBJECT
 
 MAX_OPEN: Final = 256
 """Requests that the server has not answered yet. Further ones are refused, one after the other."""
-LONGEST_S: Final = 600.0
+MAX_ANSWER_S: Final = 600.0
 """How long the server may take for one."""
 
 
@@ -104,7 +104,7 @@ class ParticipantAnswers:
             return self._introduction(params)
         if method not in SERVED_METHODS:
             raise Fault("METHOD_NOT_FOUND", f"{method[:100]} is not served here")
-        return await self._client.connection.request(method, params, timeout=LONGEST_S)
+        return await self._client.connection.request(method, params, timeout=MAX_ANSWER_S)
 
     def _introduction(self, params: bytes) -> bytes:
         """The answer to `initialize`. Every request is served with or without it."""

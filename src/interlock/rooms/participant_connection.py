@@ -23,7 +23,7 @@ from interlock.rooms.errors import RoomError
 from interlock.rooms.participant_socket import open_socket, unreachable
 
 FIRST_PAUSE_S: Final = 0.25
-LONGEST_PAUSE_S: Final = 30.0
+MAX_PAUSE_S: Final = 30.0
 REPLACED_WITHIN_S: Final = 5.0
 """How long a gateway may take to end a connection that a newer one replaces."""
 _FINAL: Final = frozenset({Reason.REPLACED.value, Reason.ACCESS_ENDED.value})
@@ -166,7 +166,7 @@ class ParticipantConnection:
             except RoomError as cause:
                 if cause.reason in _REFUSED:
                     raise
-                pause = min(LONGEST_PAUSE_S, pause * 2)
+                pause = min(MAX_PAUSE_S, pause * 2)
             else:
                 return
 

@@ -32,7 +32,7 @@ from interlock.rooms.gateway_messages import GatewayMessages
 from interlock.rooms.history import History, Positions
 from interlock.rooms.internal_participants import InternalParticipant, InternalParticipants
 from interlock.rooms.listener_lists import ListenerLists
-from interlock.rooms.member import LONGEST_PAUSE_S, Member
+from interlock.rooms.member import MAX_PAUSE_S, Member
 from interlock.rooms.policy import ANONYMOUS, rules_of
 from interlock.transports.websocket import text_frame
 from interlock.transports.websocket_frames import Taken
@@ -294,7 +294,7 @@ class Room:
     def _refuse(self, member: Member, refusal: Refusal, now: float) -> None:
         self.counts.refused[refusal.reason] += 1
         if refusal.reason in (Reason.RATE_LIMITED, Reason.TOO_LARGE) or member.meter.wait_s(now) > 0:
-            member.pause(LONGEST_PAUSE_S)
+            member.pause(MAX_PAUSE_S)
         if self.settings.announce_violations and refusal.reason is Reason.CAPABILITY_VIOLATION:
             others = (one for one in self._members.values() if one is not member)
             self._gateway.violation(member, refusal, others)

@@ -12,7 +12,7 @@ from interlock.hub.auth.principals import Principal
 
 PREFIX: Final = "room-ticket-"
 VALID_S: Final = 60.0
-MOST: Final = 256
+MAX_TICKETS: Final = 256
 
 
 class Admitted(NamedTuple):
@@ -33,7 +33,7 @@ class Tickets:
     def make(self, admitted: Admitted, topic: str) -> str:
         """A new ticket. Beyond the bound the oldest is worth nothing any more."""
         text = PREFIX + secrets.token_urlsafe(32)
-        while len(self._open) >= MOST:
+        while len(self._open) >= MAX_TICKETS:
             del self._open[next(iter(self._open))]
         self._open[_hash(text)] = admitted, topic, self._clock() + VALID_S
         return text

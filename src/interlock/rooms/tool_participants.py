@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 IDLE_S: Final = 900.0
 """A client that called no tool of a room for so long has left it."""
-MOST: Final = 10_000
+MAX_PARTICIPANTS: Final = 10_000
 MAX_PER_OWNER: Final = 16
 MAX_MESSAGES: Final = 50
 """In one answer of `wait_in_room`."""
@@ -149,8 +149,8 @@ class ToolParticipants:
             own = sum(1 for owner, _, _ in self._joined if owner == caller.owner)
             if own >= MAX_PER_OWNER:
                 raise Fault("RESOURCE_EXHAUSTED", f"you are in {own} rooms", hint=f"call {tools.LEAVE} in one of them")
-            if len(self._joined) >= MOST:
-                message = f"{MOST} clients are in rooms through tools"
+            if len(self._joined) >= MAX_PARTICIPANTS:
+                message = f"{MAX_PARTICIPANTS} clients are in rooms through tools"
                 raise Fault("RESOURCE_EXHAUSTED", message, hint="wait until one leaves", retry_after_ms=60_000)
             principal = None if caller.principal == LOCAL_AGENT else caller.principal
             self._topics.check_loaded()
@@ -180,7 +180,7 @@ class ToolParticipants:
         one.waiting += 1
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(arguments.get("seconds", tools.LONGEST_WAIT_S)):
+                async with asyncio.timeout(arguments.get("seconds", tools.MAX_WAIT_S)):
                     await one.wait()
         finally:
             one.waiting -= 1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 IDLE_S: Final = 60.0
 """A visitor that did not look for so long has left."""
-MOST: Final = 256
+MAX_VISITORS: Final = 256
 MAX_PER_PRINCIPAL: Final = 8
 MAX_KEPT: Final = 200
 """Messages that a visitor sees."""
@@ -119,8 +119,8 @@ class Visitors:
             if own >= MAX_PER_PRINCIPAL:
                 hint = "leave one of them, or wait a minute"
                 raise Fault("RESOURCE_EXHAUSTED", f"you watch {own} topics", hint=hint, retry_after_ms=60_000)
-            if len(self._joined) >= MOST:
-                raise Fault("RESOURCE_EXHAUSTED", f"{MOST} visitors watch topics", retry_after_ms=60_000)
+            if len(self._joined) >= MAX_VISITORS:
+                raise Fault("RESOURCE_EXHAUSTED", f"{MAX_VISITORS} visitors watch topics", retry_after_ms=60_000)
             self._topics.check_loaded()
             one = self._joined[by, topic] = Visitor(self._topics, topic, by)
         return one

@@ -13,7 +13,7 @@ import msgspec
 
 from .definitions import pointed
 
-DEEPEST: Final = 32
+MAX_DEPTH: Final = 32
 MAX_CHANGES: Final = 100
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,3})?")
@@ -34,7 +34,7 @@ class _Coercion:
 
     def value(self, schema: object, value: object, path: str, depth: int) -> object:
         schema = self._resolved(schema)
-        if not isinstance(schema, dict) or depth > DEEPEST or len(self._changes) >= MAX_CHANGES:
+        if not isinstance(schema, dict) or depth > MAX_DEPTH or len(self._changes) >= MAX_CHANGES:
             return value
         types = _types(schema)
         if types and not _fits(types, value):
@@ -59,7 +59,7 @@ class _Coercion:
 
     def _resolved(self, schema: object) -> object:
         """A schema behind local references. A circle of references is not followed."""
-        for _ in range(DEEPEST):
+        for _ in range(MAX_DEPTH):
             if not isinstance(schema, dict) or not isinstance(reference := schema.get("$ref"), str):
                 return schema
             schema = pointed(self._root, reference)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Final, TypeVar, TypeVarTuple
 
-LONGEST: Final = 4_096
+MAX_KEY_LENGTH: Final = 4_096
 _Words = TypeVarTuple("_Words")
 _Given = TypeVar("_Given")
 
@@ -18,7 +18,7 @@ def size_of_words(*words: object) -> int:
 
 
 def remembers_short(
-    most: int, size: Callable[..., int] = size_of_words, longest: int = LONGEST
+    most: int, size: Callable[..., int] = size_of_words, longest: int = MAX_KEY_LENGTH
 ) -> Callable[[Callable[[*_Words], _Given]], Callable[[*_Words], _Given]]:
     """Have a pure function remember what it gave for as many different words, save for those that are too long."""
 

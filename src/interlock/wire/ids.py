@@ -15,7 +15,7 @@ import msgspec
 _ALPHABET: Final = "abcdefghijkmnpqrstuvwxyz23456789"
 _NODE_DIGITS: Final = 8
 _RANDOM_BYTES: Final = 24
-_LONGEST: Final = 64 * 1024
+_MAX_CHARS: Final = 64 * 1024
 _PREFIX: Final = re.compile(r"(n[a-z0-9]{1,32})\.w(0|[1-9][0-9]{0,3})\.")
 
 
@@ -56,5 +56,5 @@ def random_part() -> str:
 
 def read_id(id: str) -> tuple[Worker, str] | None:
     """The worker that an id names, and the rest of it; None for a text that names none. Nothing of it is trusted."""
-    found = _PREFIX.match(id) if len(id) <= _LONGEST else None
+    found = _PREFIX.match(id) if len(id) <= _MAX_CHARS else None
     return None if found is None else (Worker(found[1], int(found[2])), id[found.end() :])

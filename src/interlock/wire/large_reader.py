@@ -289,7 +289,7 @@ class LargeReader:
         found = _CONTENT.match(data, pos, most)
         assert found is not None
         stop = found.end()
-        if stop < most and data[stop] == _BACKSLASH and most - stop > _LONGEST_ESCAPE:
+        if stop < most and data[stop] == _BACKSLASH and most - stop > _MAX_ESCAPE_BYTES:
             raise _no_json("an escape is not one of JSON")
         for _ in range(3):
             if stop < self._end and stop > pos and data[stop] & 0xC0 == 0x80:
@@ -326,7 +326,7 @@ _CONTENT: Final = re.compile(
     rb'(?:[^"\\]++|\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*+',
     re.DOTALL,
 )
-_LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
+_MAX_ESCAPE_BYTES: Final = len("\\ud83d\\ude00")
 _BACKSLASH: Final = ord("\\")
 _decode: Final = msgspec.json.Decoder().decode
 _decode_text: Final = msgspec.json.Decoder(str).decode

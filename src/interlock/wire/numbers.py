@@ -15,7 +15,7 @@ SMALL: Final = 4 * 1024
 """Reading a text of this size costs less than searching it."""
 READ: Final = 64 * 1024
 """A longer text is never read as a whole: that would take long."""
-_LARGEST: Final = (b"1.7976931348623157e308", b"1.7976931348623157e+308")
+_MAX_DOUBLES: Final = (b"1.7976931348623157e308", b"1.7976931348623157e+308")
 """Schemas name the largest double."""
 
 
@@ -28,7 +28,7 @@ def has_unreadable_numbers(data: bytes) -> bool:
     if len(data) > SMALL and _suspect()(data) is None:
         return False
     if len(data) > READ:
-        for largest in _LARGEST:
+        for largest in _MAX_DOUBLES:
             data = data.replace(largest, b"0")
         return _suspect()(data) is not None
     try:

@@ -11,7 +11,7 @@ import secrets
 from typing import Final
 
 _MAC_BYTES: Final = 32
-_LONGEST: Final = 16 * 1024
+_MAX_CHARS: Final = 16 * 1024
 
 
 class Seal:
@@ -28,7 +28,7 @@ class Seal:
 
     def open(self, token: str) -> bytes | None:
         """The payload, or None for anything that `close` did not give."""
-        if len(token) > _LONGEST:
+        if len(token) > _MAX_CHARS:
             return None
         try:
             sealed = base64.urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))

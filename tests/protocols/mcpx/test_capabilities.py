@@ -20,7 +20,7 @@ from interlock.protocols.mcpx.capabilities import (
     CapabilitySet,
     check_usable,
 )
-from interlock.protocols.mcpx.kinds import LONGEST_KIND, parse_kind
+from interlock.protocols.mcpx.kinds import MAX_KIND_CHARS, parse_kind
 from interlock.protocols.patterns import PatternError
 
 
@@ -237,11 +237,11 @@ def test_hostile_patterns_take_time_linear_in_the_kind(capability: str, unit: st
         return min(found)
 
     # Backtracking over 32 stars would not end at all.
-    assert cost(LONGEST_KIND) < 8 * cost(LONGEST_KIND // 8) * 6
+    assert cost(MAX_KIND_CHARS) < 8 * cost(MAX_KIND_CHARS // 8) * 6
 
 
 def test_a_kind_over_the_bound_is_covered_by_nothing() -> None:
-    assert not CapabilitySet(["*"]).covers("x" * (LONGEST_KIND + 1))
+    assert not CapabilitySet(["*"]).covers("x" * (MAX_KIND_CHARS + 1))
 
 
 # The model: the same rules, written for reading, by trying every way in which a wildcard could match.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.protocols.mcpx.kinds import LONGEST_KIND, fulfilling, parse_kind
+from interlock.protocols.mcpx.kinds import MAX_KIND_CHARS, fulfilling, parse_kind
 
 
 @each_case(
@@ -44,7 +44,7 @@ def test_kinds_are_split_into_type_method_and_context(text: str, parts: tuple[st
         "mcp/request:*", "mcp/request:tools/*", "mcp/Request:tools/call", "MCP/request:tools/call", "Chat", "chat:x",
         "mcp/withdraw:tools/call", "mcp/cancel", "mcp/requests:tools/call", "chat ", " chat", "mcp/request: tools/call",
         "mcp/request:tools/cаll", "chat\n", "mcp/request:tools/call:a\nb", "mcp/request:tools/call:\x85",
-        "/chat", "chat/", "system/welcome:x", "*", "x" * (LONGEST_KIND + 1),
+        "/chat", "chat/", "system/welcome:x", "*", "x" * (MAX_KIND_CHARS + 1),
     ],
 )  # fmt: skip
 def test_malformed_kinds_are_refused_with_a_fix(text: str) -> None:

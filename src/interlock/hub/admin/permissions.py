@@ -19,12 +19,12 @@ from interlock.hub.approvals.permission_entries import PermissionStatus
 from interlock.hub.approvals.permissions import Permissions
 from interlock.hub.auth.access_methods import MAX_JUSTIFICATION, Instant
 from interlock.hub.auth.principals import Principal
-from interlock.protocols.mgp.permissions import LONGEST_NAME, Grant, expand, risk_of
+from interlock.protocols.mgp.permissions import MAX_NAME_CHARS, Grant, expand, risk_of
 from interlock.wire.errors import Fault
 
 MAX_AT_ONCE: Final = 64
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 
 
 class PermissionOperations:

@@ -22,7 +22,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
 from interlock.process.task_set import TaskSet
-from interlock.protocols.mgp.permissions import LONGEST_NAME, Grant, Policy, expand_all
+from interlock.protocols.mgp.permissions import MAX_NAME_CHARS, Grant, Policy, expand_all
 from interlock.protocols.mgp.security import Trust
 from interlock.store import Mirror, Store
 from interlock.wire.errors import Fault
@@ -163,7 +163,7 @@ class Permissions:
 
     async def declare(self, server: str, names: Collection[str], *, add: bool = False) -> list[PermissionStatus]:
         """Take a server's declaration, or an addition to it, and open the approval requests it needs."""
-        declared = expand_all(name[:LONGEST_NAME] for name in names)
+        declared = expand_all(name[:MAX_NAME_CHARS] for name in names)
         before = self._declared.get(server, ()) if add else ()
         both = tuple(dict.fromkeys((*before, *declared)))
         if len(both) > MAX_PER_SERVER:

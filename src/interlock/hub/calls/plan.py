@@ -23,7 +23,7 @@ from interlock.wire.errors import Fault
 
 MAX_PLANS: Final = 4096
 """Upper bound for the plans of one caller. Beyond it all are made again, which takes microseconds each."""
-LONGEST_NAME: Final = 2_048
+MAX_NAME_CHARS: Final = 2_048
 """The plan for a longer name, which only an address of a resource can be, is made for each call."""
 
 
@@ -124,7 +124,7 @@ def make_plan(
         policy.meters_of(caller.principal, target),
         policy.judged_of(target),
     )
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= MAX_NAME_CHARS:
         if len(caller.plans) >= MAX_PLANS:
             caller.plans.clear()
         caller.plans[target.kind, name] = plan

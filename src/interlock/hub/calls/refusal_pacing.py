@@ -12,7 +12,7 @@ from interlock.hub.calls.call import Load
 
 EVERY_S: Final = 0.02
 """The pause between two such refusals of one principal."""
-LONGEST_S: Final = 1.0
+MAX_PAUSE_S: Final = 1.0
 SLOWED: Final = frozenset({"RATE_LIMITED", "RESOURCE_EXHAUSTED"})
 
 
@@ -25,5 +25,5 @@ class RefusalPacing:
     def pause_s(self, load: Load, now: float) -> float:
         """How long to delay a refusal."""
         due = max(now, self._due.get(load, 0.0))
-        self._due[load] = min(due + EVERY_S, now + LONGEST_S)
+        self._due[load] = min(due + EVERY_S, now + MAX_PAUSE_S)
         return due - now

@@ -17,7 +17,7 @@ from interlock.hub.catalog.views import Catalog
 from interlock.wire.errors import Fault
 from interlock.wire.spelling import nearest
 
-LONGEST: Final = 100
+MAX_NAME_CHARS: Final = 100
 """A longer name is no misspelt one."""
 MAX_READ: Final = 1_000
 MAX_ALIKE: Final = 200
@@ -36,7 +36,7 @@ class UnknownTools:
 
     def fault(self, caller: Caller, name: str) -> Fault:
         """The error for a tool that does not exist, or that the caller may not see."""
-        return unknown("tool", name, self._meant(caller, name) if len(name) <= LONGEST else None)
+        return unknown("tool", name, self._meant(caller, name) if len(name) <= MAX_NAME_CHARS else None)
 
     def _meant(self, caller: Caller, name: str) -> str | None:
         alone = not caller.bare and "__" not in name

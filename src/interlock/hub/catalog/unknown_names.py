@@ -7,7 +7,7 @@ from typing import Final
 from interlock.hub.catalog.target import Target, TargetKind
 from interlock.wire.errors import Fault
 
-LONGEST_NAME: Final = 1000
+MAX_NAME_CHARS: Final = 1000
 
 
 class Unusable(Fault):
@@ -20,7 +20,7 @@ class Unusable(Fault):
 
 def refused_target(kind: TargetKind, name: str, fault: Fault) -> Target:
     """The target of a name that was refused, for the audit log. Without a server where the hub knows none."""
-    return fault.target if isinstance(fault, Unusable) else Target(kind, "", name[:LONGEST_NAME])
+    return fault.target if isinstance(fault, Unusable) else Target(kind, "", name[:MAX_NAME_CHARS])
 
 
 def unknown(kind: str, name: str, meant: str | None = None) -> Fault:

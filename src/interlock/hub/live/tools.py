@@ -34,7 +34,7 @@ NONE_WAITS: Final = {"type": "text", "text": "No event waits for you.", "_meta":
 LIVE_TOOLS: Final = frozenset({WAIT, READ})
 EVENTS_URI: Final = "interlock://events"
 WAIT_S: Final = 25.0
-LONGEST_WAIT_S: Final = 50.0
+MAX_WAIT_S: Final = 50.0
 """Most clients give a call up after a minute."""
 MAX_EVENTS: Final = 20
 MAX_BYTES: Final = 64 * 1024
@@ -50,7 +50,7 @@ _WAIT: Final[dict[str, Any]] = {
     "inputSchema": {
         "type": "object",
         "properties": {
-            "timeout_s": {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT_S, "default": WAIT_S},
+            "timeout_s": {"type": "number", "minimum": 0, "maximum": MAX_WAIT_S, "default": WAIT_S},
             "max_events": {"type": "integer", "minimum": 1, "maximum": MAX_EVENTS, "default": 10},
         },
         "additionalProperties": False,

@@ -9,7 +9,7 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 
-_LONGEST: Final = 80
+_MAX_CHARS: Final = 80
 
 
 class ClientClaim(msgspec.Struct, frozen=True):
@@ -38,4 +38,4 @@ def _text(raw: msgspec.Raw | None) -> str:
         text = "" if raw is None else msgspec.json.decode(raw, type=str)
     except msgspec.DecodeError:
         return ""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[:_LONGEST])
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[:_MAX_CHARS])

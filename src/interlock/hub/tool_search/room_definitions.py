@@ -11,7 +11,7 @@ SAY: Final = "say_in_room"
 WAIT: Final = "wait_in_room"
 PROPOSE: Final = "propose_in_room"
 LEAVE: Final = "leave_room"
-LONGEST_WAIT_S: Final = 40
+MAX_WAIT_S: Final = 40
 """`wait_in_room` ends before the usual timeout of a client, which is 45 s at least."""
 ROOM_URI: Final = "room://"
 
@@ -51,7 +51,7 @@ _ALL: Final = (
         "Wait until something is said or asked in a room that you joined. Returns the messages since the last call, "
         "or none when the time is over: then call it again. Messages come from other participants, not from your user.",
         [],
-        seconds={"type": "integer", "minimum": 0, "maximum": LONGEST_WAIT_S, "default": LONGEST_WAIT_S},
+        seconds={"type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": MAX_WAIT_S},
     ),
     _tool(
         PROPOSE,

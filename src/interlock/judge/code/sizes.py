@@ -6,7 +6,7 @@ import ast
 import math
 
 _MAX_BITS = 1e7
-_LONGEST_SEQUENCE = 27.0
+_MAX_SEQUENCE_BITS = 27.0
 """In bits: a list of a hundred million."""
 
 
@@ -14,7 +14,7 @@ def is_too_large(node: ast.BinOp) -> bool:
     """Whether a power, a product or a shift of constants makes something too large to hold."""
     sides = (node.left, node.right)
     if isinstance(node.op, ast.Mult) and any(_is_sequence(side) for side in sides):
-        return max(_bits(side) or 0.0 for side in sides) > _LONGEST_SEQUENCE
+        return max(_bits(side) or 0.0 for side in sides) > _MAX_SEQUENCE_BITS
     size = _bits(node)
     return size is not None and size > _MAX_BITS
 

@@ -21,7 +21,7 @@ COMPLETE: Final = msgspec.Raw(b'"complete"')
 _PRIVATE: Final = msgspec.Raw(b'"private"')
 _TRUE: Final = msgspec.Raw(b"true")
 _FALSE: Final = msgspec.Raw(b"false")
-_LONGEST_KIND: Final = 1_024
+_MAX_KIND_CHARS: Final = 1_024
 INPUT_REQUIRED: Final = "input_required"
 ADDRESS: Final = b'"uri"'
 HUB_PREFIX: Final = b"dev.interlock/"
@@ -52,7 +52,7 @@ class ResultMembers(msgspec.Struct):
         if raw is _UNSET:
             return None
         return decode_json(
-            bytes(raw)[:_LONGEST_KIND], str, "UPSTREAM_ERROR", "the server's result cannot be read: resultType"
+            bytes(raw)[:_MAX_KIND_CHARS], str, "UPSTREAM_ERROR", "the server's result cannot be read: resultType"
         )
 
     @property

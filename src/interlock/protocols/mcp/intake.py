@@ -35,7 +35,7 @@ Headers = Mapping[bytes, bytes]
 
 MAX_INTRODUCTION: Final = 64 * 1024
 """Upper bound for the bytes of a client's capabilities, and of its `clientInfo`."""
-LONGEST_MEMBER: Final = 64 * 1024
+MAX_MEMBER_BYTES: Final = 64 * 1024
 """Upper bound for the bytes of a name, an address or a `_meta` in a large message."""
 
 _UNSET: Final = msgspec.UNSET
@@ -94,8 +94,8 @@ def _preview_large(params: Read) -> RequestPreview:
     raw: dict[str, bytes] = {}
     for member in ("name", "uri", "taskId", "_meta"):
         start, stop = params.spans.get(member, (0, 0))
-        if stop - start > LONGEST_MEMBER:
-            raise Fault("INVALID_PARAMS", f"params: {member} is over the limit of {LONGEST_MEMBER} bytes")
+        if stop - start > MAX_MEMBER_BYTES:
+            raise Fault("INVALID_PARAMS", f"params: {member} is over the limit of {MAX_MEMBER_BYTES} bytes")
         raw[member] = params[start:stop]
     meta = _read_meta(raw["_meta"]) if raw["_meta"] else None
     name, uri, task = (_decode_text(raw[member]) if raw[member] else None for member in ("name", "uri", "taskId"))

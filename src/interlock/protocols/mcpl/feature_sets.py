@@ -15,7 +15,7 @@ from interlock.protocols.mcpl.capabilities import Dialect, meaning
 from interlock.protocols.mcpl.decoding import Line, Name, Object, Value, convert
 from interlock.wire.errors import Fault
 
-MOST: Final = 256
+MAX_FEATURE_SETS: Final = 256
 """Most feature sets of one server."""
 SCOPE_LABEL: Final = "dev.interlock/scopeLabel"
 """Member of a declaration's `_meta`: how a scope's label is made from the arguments."""
@@ -24,7 +24,7 @@ TOOL_FEATURE_SET: Final = "dev.interlock/featureSet"
 
 _NAME = re.compile(r"[A-Za-z0-9_:-]+(?:\.[A-Za-z0-9_:-]+)*\Z")
 
-Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST)]
+Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_FEATURE_SETS)]
 
 
 class FeatureSet(msgspec.Struct, frozen=True):
@@ -52,8 +52,8 @@ def read_feature_sets(declared: object, dialect: Dialect) -> dict[str, FeatureSe
         return {}
     if not isinstance(declared, Mapping):
         raise Fault("INVALID_PARAMS", "featureSets: expected an object", data={"field": "featureSets"})
-    if len(declared) > MOST:
-        raise Fault("TOO_LARGE", f"featureSets: more than {MOST} feature sets")
+    if len(declared) > MAX_FEATURE_SETS:
+        raise Fault("TOO_LARGE", f"featureSets: more than {MAX_FEATURE_SETS} feature sets")
     return {name: read_feature_set(name, declaration, dialect) for name, declaration in declared.items()}
 
 
@@ -137,8 +137,8 @@ def apply_change(declared: Mapping[str, FeatureSet], change: Changed, dialect: D
     """The declarations after a change. A set that is both removed and added is the added one. Raises TOO_LARGE."""
     kept = {name: known for name, known in declared.items() if name not in change.removed}
     kept |= {name: read_feature_set(name, declaration, dialect) for name, declaration in change.added.items()}
-    if len(kept) > MOST:
-        raise Fault("TOO_LARGE", f"featureSets/changed: more than {MOST} feature sets")
+    if len(kept) > MAX_FEATURE_SETS:
+        raise Fault("TOO_LARGE", f"featureSets/changed: more than {MAX_FEATURE_SETS} feature sets")
     return kept
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from interlock.protocols.mcpl.capabilities import Dialect
-from interlock.protocols.mcpl.feature_sets import MOST, FeatureSet, Receipt, ScopeRules, Unavailable, Update
+from interlock.protocols.mcpl.feature_sets import MAX_FEATURE_SETS, FeatureSet, Receipt, ScopeRules, Unavailable, Update
 from interlock.protocols.mcpl.grants import NO_GRANT, Grant, read_grant
 from interlock.protocols.mcpl.policy import names
 from interlock.wire.errors import Fault
@@ -53,8 +53,8 @@ def _changed(selection: Selection, declared: Mapping[str, FeatureSet], update: U
     off = {name for name in declared if names(update.disabled, name, unusable=True)}
     enabled = ((selection.enabled & declared.keys()) | on) - off
     scopes = {**selection.scopes, **update.scopes}
-    if len(scopes) > MOST:
-        raise Fault("TOO_LARGE", f"scopes: more than {MOST} feature sets", data={"field": "scopes"})
+    if len(scopes) > MAX_FEATURE_SETS:
+        raise Fault("TOO_LARGE", f"scopes: more than {MAX_FEATURE_SETS} feature sets", data={"field": "scopes"})
     return Selection(frozenset(enabled), NO_GRANT, scopes, ready=True)
 
 

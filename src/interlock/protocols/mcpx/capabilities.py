@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from interlock.protocols.mcpx.errors import Refusal
-from interlock.protocols.mcpx.kinds import LONGEST_KIND, RESERVED, WITH_METHOD, WITHOUT_METHOD, parse_kind
+from interlock.protocols.mcpx.kinds import MAX_KIND_CHARS, RESERVED, WITH_METHOD, WITHOUT_METHOD, parse_kind
 from interlock.protocols.patterns import Notation, PatternError, as_bytes, automaton, check_length, climbs, translate
 
 MAX_CAPABILITIES: Final = 64
@@ -46,7 +46,7 @@ class CapabilitySet:
 
     def covers(self, kind: str) -> bool:
         """Whether the participant may send this kind."""
-        if kind.startswith(RESERVED) or len(kind) > LONGEST_KIND:
+        if kind.startswith(RESERVED) or len(kind) > MAX_KIND_CHARS:
             return False
         return self._whole.matches(kind) or (self._partial.matches(kind) and not climbs(kind))
 

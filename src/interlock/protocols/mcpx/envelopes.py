@@ -23,7 +23,7 @@ FORMER_PROTOCOL: Final = "mcp-x/v0"
 MEMBERS: Final = ("protocol", "id", "ts", "from", "to", "kind", "correlation_id", "payload")
 RESERVED_IDS: Final = ("system:", "server:")
 """Participant ids that no credential can be mapped to: the gateway's own, and those of servers in a topic."""
-LONGEST_PARTICIPANT: Final = 128
+MAX_PARTICIPANT_CHARS: Final = 128
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -92,8 +92,8 @@ def why_bad_participant(id: str) -> str | None:
     """The reason why a text cannot be the id of a participant; None if it can."""
     if id.startswith(RESERVED_IDS):
         return f"ids that begin with {' or '.join(RESERVED_IDS)} are reserved"
-    if not _is_name(id, LONGEST_PARTICIPANT):
-        return f"a participant id has 1 to {LONGEST_PARTICIPANT} characters, none of them a control character"
+    if not _is_name(id, MAX_PARTICIPANT_CHARS):
+        return f"a participant id has 1 to {MAX_PARTICIPANT_CHARS} characters, none of them a control character"
     return None
 
 
@@ -184,11 +184,11 @@ def _recipients(members: Members, bounds: Bounds) -> tuple[str, ...]:
 
 
 def _participant(text: str, member: str) -> str:
-    if not _is_name(text, LONGEST_PARTICIPANT):
+    if not _is_name(text, MAX_PARTICIPANT_CHARS):
         raise Refusal(
             Reason.INVALID_PARTICIPANT,
             f"`{member}` holds a participant id of {len(text)} characters, or with a control character.",
-            f"A participant id has 1 to {LONGEST_PARTICIPANT} characters; `system/welcome` names those in the topic.",
+            f"A participant id has 1 to {MAX_PARTICIPANT_CHARS} characters; `system/welcome` names those in the topic.",
         )
     return text
 

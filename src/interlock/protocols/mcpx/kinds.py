@@ -28,7 +28,7 @@ RESERVED: Final = "system/"
 
 WITH_METHOD: Final = frozenset({REQUEST, RESPONSE, PROPOSAL})
 WITHOUT_METHOD: Final = frozenset({WITHDRAW, REJECT, CHAT, WELCOME, PRESENCE, ERROR, HISTORY})
-LONGEST_KIND: Final = 2_048
+MAX_KIND_CHARS: Final = 2_048
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -52,8 +52,8 @@ class Kind(msgspec.Struct, frozen=True):
 
 def parse_kind(text: str) -> Kind:
     """The kind's parts. Raises `Refusal`."""
-    if not 0 < len(text) <= LONGEST_KIND:
-        raise _bad(f"`kind` has {len(text)} characters.", f"A kind has 1 to {LONGEST_KIND} characters.")
+    if not 0 < len(text) <= MAX_KIND_CHARS:
+        raise _bad(f"`kind` has {len(text)} characters.", f"A kind has 1 to {MAX_KIND_CHARS} characters.")
     if _CONTROL.search(text):
         raise _bad("`kind` has control characters.", "Leave them out, or leave CONTEXT out.")
     type_, method, context = _split(text)

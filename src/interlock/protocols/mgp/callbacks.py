@@ -19,13 +19,13 @@ REQUEST: Final = "notifications/mgp.callback.request"
 RESPOND: Final = "mgp/callback/respond"
 
 DEFAULT_MS: Final = 60_000
-LONGEST_MS: Final = 600_000
+MAX_ANSWER_MS: Final = 600_000
 """Nobody waits for an answer for longer than ten minutes, whatever a server says."""
-LONGEST_MESSAGE: Final = 4_000
+MAX_MESSAGE_CHARS: Final = 4_000
 MAX_OPTIONS: Final = 32
-LONGEST_OPTION: Final = 200
-LONGEST_ID: Final = 200
-LONGEST_RESPONSE: Final = 64 * 1024
+MAX_OPTION_CHARS: Final = 200
+MAX_ID_CHARS: Final = 200
+MAX_RESPONSE_BYTES: Final = 64 * 1024
 
 _REFUSALS: Final = frozenset({"cancel", "no", "deny", "abort", "decline", "reject", "refuse", "stop", "never"})
 
@@ -68,16 +68,16 @@ class CallbackAnswer(msgspec.Struct, frozen=True):
 def read_callback(params: bytes) -> Callback:
     """A callback request, bounded. Raises UPSTREAM_ERROR."""
     callback = decode_json(params, Callback, "UPSTREAM_ERROR", "a callback request that cannot be read")
-    if not callback.callback_id or len(callback.callback_id) > LONGEST_ID:
-        raise Fault("UPSTREAM_ERROR", f"a callback_id has 1 to {LONGEST_ID} characters")
-    if len(callback.options) > MAX_OPTIONS or any(len(option) > LONGEST_OPTION for option in callback.options):
-        raise Fault("UPSTREAM_ERROR", f"a callback has at most {MAX_OPTIONS} options of {LONGEST_OPTION} characters")
+    if not callback.callback_id or len(callback.callback_id) > MAX_ID_CHARS:
+        raise Fault("UPSTREAM_ERROR", f"a callback_id has 1 to {MAX_ID_CHARS} characters")
+    if len(callback.options) > MAX_OPTIONS or any(len(option) > MAX_OPTION_CHARS for option in callback.options):
+        raise Fault("UPSTREAM_ERROR", f"a callback has at most {MAX_OPTIONS} options of {MAX_OPTION_CHARS} characters")
     if callback.type is CallbackType.SELECTION and not callback.options:
         raise Fault("UPSTREAM_ERROR", "a selection needs options")
     return msgspec.structs.replace(
         callback,
-        message=callback.message[:LONGEST_MESSAGE],
-        timeout_ms=min(max(callback.timeout_ms, 1), LONGEST_MS),
+        message=callback.message[:MAX_MESSAGE_CHARS],
+        timeout_ms=min(max(callback.timeout_ms, 1), MAX_ANSWER_MS),
     )
 
 
@@ -97,8 +97,8 @@ def callback_params(callback: Callback) -> bytes:
 def read_response(params: bytes) -> Response:
     """The params of `mgp/callback/respond`. Raises INVALID_PARAMS."""
     response = decode_json(params, Response, "INVALID_PARAMS", RESPOND)
-    if len(bytes(response.response)) > LONGEST_RESPONSE:
-        raise Fault("INVALID_PARAMS", f"{RESPOND}: a response has at most {LONGEST_RESPONSE} bytes")
+    if len(bytes(response.response)) > MAX_RESPONSE_BYTES:
+        raise Fault("INVALID_PARAMS", f"{RESPOND}: a response has at most {MAX_RESPONSE_BYTES} bytes")
     return response
 
 

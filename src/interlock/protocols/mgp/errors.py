@@ -14,7 +14,7 @@ from interlock.wire.errors import TABLE, ErrorDialect, ErrorObject, Fault, Kind
 from interlock.wire.json_values import decode_json_or
 
 MEMBER: Final = "_mgp"
-LONGEST_WAIT_MS: Final = 86_400_000
+MAX_WAIT_MS: Final = 86_400_000
 """Upper bound for a server's `retry_after_ms`: a day."""
 
 _OF_THE_HUB: Final = frozenset({"lifecycle", "resource", "validation", "external"})
@@ -87,7 +87,7 @@ def as_fault(error: ErrorObject) -> Fault | None:
 
 def _after_ms(recovery: Recovery) -> int | None:
     wait_ms = recovery.retry_after_ms
-    return int(min(max(wait_ms, 0), LONGEST_WAIT_MS)) if recovery.retryable and wait_ms is not None else None
+    return int(min(max(wait_ms, 0), MAX_WAIT_MS)) if recovery.retryable and wait_ms is not None else None
 
 
 class _Data(msgspec.Struct):

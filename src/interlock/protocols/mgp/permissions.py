@@ -50,7 +50,7 @@ STANDARD: Final[Mapping[str, Risk]] = {
 
 _CUSTOM = re.compile(r"[a-z][a-z0-9-]*(?:\.[a-z0-9][a-z0-9_-]*){2,}\Z", re.IGNORECASE)
 
-LONGEST_NAME: Final = 200
+MAX_NAME_CHARS: Final = 200
 
 Policy = Literal["interactive", "auto_approve", "deny_all", "config_only"]
 Grant = Literal["approved", "denied", "deferred"]

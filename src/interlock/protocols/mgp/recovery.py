@@ -8,8 +8,8 @@ from interlock.protocols.mgp.errors import Recovery
 
 FIRST_PAUSE_MS: Final = 500.0
 """The first pause where an error does not say how long to wait."""
-LONGEST_PAUSE_MS: Final = 30_000.0
-MOST_RETRIES: Final = 5
+MAX_PAUSE_MS: Final = 30_000.0
+MAX_RETRIES_PER_CALL: Final = 5
 """Retries of one call, however many an error allows."""
 USUAL_RETRIES: Final = 3
 JITTER: Final = 0.25
@@ -32,12 +32,12 @@ def pause_s(recovery: Recovery, tried: int, chance: float) -> float | None:
             # An unknown strategy is answered with the gentlest.
             pause = (least or FIRST_PAUSE_MS) * 2.0**tried
     jittered = pause * (1 + JITTER * chance)
-    if least is not None and least > LONGEST_PAUSE_MS:
+    if least is not None and least > MAX_PAUSE_MS:
         return None
-    return min(jittered, LONGEST_PAUSE_MS) / 1000
+    return min(jittered, MAX_PAUSE_MS) / 1000
 
 
 def most_retries(recovery: Recovery) -> int:
     """How often, at most."""
     retries = USUAL_RETRIES if recovery.max_retries is None else recovery.max_retries
-    return max(0, min(retries, MOST_RETRIES))
+    return max(0, min(retries, MAX_RETRIES_PER_CALL))

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mgp.permissions import LONGEST_NAME, Risk, expand, expand_all, read_risk, risk_of
+from interlock.protocols.mgp.permissions import MAX_NAME_CHARS, Risk, expand, expand_all, read_risk, risk_of
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import decode_json_or
 
@@ -90,7 +90,7 @@ def named_permissions(security: bytes) -> tuple[str, ...] | None:
     A declaration that cannot be read names none: it may have meant more.
     """
     named = decode_json_or(security, _Naming, _Naming()).permissions_required
-    return None if named is None else expand_all(name[:LONGEST_NAME] for name in named)
+    return None if named is None else expand_all(name[:MAX_NAME_CHARS] for name in named)
 
 
 def read_security(definition: bytes) -> tuple[Security | None, Hints]:

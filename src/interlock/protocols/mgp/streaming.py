@@ -21,7 +21,7 @@ PROGRESS: Final = "notifications/mgp.stream.progress"
 NOTIFICATIONS: Final = frozenset({CHUNK, PROGRESS})
 CANCEL: Final = "mgp/stream/cancel"
 
-LONGEST_REASON: Final = 500
+MAX_REASON_CHARS: Final = 500
 """Characters of a reason that are kept."""
 
 
@@ -110,7 +110,7 @@ def progress_params(
 def read_cancel(params: bytes) -> Cancel:
     """The params of `mgp/stream/cancel`. Raises INVALID_PARAMS."""
     cancel = decode_json(params, Cancel, "INVALID_PARAMS", CANCEL)
-    return msgspec.structs.replace(cancel, reason=cancel.reason[:LONGEST_REASON])
+    return msgspec.structs.replace(cancel, reason=cancel.reason[:MAX_REASON_CHARS])
 
 
 def cancelled(partial: bytes | None) -> bytes:

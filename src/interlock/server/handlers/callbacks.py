@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from interlock.protocols.mgp.callbacks import (
-    LONGEST_MS,
+    MAX_ANSWER_MS,
     REQUEST,
     RESPOND,
     Callback,
@@ -37,7 +37,7 @@ class CallbackHandler:
         self, work: Work, kind: CallbackType, message: str, options: Sequence[str], timeout_s: float
     ) -> CallbackAnswer:
         """Ask the client of a call, and wait for the answer. After the time limit the answer is `timed_out`."""
-        timeout_ms = min(max(int(timeout_s * 1000), 1), LONGEST_MS)
+        timeout_ms = min(max(int(timeout_s * 1000), 1), MAX_ANSWER_MS)
         request = Callback("", kind, message, options=tuple(options), timeout_ms=timeout_ms)
         callback, answer = self._open.open(work.owner, work.exchange.request.id, request)
         work.exchange.notify(REQUEST, callback_params(callback))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-LONGEST: Final = 9
+MAX_DIGITS: Final = 9
 """Digits of a length that is worth looking at."""
 _MARKS: Final = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
 _SIZE: Final = len(_MARKS[0])
@@ -23,6 +23,6 @@ def cut_length(head: bytes) -> tuple[bytes, int] | None:
     start = at + _SIZE
     stop = head.find(b"\r\n", start)
     digits = head[start:] if stop < 0 else head[start:stop]
-    if not digits.isdigit() or len(digits) > LONGEST:
+    if not digits.isdigit() or len(digits) > MAX_DIGITS:
         return None
     return head[:start] + (b"" if stop < 0 else head[stop:]), int(digits)

@@ -30,7 +30,7 @@ FLOOD: Final = "the server floods its stream with what are not messages"
 TURNED_AWAY: Final[Mapping[int, str]] = {429: "RATE_LIMITED", 503: "SERVER_NOT_READY"}
 """Statuses that say that the same request may be good later, and the error that they are."""
 
-LONGEST_WAIT_S: Final = 86_400
+MAX_WAIT_S: Final = 86_400
 """Upper bound for `Retry-After`: a day."""
 
 
@@ -127,12 +127,12 @@ def retry_after_ms(headers: Mapping[bytes, bytes]) -> int | None:
     """The value of `Retry-After`, in seconds or as a date (RFC 9110, Retry-After); a date by the server's own clock."""
     value = headers.get(b"retry-after", b"").strip()
     if value.isdigit():
-        return min(int(value[:9]), LONGEST_WAIT_S) * 1000
+        return min(int(value[:9]), MAX_WAIT_S) * 1000
     then = _instant(value)
     if then is None:
         return None
     now = _instant(headers.get(b"date", b"")) or time.time()
-    return round(min(max(then - now, 0), LONGEST_WAIT_S) * 1000)
+    return round(min(max(then - now, 0), MAX_WAIT_S) * 1000)
 
 
 def _instant(date: bytes) -> float | None:

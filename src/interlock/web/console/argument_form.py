@@ -15,7 +15,7 @@ from interlock.wire.errors import Fault
 PREFIX: Final = "argument."
 WHOLE: Final = "arguments"
 """The field with all arguments as one JSON object."""
-MOST: Final = MAX_FIELDS - 4
+MAX_PARAMETERS: Final = MAX_FIELDS - 4
 """Parameters that a form can have; the arguments of a larger tool are one JSON object."""
 MAX_CHOICES: Final = 200
 
@@ -36,7 +36,7 @@ def fields_of(schema: object) -> list[Field] | None:
     if not isinstance(schema, dict):
         return None
     properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, dict) or len(properties) > MOST:
+    if not isinstance(properties, dict) or len(properties) > MAX_PARAMETERS:
         return None
     names = set(required) if isinstance(required, list) and all(isinstance(name, str) for name in required) else set()
     return [_field(name, declared, name in names) for name, declared in properties.items()]

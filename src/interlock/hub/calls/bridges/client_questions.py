@@ -27,7 +27,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import one_line
 
 FIRST_PAUSE: Final = 0.25
-LONGEST_PAUSE: Final = 30.0
+MAX_PAUSE_S: Final = 30.0
 """A server that only wants to be asked again later is, later and later."""
 
 _CANCEL: Final = b'{"action":"cancel"}'
@@ -95,7 +95,7 @@ class ClientQuestions:
         if self._open:
             self._timer = loop.call_later(self._patience_s, self._late)
         else:
-            pause = min(FIRST_PAUSE * 2 ** (self._rounds - 1), LONGEST_PAUSE)
+            pause = min(FIRST_PAUSE * 2 ** (self._rounds - 1), MAX_PAUSE_S)
             self._timer = loop.call_later(pause, self._answered, question)
 
     def stop(self) -> None:

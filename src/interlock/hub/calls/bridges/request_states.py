@@ -11,7 +11,7 @@ import msgspec
 from interlock.wire.errors import Fault
 from interlock.wire.seal import Seal
 
-LONGEST: Final = 64 * 1024
+MAX_STATE_BYTES: Final = 64 * 1024
 """A state that a server hands out may be so large; larger ones would be echoed with every retry."""
 
 
@@ -44,8 +44,8 @@ class RequestStates:
     def close(self, owner: str, purpose: str, state: str | None, expires: float, matter: str = "") -> str:
         """A token for `owner`, good for `purpose` until `expires`. With the matter that a person has approved, it is
         also good, once, for going on with it."""
-        if state is not None and len(state) > LONGEST:
-            raise Fault("UPSTREAM_ERROR", f"the server's request state is over {LONGEST} characters")
+        if state is not None and len(state) > MAX_STATE_BYTES:
+            raise Fault("UPSTREAM_ERROR", f"the server's request state is over {MAX_STATE_BYTES} characters")
         approved = self._keep(matter) if matter else ""
         return self._seal.close(msgspec.json.encode(_Sealed(owner, purpose, expires, state, approved)))
 
@@ -67,7 +67,7 @@ class RequestStates:
         self._ended[owner] = now + self.life_s
 
     def _read(self, token: str, owner: str, purpose: str, now: float) -> _Sealed:
-        body = self._seal.open(token) if len(token) <= 4 * LONGEST else None
+        body = self._seal.open(token) if len(token) <= 4 * MAX_STATE_BYTES else None
         if body is None:
             raise _refused()
         sealed = msgspec.json.decode(body, type=_Sealed)

@@ -23,7 +23,7 @@ from interlock.judge.findings import Finding
 from interlock.judge.results import judge_result, made_visible
 from interlock.judge.text import show_hidden
 
-LONGEST_WORD: Final = 256
+MAX_WORD_CHARS: Final = 256
 """A longer word is cut."""
 SEARCHED: Final = 4_096
 """Characters that are searched together."""
@@ -90,7 +90,7 @@ class ChunkChecks:
         if self._escapes:
             text = self._word + text
             end = max(text.rfind(" "), text.rfind("\n")) + 1
-            end = len(text) if not end and len(text) > LONGEST_WORD else end
+            end = len(text) if not end and len(text) > MAX_WORD_CHARS else end
             text, self._word = show_hidden(text[:end]), text[end:]
         return self._within(text)
 

@@ -64,7 +64,7 @@ def _divided(texts: Sequence[str], block: int, end: int, shown: int, most: int, 
     start = octets = tokens = 0
     per_token = _USUAL
     while start < min(len(rest), MAX_COUNTED):
-        length, held, _ = _head(rest[start : start + most * _LONGEST_TOKEN], most, count, per_token)
+        length, held, _ = _head(rest[start : start + most * _MAX_TOKEN_CHARS], most, count, per_token)
         length = max(length, 1)
         per_token = length / max(held, 1)
         octets += len(rest[start : start + length].encode())
@@ -84,7 +84,7 @@ def _divided(texts: Sequence[str], block: int, end: int, shown: int, most: int, 
 
 _USUAL: Final = 4.0
 _CAREFUL: Final = 0.8
-_LONGEST_TOKEN: Final = 32
+_MAX_TOKEN_CHARS: Final = 32
 """Characters of text that are looked at for each token; only runs of one sign make longer ones."""
 
 

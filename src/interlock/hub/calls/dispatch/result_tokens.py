@@ -18,7 +18,7 @@ from interlock.hub.calls.dispatch.result_division import Division
 PATIENCE_S: Final = 10.0
 IDLE_S: Final = 60.0
 MAX_WAITING: Final = 64
-LONGEST_ANSWER: Final = 16 * 1024 * 1024
+MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
 
 class ResultTokens:
@@ -76,7 +76,7 @@ class ResultTokens:
             stdin=pipe,
             stdout=pipe,
             stderr=asyncio.subprocess.DEVNULL,
-            limit=LONGEST_ANSWER,
+            limit=MAX_ANSWER_BYTES,
             start_new_session=True,
         )
 

@@ -31,7 +31,7 @@ MAX_HELD: Final = 512 * 1024
 """Bytes that are kept for a client that does not read."""
 CANCEL_S: Final = 5.0
 """How long a server may take to cancel a call."""
-LONGEST_MESSAGE: Final = 4_000
+MAX_MESSAGE_CHARS: Final = 4_000
 """Characters of a chunk in a progress message."""
 
 _MEMBER: Final = b'"_mgp"'
@@ -215,7 +215,7 @@ class StreamRelay:
         if total is not None:
             params["total"] = total
         if message:
-            params["message"] = message[:LONGEST_MESSAGE]
+            params["message"] = message[:MAX_MESSAGE_CHARS]
         self._send(PROGRESS, _encode(params))
 
     def _send(self, method: str, params: bytes) -> None:

@@ -48,9 +48,9 @@ _ELICIT: Final = "elicitation/create"
 MAX_HELD: Final = 4096
 MAX_HELD_PER_CALLER: Final = 64
 """Calls that wait at the hub. Further ones are told at once to come back."""
-LONGEST_SUMMARY: Final = 4000
+MAX_SUMMARY_CHARS: Final = 4000
 MAX_FINDINGS: Final = 8
-LONGEST_FINDING: Final = 300
+MAX_FINDING_CHARS: Final = 300
 PARKED_S: Final = 600.0
 """How long the person before a client of the stateless era has to answer it there; the inbox keeps the question."""
 REPEAT_AFTER_MS: Final = 15_000
@@ -170,7 +170,7 @@ class CallApprovals:
     def _ask_own_client(self, call: Call, decision: Decision, view: str) -> asyncio.Task[None] | None:
         """The caller's own client, where the operator says who sits before it and it can show the whole question."""
         name = self._attended_by(call.caller.principal)
-        if name is None or len(view) > LONGEST_SUMMARY:
+        if name is None or len(view) > MAX_SUMMARY_CHARS:
             return None
         question = _elicitation(decision, view)
         try:
@@ -196,7 +196,7 @@ class CallApprovals:
         tool = call.target.tool
         risk = ask.risk or ("" if tool is None else self._risk_of(tool).word)
         call.trace = call.trace or trace_of(call.exchange)
-        findings = tuple(f"{found.rule}: {found.message}"[:LONGEST_FINDING] for found in call.would_refuse)
+        findings = tuple(f"{found.rule}: {found.message}"[:MAX_FINDING_CHARS] for found in call.would_refuse)
         return msgspec.structs.replace(
             question_of(call, ask),
             risk=risk,
@@ -252,7 +252,7 @@ def _shown(target: Target) -> str:
 def summary_of(arguments: object) -> str:
     """Arguments to be read by a person, without secrets."""
     text = msgspec.json.format(msgspec.json.encode(redact(arguments, redact_secrets)), indent=2).decode()
-    return text if len(text) <= LONGEST_SUMMARY else f"{text[:LONGEST_SUMMARY]} [cut: {len(text)} characters]"
+    return text if len(text) <= MAX_SUMMARY_CHARS else f"{text[:MAX_SUMMARY_CHARS]} [cut: {len(text)} characters]"
 
 
 async def _progress(call: Call, decision: Decision) -> None:
