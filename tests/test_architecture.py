@@ -48,6 +48,19 @@ ARGUED_CIRCLES = {("judge", "shell"), ("judge", "code")}
 MAX_LEAF_PACKAGES = 16
 MAX_LINES = 400
 MAX_PARAMETERS = 8
+WORDS_FOR_MOST = {
+    "BIGGEST",
+    "DEEPEST",
+    "GREATEST",
+    "HIGHEST",
+    "LARGEST",
+    "LONGEST",
+    "MAXIMUM",
+    "MOST",
+    "UPPER",
+    "WIDEST",
+}
+"""Upper bounds begin with `MAX`, so that one search finds them all."""
 LIBRARY = {"Client", "Server"}
 """Classes for users of the library, whose constructors take settings by keyword."""
 IMPURE = {"asyncio", "socket", "subprocess", "time", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
@@ -68,12 +81,14 @@ class Facts(NamedTuple):
     """Lines that look for JSON text in bytes."""
     crowded: list[str]
     """Classes whose constructors take too many parameters."""
+    misnamed: list[str]
+    """Constants of the module whose names begin with another word for an upper bound than `MAX`."""
 
 
 @cache
 def facts(path: Path) -> Facts:
     tree = ast.parse(path.read_bytes())
-    found = Facts(ast.get_docstring(tree) is not None, set(), [], [])
+    found = Facts(ast.get_docstring(tree) is not None, set(), [], [], _misnamed(tree))
     package = path.relative_to(SOURCE.parent).parts[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -89,6 +104,13 @@ def facts(path: Path) -> Facts:
         elif isinstance(node, ast.Compare | ast.Call) and _compares_json(node):
             found.json_compared.append(node.lineno)
     return found
+
+
+def _misnamed(tree: ast.Module) -> list[str]:
+    assigned = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
+    assigned += [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
+    names = [target.id for target in assigned if isinstance(target, ast.Name)]
+    return [name for name in names if name.lstrip("_").split("_")[0] in WORDS_FOR_MOST]
 
 
 def _parameters(made: ast.ClassDef) -> int:
@@ -217,3 +239,7 @@ def test_no_module_is_long() -> None:
 
 def test_no_constructor_takes_many_parameters() -> None:
     assert not {name: shown(path) for path in MODULES for name in facts(path).crowded}
+
+
+def test_every_upper_bound_begins_with_the_same_word() -> None:
+    assert not {name: shown(path) for path in MODULES for name in facts(path).misnamed}

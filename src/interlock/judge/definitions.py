@@ -131,7 +131,7 @@ def _is_plain(whole: str) -> bool:
 
 
 def _name_weighs(text: str) -> bool:
-    return _SHORTEST <= len(text) <= _LONGEST_NAME and _weight_of_name(text) > 0
+    return _SHORTEST <= len(text) <= _MAX_NAME_CHARS and _weight_of_name(text) > 0
 
 
 @lru_cache(maxsize=16_384)
@@ -141,7 +141,7 @@ def _weight_of_name(name: str) -> float:
 
 
 _SHORTEST = 8
-_LONGEST_NAME = 256
+_MAX_NAME_CHARS = 256
 _IDENTIFIER = re.compile(r"[\w.\-]+")
 _BLANK = re.compile(r"\s{30,}+")
 

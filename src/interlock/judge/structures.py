@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from interlock.judge.text import show_hidden
 
-LONGEST_PLACE: Final = 120
-LONGEST_WORD: Final = 29
+MAX_PLACE_CHARS: Final = 120
+MAX_WORD_CHARS: Final = 29
 """A longer one may be several, joined by capitals or in base64."""
 MEDIA: Final = ("data", "blob")
 """Members that hold media in base64."""
@@ -104,14 +104,16 @@ def _place(where: str, key: object) -> str:
     if key is None:
         return where
     if isinstance(key, int):
-        return f"{where}[{key}]"[:LONGEST_PLACE]
-    name = show_hidden(str(key)[:LONGEST_PLACE])
-    return (f"{where}.{name}" if where else name)[:LONGEST_PLACE]
+        return f"{where}[{key}]"[:MAX_PLACE_CHARS]
+    name = show_hidden(str(key)[:MAX_PLACE_CHARS])
+    return (f"{where}.{name}" if where else name)[:MAX_PLACE_CHARS]
 
 
 def _is_one_word(text: str) -> bool:
     """Whether a text is a number, a date or a word: nothing that could tell a model anything."""
-    return len(text) <= LONGEST_WORD and text.isascii() and text.isprintable() and _ONE_WORD.fullmatch(text) is not None
+    return (
+        len(text) <= MAX_WORD_CHARS and text.isascii() and text.isprintable() and _ONE_WORD.fullmatch(text) is not None
+    )
 
 
 def _is_medium(text: str) -> bool:

@@ -27,7 +27,7 @@ _MAX_TOGETHER = 400
 """Readings of words with variables, of one text."""
 _MAX_PLACED = 400
 """Words of a command that runs outside the project."""
-_LONGEST = 4_096
+_MAX_CHARS = 4_096
 _INSERTED = re.compile(r"\$\{([^{}]*)\}")
 _BETWEEN = "\0"
 """Stands between the elements of a list."""
@@ -236,7 +236,7 @@ class Everyday:
         read = []
         for shape in shapes:
             template = unescaped(shape) if word.shape else shape
-            text = _INSERTED.sub(lambda match: choice.get(match[1], _UNKNOWN), template)[:_LONGEST]
+            text = _INSERTED.sub(lambda match: choice.get(match[1], _UNKNOWN), template)[:_MAX_CHARS]
             # The shell splits the value of a variable outside quotes into words, and a list in any case.
             parts = text.split(_BETWEEN) if quoted else text.replace(_BETWEEN, " ").split()
             read += parts if quoted and not word.shape else with_names(parts, program)

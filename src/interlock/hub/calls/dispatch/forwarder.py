@@ -45,7 +45,7 @@ from interlock.wire.large import Read
 from interlock.wire.messages import Failure, Id, Request, Result
 
 _UNSET: Final = msgspec.UNSET
-LONGEST_CALL_FACTOR: Final = 10
+MAX_TIMEOUT_FACTOR: Final = 10
 """Progress keeps a call alive, up to this many times its timeout."""
 
 
@@ -378,7 +378,7 @@ class Forwarder(msgspec.Struct, eq=False):
         name, now = None if target.kind == "completion" else target.name, asyncio.get_running_loop().time()
         outgoing = Outgoing(
             exchange.request.method, params, now + patience, name, headers, wants_progress,
-            max_deadline=now + patience * LONGEST_CALL_FACTOR, introduced=True, patience=patience, rest=rest,
+            max_deadline=now + patience * MAX_TIMEOUT_FACTOR, introduced=True, patience=patience, rest=rest,
         )  # fmt: skip
         if self._stream is not None or self._callbacks is not None:
             chunks = frozenset[str]() if self._stream is None else self._stream.accepts
