@@ -13,6 +13,7 @@ import msgspec
 from interlock.judge.findings import Finding, reported
 from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING
 from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.evaluation import evaluated
 from interlock.judge.shell.flags import operands, uses_flag
 from interlock.judge.shell.lookalikes import find_lookalikes
 from interlock.judge.shell.patterns import compiled
@@ -88,6 +89,9 @@ def _judge_script(text: str, script: Script, rules: ReadonlyRules, depth: int) -
                 "write the commands out, in the foreground",
                 (operator.start, operator.end),
             )
+    for span in evaluated(text, script, strict=True):
+        message = "the shell evaluates this as an expression, and runs the commands in its value"
+        yield Finding("readonly.nested", message, "write the number or the name itself", span)
     for redirect in script.redirects:
         yield from _judge_redirect(redirect)
     for command in script.commands:

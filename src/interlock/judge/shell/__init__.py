@@ -11,6 +11,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from interlock.judge.findings import Finding, reported
 from interlock.judge.shell.commands import judge_argv
+from interlock.judge.shell.evaluation import evaluated
 from interlock.judge.shell.everyday import Everyday
 from interlock.judge.shell.lookalikes import find_lookalikes
 from interlock.judge.shell.patterns import compiled
@@ -68,6 +69,9 @@ def _judge_everyday(text: str, script: Script, rules: ShellRules, depth: int) ->
     yield from _judge_shape(script, frozenset({"background", "function"}))
     everyday = Everyday(script)
     yield from everyday.judge_setting()
+    for span in evaluated(text, script, strict=False):
+        message = "the shell evaluates this as an expression, and runs the command in its value"
+        yield Finding("shell.nested", message, "pass the value it would give", span)
     for command in script.commands:
         if not command.words:
             continue

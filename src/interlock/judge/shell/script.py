@@ -76,6 +76,8 @@ class Script(msgspec.Struct):
     """Variables that the script itself sets, by assignments and loops, with each of their values."""
     values: list[Value] = msgspec.field(default_factory=list)
     """Values of all names in templates, each behind the values that it is made of."""
+    tests: list[list[Word]] = msgspec.field(default_factory=list)
+    """The words of each test, from its bracket on."""
 
 
 def count_in_characters(script: Script, source: bytes) -> None:
@@ -85,6 +87,8 @@ def count_in_characters(script: Script, source: bytes) -> None:
         marks.extend(command.words)
         marks.extend(value for _, value in command.assignments)
     marks.extend(value for _, value in script.assignments)
+    for test in script.tests:
+        marks.extend(test)
     marks.extend(redirect.target for redirect in script.redirects if redirect.target is not None)
     offsets = sorted({offset for mark in marks for offset in (mark.start, mark.end)} | set(script.error or ()))
     table: dict[int, int] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from interlock.judge.shell import quoting, values
@@ -130,13 +131,14 @@ class _Reader:
         self.operators: list[Operator] = []
         self.redirects: list[Redirect] = []
         self.assignments: list[tuple[str, Word]] = []
+        self.tests: list[list[Word]] = []
         self.values: list[Value] = []
         self.error: tuple[int, int] | None = None
         self.nodes = 0
 
     def script(self) -> Script:
         given = [*self.values, *values.read_from_input(self.commands)]
-        script = Script(self.commands, self.operators, self.redirects, self.error, self.assignments, given)
+        script = Script(self.commands, self.operators, self.redirects, self.error, self.assignments, given, self.tests)
         if self.text is not None:
             count_in_characters(script, self.source)
         return script
@@ -152,6 +154,9 @@ class _Reader:
             self._note(compound, node)
         if kind == "variable_assignment":
             self._assign(node, depth)
+            return
+        if kind == "test_command":
+            self.tests.append(list(self._test_words(node, depth)))
             return
         if kind == "declaration_command" and all(child.type != "variable_assignment" for child in node.children):
             self.command(node, depth)  # `export -p` sets nothing
@@ -200,6 +205,17 @@ class _Reader:
                 command.words.append(self.word(child, depth + 1))
         if command.words and command.words[0].text == "set":
             self.values.extend(values.positional(command.words))
+
+    def _test_words(self, node: Node, depth: int) -> Iterator[Word]:
+        """The words of a test. The grammar nests some of them wrongly, so their order alone is used."""
+        self._enter(depth)
+        for child in node.children:
+            if child.type.endswith("_expression"):
+                yield from self._test_words(child, depth + 1)
+            elif child.is_named:
+                yield self.word(child, depth + 1)
+            else:
+                yield self._bare(child)
 
     def _loop_values(self, node: Node, depth: int) -> set[int]:
         """Notes the words that a loop goes through as values of its variable, and returns their nodes."""
