@@ -41,7 +41,7 @@ async def test_an_entry_shows_the_arguments_without_secrets(tmp_path: Path) -> N
             {"text": "x" * 5000},
         ):
             await client.modern("tools/call", {"name": "busy__echo", "arguments": arguments})
-        third, second, first, command = (entry.record.given for entry in await calls(hub))
+        third, second, first, command = (entry.record.redacted_arguments for entry in await calls(hub))
         assert command == {"text": "mysql -p[secret: password] curl -u bob:[secret: password] http://x"}
         assert first == {"text": "notes.txt"}
         assert second == {"text": "use [secret: github_token]"}
@@ -56,7 +56,7 @@ async def test_only_the_hash_is_kept_where_the_operator_says_so(tmp_path: Path) 
         client = RawClient(hub.url + "/mcp")
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "private"}})
         (entry,) = await calls(hub)
-        assert entry.record.given is msgspec.UNSET
+        assert entry.record.redacted_arguments is msgspec.UNSET
         assert len(entry.record.arguments) == 64
 
 
@@ -66,7 +66,7 @@ async def test_arguments_that_are_no_object_do_not_keep_the_log_from_being_read(
         await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "busy__echo", "arguments": arguments})
         await hub.hub_app.recorder.flushed()
         found = await hub.hub_app.store.read(lambda database: search(database, Search(), 100))
-        (shown,) = [entry.record.given for entry in found if entry.record.name == "echo"]
+        (shown,) = [entry.record.redacted_arguments for entry in found if entry.record.name == "echo"]
         assert list(shown or ()) == ["[no object]"]
         assert "hunter22" not in str(shown)
 
@@ -79,7 +79,9 @@ async def test_a_refused_call_shows_its_arguments_too(tmp_path: Path) -> None:
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "a", "password": "hunter22"}})
         await hub.hub_app.recorder.flushed()
         found = await hub.hub_app.store.read(lambda database: search(database, Search(event="TOOL_BLOCKED"), 10))
-        assert [entry.record.given for entry in found] == [{"text": "a", "password": "[redacted: 8 characters]"}]
+        assert [entry.record.redacted_arguments for entry in found] == [
+            {"text": "a", "password": "[redacted: 8 characters]"}
+        ]
 
 
 def test_the_setting_is_checked() -> None:

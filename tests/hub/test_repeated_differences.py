@@ -157,9 +157,9 @@ async def _all_of(running: Running, sequence: list[RequestParts], *, keeping: bo
     heard = [_unlike(msgspec.json.encode(params)) for params in running.heard]
     alike = {"seq": 0, "at": 0, "trace": "", "intent": 0, "duration_us": 0}
     # A call that outlasts a batch has its arguments in the intent, another one in its outcome.
-    intended = {row.seq: row.given for row in running.records if row.event == INTENDED}
+    intended = {row.seq: row.redacted_arguments for row in running.records if row.event == INTENDED}
     rows = [
-        msgspec.structs.replace(row, given=intended.get(row.intent, row.given), **alike)
+        msgspec.structs.replace(row, redacted_arguments=intended.get(row.intent, row.redacted_arguments), **alike)
         for row in running.records
         if row.kind == "tool" and row.event != INTENDED
     ]

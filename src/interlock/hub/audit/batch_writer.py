@@ -17,7 +17,7 @@ import msgspec
 from interlock.hub.audit.argument_redaction import prepare
 from interlock.hub.audit.chain import row_of
 from interlock.hub.audit.entries import Entry, Ticket
-from interlock.hub.audit.kept_arguments import KeptArguments
+from interlock.hub.audit.queued_arguments import QueuedArguments
 from interlock.hub.audit.record import Record
 from interlock.hub.audit.recorded_changes import RecordedChange, attempt
 from interlock.hub.audit.redaction import RedactText, redact, redact_text
@@ -35,7 +35,7 @@ between. A larger batch is written in one go, which costs less in total."""
 class BatchWriter:
     """Writes the batches of one chain."""
 
-    def __init__(self, chain: str, redact_texts: RedactText, arguments: KeptArguments) -> None:
+    def __init__(self, chain: str, redact_texts: RedactText, arguments: QueuedArguments) -> None:
         self._chain = chain
         self._redact = redact_texts
         self._arguments = arguments
@@ -64,8 +64,8 @@ class BatchWriter:
                 sleep(PAUSE_S)
             values = []
             piece = batch[start : start + size]
-            for entry, given in zip(piece, self._given(piece), strict=True):
-                record, row = self._row(entry, previous, given, redact_texts)
+            for entry, arguments in zip(piece, self._redacted_arguments(piece), strict=True):
+                record, row = self._row(entry, previous, arguments, redact_texts)
                 previous = row.hash
                 written.append(record)
                 values.append(rows.values_of(row))
@@ -76,19 +76,20 @@ class BatchWriter:
             rows.append_values(database, values)
         return previous, written
 
-    def _given(self, batch: list[Entry]) -> list[bytes]:
+    def _redacted_arguments(self, batch: list[Entry]) -> list[bytes]:
         """The arguments of each entry as they are written; empty where none are."""
         if not self._arguments.shown:
             return [b""] * len(batch)
         return prepare([_arguments(entry) for entry in batch], self._redact)
 
     def _row(
-        self, entry: Entry, previous: bytes, given: bytes, redact_texts: RedactText
+        self, entry: Entry, previous: bytes, arguments: bytes, redact_texts: RedactText
     ) -> tuple[Record, rows.RecordRow]:
         """The record as it is written, and its row."""
         record = entry.record() if isinstance(entry, Ticket) else entry
-        if given or record.given is not msgspec.UNSET:
-            record = msgspec.structs.replace(record, given=msgspec.Raw(given) if given else msgspec.UNSET)
+        if arguments or record.redacted_arguments is not msgspec.UNSET:
+            redacted = msgspec.Raw(arguments) if arguments else msgspec.UNSET
+            record = msgspec.structs.replace(record, redacted_arguments=redacted)
         try:
             clean = _clean(record, redact_texts)
             return clean, row_of(self._chain, clean, previous)
@@ -127,8 +128,8 @@ def _arguments(entry: Entry) -> bytes:
     """The arguments of an entry, as far as they are known."""
     if isinstance(entry, Ticket):
         return entry.arguments if isinstance(entry.arguments, bytes) else b""
-    given: object = entry.given
-    return bytes(given) if isinstance(given, msgspec.Raw) else b""
+    queued: object = entry.redacted_arguments
+    return bytes(queued) if isinstance(queued, msgspec.Raw) else b""
 
 
 def _encodable(record: Record, cause: Exception) -> Record:
@@ -138,6 +139,6 @@ def _encodable(record: Record, cause: Exception) -> Record:
         for name in record.__struct_fields__
         if isinstance(value := getattr(record, name), str)
     }
-    changed["given"] = msgspec.UNSET
+    changed["redacted_arguments"] = msgspec.UNSET
     changed["details"] = {"not_recorded": f"the details: {type(cause).__name__}"}
     return msgspec.structs.replace(record, **changed)

@@ -177,7 +177,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     duration_us: int | None = None
     arguments: str = ""
     """SHA-256 of the arguments as the gates judged them."""
-    given: dict[str, object] | msgspec.UnsetType = msgspec.UNSET
+    redacted_arguments: dict[str, object] | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="given")
     """The same arguments without secrets and bounded, where `[audit] arguments` is `redacted`."""
     claimed_by: str = ""
     """The server that claims this; empty for what the hub saw itself."""

@@ -14,13 +14,13 @@ from pathlib import Path
 from time import perf_counter, time_ns
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from interlock.hub.audit.batch_writer import BatchWriter, open_chain
 from interlock.hub.audit.commit_publisher import CommitPublisher
 from interlock.hub.audit.entries import NOT_JUDGED, Entry, EntryTimes, Judged, Ticket, digest, event_record
 from interlock.hub.audit.head import Head, HeadFile
-from interlock.hub.audit.kept_arguments import MAX_KEPT_BYTES, KeptArguments
+from interlock.hub.audit.queued_arguments import MAX_QUEUED_BYTES, QueuedArguments
 from interlock.hub.audit.record import BLOCKED, CLOSED, NOT_SENT, OTHER_BLOCKED, OVERFLOWED, Outcome, Record
 from interlock.hub.audit.recorded_changes import RecordedChange
 from interlock.hub.audit.redaction import RedactText, unredacted
@@ -70,7 +70,7 @@ class Recorder:
         self._store = store
         self._head = head_file
         self._hash = head.hash
-        self._arguments = KeptArguments()
+        self._arguments = QueuedArguments()
         self._writer = BatchWriter(head.chain, redact, self._arguments)
         self._limit = limit
         self._state = RecorderState.IDLE
@@ -140,8 +140,8 @@ class Recorder:
             if stopped is not None or committed is None:
                 raise stopped or CommitSlow()
         seq = self._seq = self._seq + 1
-        kept = arguments if len(arguments) <= MAX_KEPT_BYTES else self._arguments.large(arguments)
-        ticket = Ticket(seq, time_ns(), principal, target, trace, kept, perf_counter(), judged=judged)
+        queued = arguments if len(arguments) <= MAX_QUEUED_BYTES else self._arguments.large_or_digest(arguments)
+        ticket = Ticket(seq, time_ns(), principal, target, trace, queued, perf_counter(), judged=judged)
         pending[seq] = ticket
         queue.append(ticket)
         self._issue(seq)
@@ -174,8 +174,8 @@ class Recorder:
         """Record that a call was refused."""
         event = event or BLOCKED.get(target.kind, OTHER_BLOCKED)
         record = event_record(event, principal, target, trace, rule, reason, details=details)
-        given = self._arguments.given(arguments)
-        self.add(msgspec.structs.replace(record, gate=gate, arguments=digest(arguments), given=given))
+        redactable = self._arguments.redactable(arguments)
+        self.add(replace(record, gate=gate, arguments=digest(arguments), redacted_arguments=redactable))
 
     def add(self, record: Record) -> None:
         """Number and queue the record of anything else. If the queue is full, count it: the count is recorded later."""
@@ -185,7 +185,7 @@ class Recorder:
         if self._unrecorded:
             count, self._unrecorded = self._unrecorded, 0
             self._put(Record(self._next(), time_ns() // 1000, OVERFLOWED, details={"not_recorded": count}))
-        self._put(msgspec.structs.replace(record, seq=self._next()))
+        self._put(replace(record, seq=self._next()))
 
     def show_arguments(self, shown: bool) -> None:
         """Whether entries hold redacted arguments, or only their hashes."""
@@ -200,7 +200,7 @@ class Recorder:
             assert isinstance(record, Record)
             seq = self._next()
             self._changes[seq] = change
-            self._put(msgspec.structs.replace(record, seq=seq))
+            self._put(replace(record, seq=seq))
         try:
             await self.flushed()
         except StoreError as cause:

@@ -196,10 +196,10 @@ async def _last_arguments(visit: Visit, row: DecisionRow) -> str | None:
     found = await visit.perform(
         "audit.search", Entries, event="TOOL_EXECUTED", agent=row.asker, server=row.server, tool=row.name, most=1
     )
-    given = found.entries[0].record.given if found.entries else msgspec.UNSET
-    if given is msgspec.UNSET:
+    arguments = found.entries[0].record.redacted_arguments if found.entries else msgspec.UNSET
+    if arguments is msgspec.UNSET:
         return None
-    return msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
+    return msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
 
 
 async def _answered(visit: Visit) -> DecisionRow | None:

@@ -88,7 +88,7 @@ async def show_one(visit: Visit) -> Response:
     return await visit.page(
         "entry.html",
         entry=found.entry,
-        given=_pretty(record.given),
+        arguments=_pretty(record.redacted_arguments),
         details=_pretty(record.details) if record.details else "",
         related=found.related[:MAX_RELATED],
         left_out=max(0, len(found.related) - MAX_RELATED),
@@ -104,11 +104,11 @@ async def show_one(visit: Visit) -> Response:
 def _with_arguments(found: OneEntry) -> Record:
     """The record with its arguments. A call that took long has them in the entry of its intent."""
     record, chain = found.entry.record, found.entry.chain
-    if record.given is not msgspec.UNSET or not record.intent:
+    if record.redacted_arguments is not msgspec.UNSET or not record.intent:
         return record
     same = (other.record for other in found.related if (other.chain, other.seq) == (chain, record.intent))
     intent = next(same, record)
-    return msgspec.structs.replace(record, given=intent.given)
+    return msgspec.structs.replace(record, redacted_arguments=intent.redacted_arguments)
 
 
 def _approvals(entries: list[Entry]) -> list[tuple[str, str]]:
@@ -161,7 +161,7 @@ async def _judged(visit: Visit, record: Record) -> Why:
     """How the hub would judge the same call now."""
     tools = await visit.perform("tools", ToolRows, server=record.server)
     tool = next((row.name for row in tools.tools if row.tool == record.name), f"{record.server}__{record.name}")
-    arguments = {} if record.given is msgspec.UNSET else record.given
+    arguments = {} if record.redacted_arguments is msgspec.UNSET else record.redacted_arguments
     who = {"agent": record.actor, "kind": record.actor_kind or None} if record.actor else {}
     return await visit.perform("why", Why, **who, tool=tool, arguments=arguments)
 

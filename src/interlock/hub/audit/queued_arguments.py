@@ -8,15 +8,15 @@ import msgspec
 
 from interlock.hub.audit.entries import digest
 
-MAX_KEPT_BYTES: Final = 1024
+MAX_QUEUED_BYTES: Final = 1024
 """Arguments up to this size always wait, and are hashed off the loop."""
 MAX_SHOWN_BYTES: Final = 64 * 1024
 """Larger arguments are not shown in the audit log, so they are hashed at once."""
 MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
-"""Of the arguments over `MAX_KEPT_BYTES` that wait. Beyond that, only their hashes do."""
+"""Of the arguments over `MAX_QUEUED_BYTES` that wait. Beyond that, only their hashes do."""
 
 
-class KeptArguments:
+class QueuedArguments:
     """The arguments in the queue of one recorder."""
 
     def __init__(self) -> None:
@@ -24,20 +24,20 @@ class KeptArguments:
         """Whether entries hold redacted arguments, or only their hashes."""
         self._large_bytes = 0
 
-    def large(self, arguments: bytes) -> bytes | str:
-        """Arguments over `MAX_KEPT_BYTES`, or their digest."""
+    def large_or_digest(self, arguments: bytes) -> bytes | str:
+        """Arguments over `MAX_QUEUED_BYTES`, or their digest."""
         size = self._large_bytes + len(arguments)
         if not self.shown or len(arguments) > MAX_SHOWN_BYTES or size > MAX_WAITING_BYTES:
             return digest(arguments)
         self._large_bytes = size
         return arguments
 
-    def given(self, arguments: bytes) -> Any:
-        """The same for the member `given` of a record."""
+    def redactable(self, arguments: bytes) -> Any:
+        """The same for a record that has no ticket. The writer redacts them."""
         if not self.shown or not arguments:
             return msgspec.UNSET
-        kept = arguments if len(arguments) <= MAX_KEPT_BYTES else self.large(arguments)
-        return msgspec.UNSET if isinstance(kept, str) else msgspec.Raw(kept)
+        queued = arguments if len(arguments) <= MAX_QUEUED_BYTES else self.large_or_digest(arguments)
+        return msgspec.UNSET if isinstance(queued, str) else msgspec.Raw(queued)
 
     def clear(self) -> None:
         """The queue was taken."""
