@@ -25,6 +25,9 @@ MAX_COMPARED: Final = 4
 """Exact comparisons: each takes a tenth of a millisecond."""
 LENGTHS_APART: Final = 3
 ALIKE: Final = 0.8
+_SEPARATORS: Final = str.maketrans(".-/:", "____")
+_CLIENT_PREFIX: Final = "mcp_"
+"""Clients put it before the names that they show to their models, some with the name of the hub behind it."""
 
 
 class UnknownTools:
@@ -39,6 +42,21 @@ class UnknownTools:
         return unknown("tool", name, self._meant(caller, name) if len(name) <= MAX_NAME_CHARS else None)
 
     def _meant(self, caller: Caller, name: str) -> str | None:
+        return self._written_otherwise(caller, name) or self._misspelt(caller, name)
+
+    def _written_otherwise(self, caller: Caller, name: str) -> str | None:
+        """The tool whose name differs in separators, capitals or a client's prefix alone."""
+        written, view = _written(name), caller.view
+        known = chain.from_iterable(part.items for part in self._catalog.parts(view, "tool").values())
+        fitting = [
+            item
+            for item in islice(known, MAX_READ)
+            if isinstance(item, Tool) and item.only_for is None and _is(written, self._catalog.name(view, item))
+        ]
+        seen = self._access.seen(caller.principal, fitting[:MAX_ALIKE])
+        return max((self._catalog.name(view, item) for item in seen), key=len, default=None)
+
+    def _misspelt(self, caller: Caller, name: str) -> str | None:
         alone = not caller.bare and "__" not in name
         alike = {}
         for item in self._seen(caller, name, alone=alone):
@@ -67,6 +85,22 @@ class UnknownTools:
             and abs(len(item.shown if alone else self._catalog.name(view, item)) - len(name)) <= LENGTHS_APART
         ]
         return self._access.seen(caller.principal, fitting[:MAX_ALIKE])
+
+
+def _written(name: str) -> str:
+    """A name without capitals, with one underscore for each separator."""
+    plain = name.lower().translate(_SEPARATORS)
+    while "__" in plain:
+        plain = plain.replace("__", "_")
+    return plain
+
+
+def _is(written: str, known: str) -> bool:
+    """Whether a name is a known one, or that of a client for it."""
+    if known[-1:].lower() != written[-1:]:  # nearly all of a thousand names
+        return False
+    plain = _written(known)
+    return written == plain or (written.startswith(_CLIENT_PREFIX) and written.endswith(f"_{plain}"))
 
 
 def _pairs(name: str) -> set[tuple[str, str]]:
