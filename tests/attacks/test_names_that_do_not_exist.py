@@ -10,6 +10,7 @@ import pytest
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, running_hub
 from interlock.config.settings import Hub, Server, Timeouts
+from interlock.hub.auth.grants import Grant, grant_id
 from interlock.wire.errors import Fault
 
 SETTINGS = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), anonymous=False)
@@ -57,3 +58,16 @@ async def test_t124_following_the_advice_of_a_refusal_helps(tmp_path: Path) -> N
             assert "`interlock keys create NAME --permit invoke:web__ok`" in hint
             wide = await hub.operate("keys.create", agent="ci", permissions=["invoke:web__ok"])
             assert await _called(url, wide["key"]) is None
+
+
+async def test_t124_ending_an_entry_of_a_server_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    async with RawHttpServer(modern=True) as web:
+        async with running_hub(tmp_path, {"web": Server(url=web.url)}, hub=SETTINGS) as hub:
+            place = {"entry_type": "server_grant", "agent_id": "ci"}
+            assert await hub.operate("grants.revoke", **place, server_id="web") == {"revoked": 0}
+            with pytest.raises(Fault, match="no server 'wbe'") as refused:
+                await hub.operate("grants.revoke", **place, server_id="wbe")
+            assert "`web`" in refused.value.hint
+            gone = Grant("server_grant", "ci", "gone", "deny", id=grant_id("ci", "gone", None, "deny"))
+            await hub.hub_app.grants.put(gone)
+            assert await hub.operate("grants.revoke", **place, server_id="gone") == {"revoked": 1}

@@ -69,6 +69,9 @@ def test_a_server_is_denied_and_revoked_as_a_whole(user: User, hub: FakeHub) -> 
     assert hub.params_of("hub/grants.revoke") == [
         {"entry_type": "server_grant", "agent_id": "cursor", "server_id": "github"}
     ]
+    hub.answers["hub/grants.revoke"] = hub.answers["hub/keys.revoke"] = {"revoked": 1}
+    assert "Revoked 1 entry.\n" in user.run("grants", "revoke", "cursor", "github").output
+    assert "Revoked 1 key of cursor.\n" in user.run("keys", "revoke", "cursor").output
 
 
 def test_grants_are_listed_with_who_gave_them_and_why(user: User, hub: FakeHub) -> None:

@@ -83,7 +83,10 @@ class AccessMethods:
         return Granted(True, principal.id, now, decision.permission, decision.source)
 
     async def revoke(self, principal: Principal, params: Take, trace: str = "") -> RevokedCount:
-        """`mgp/access/revoke`: delete the entries at one level. It holds from the next call on."""
+        """`mgp/access/revoke`: delete the entries at one level. It holds from the next call on.
+
+        Entries of a server that was removed can be deleted. Where there are none, the server and tool must exist.
+        """
         self._access.demand(principal, "change grants", write=True)
         params = msgspec.structs.replace(params, server_id=self._server_id(params.server_id))
         subject = (params.agent_id, params.server_id, params.tool_name)
@@ -92,6 +95,8 @@ class AccessMethods:
         revoked = await self._grants.revoke(
             params.entry_type, *subject, record=lambda grant: self._record.revoked(principal, grant, trace)
         )
+        if not revoked:
+            self._check_exists(*subject)
         return RevokedCount(revoked)
 
     def ends_denial(self, params: Take) -> bool:
