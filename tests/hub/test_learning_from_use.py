@@ -14,12 +14,14 @@ import pytest
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.discovery import words
 from interlock.discovery.usage import MAX_IN_ALL, MAX_USES, Use
+from interlock.hub.audit.record import EXECUTED
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.tool_search import learning as learning_module
 from interlock.hub.tool_search.learning import LEARNED, MAX_OPEN, MAX_OPEN_IN_ALL, WITHIN_US, LearnedUses, Learning
 from interlock.store import Store
 
 from .running_hub import RawClient, RunningHub, child, running_hub
+from .test_journal import entries_soon
 
 LOCAL = "agent:local"
 HUB = Hub(budget=4_000, timeouts=Timeouts(start_s=30, discovery_s=20, tool_s=20), approvals=Approvals(hold_s=0))
@@ -65,6 +67,17 @@ async def test_a_tool_that_was_found_and_called_rises_until_it_is_forgotten(tmp_
         assert await hub.hub_app.search.learning.forget() == 0
         assert await find(hub) == before
         assert await hub.hub_app.store.get(LEARNED, LOCAL) is None
+
+
+async def test_a_person_sees_what_the_last_call_taught(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
+        for number in range(1, 4):
+            tool = (await find(hub))[0]
+            await call(hub, tool, name="x")
+            await entries_soon(hub, number, event=EXECUTED["tool"])
+        shown = await hub.operate("find", query=QUERY)
+        [reasons] = [found["why"] for found in shown["tools"] if found["name"] == tool]
+        assert any("called 3 times" in reason for reason in reasons), reasons
 
 
 async def test_a_call_that_fails_or_was_not_found_teaches_nothing(tmp_path: Path) -> None:

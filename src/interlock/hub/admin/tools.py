@@ -89,8 +89,9 @@ class ToolOperations:
         """The best tools for a query, with the reasons."""
         wanted = {"query": params.query, "max_results": params.max_results, "strategy": params.strategy}
         caller = self._caller_of(params.agent)
+        # A person wants to see what the last call taught. A search of an agent does not wait for that.
+        await self._hub_app.search.learning.caught_up()
         found = await self._hub_app.discovery_tools.discover(caller, None, wanted, explain=True)
-        await self._hub_app.search.learning.settled()
         result = msgspec.convert(found, Found)
         categories = await self._categories(caller) if params.strategy == "category" and not result.tools else []
         engine = self._hub_app.search.embeddings

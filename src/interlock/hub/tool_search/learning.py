@@ -97,6 +97,12 @@ class Learning:
         if self._working is not None:
             await asyncio.wait([self._working])
 
+    async def caught_up(self) -> None:
+        """Wait until the hub has learned from every call that is in the audit log now."""
+        await self.settled()  # It may have read the log before the last call.
+        self.look()
+        await self.settled()
+
     async def forget(self) -> int:
         """Forget what was learned from all principals. Returns how many uses that were."""
         async with self._busy:
