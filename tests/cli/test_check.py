@@ -169,9 +169,28 @@ def test_the_configuration_is_checked_against_its_own_examples(user: User) -> No
     assert "interlock.toml:4" in result.output
 
 
+def test_a_variable_that_is_not_set_is_a_warning_as_for_up(user: User) -> None:
+    user.config.parent.mkdir(parents=True, exist_ok=True)
+    user.config.write_text(CONFIG.replace('command = ["a"]', 'command = ["a", "${env:NOT_SET_HERE}"]'))
+    result = user.run("check", "--config", str(user.config))
+    assert (result.exit_code, "3 examples, 1 warning" in result.output) == (0, True), result.output
+    assert "interlock.toml:2: warning: " in result.output
+    shown = json.loads(user.run("check", "--config", str(user.config), "--json").stdout)
+    assert (shown["ok"], shown["problems"], len(shown["warnings"])) == (True, [], 1)
+    assert "--config [FILE]" in user.run("check", "--help").output
+
+
 def test_without_anything_to_check_it_says_how(user: User) -> None:
-    assert user.run("check").exit_code == 2
-    assert user.run("check", "shell").exit_code == 2
+    assert "`interlock check shell|url|code|path|sql|tool TEXT`" in user.run("check").output
+    result = user.run("check", "shell", stdin="rm -rf /")
+    assert (result.exit_code, "or `interlock check shell -` to read standard input" in result.output) == (2, True)
+
+
+def test_a_word_that_is_no_statement_is_called_that(user: User) -> None:
+    for text in ("selec", "selec x", "1"):
+        result = user.run("check", "sql", text)
+        assert (result.exit_code, "this is no statement that is known to only read" in result.output) == (5, True)
+        assert "COLUMN" not in result.output
 
 
 def test_status_says_what_is_in_quarantine_and_how_to_allow_it() -> None:

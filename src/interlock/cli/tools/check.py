@@ -34,7 +34,7 @@ WIDTH = 100
 @click.option("--language", default="python", metavar="NAME", help="For code.")
 @click.option("--dialect", metavar="NAME", help="For sql.")
 @click.option("--root", "roots", multiple=True, metavar="DIR", help="For path: a folder it must be in (repeatable).")
-@click.option("--config", metavar="FILE", is_flag=False, flag_value="", help="Check the configuration instead.")
+@click.option("--config", metavar="[FILE]", is_flag=False, flag_value="", help="Check the configuration instead.")
 @json_option
 @click.pass_context
 def check(
@@ -59,7 +59,8 @@ def check(
     only inferred, a person who is present is asked, and else the finding is noted. A command is judged as inferred,
     each part by itself; with --enforced it must be one simple command. `interlock why` judges a call of one tool.
 
-    With --config, it checks the configuration, and each validator with its examples (`accepts`, `refuses`).
+    With --config, it checks the configuration, and each validator with its examples (`accepts`, `refuses`). Warnings
+    are those of `interlock up`: one server, model or import cannot be used, such as for a variable that is not set.
 
     \b
     Examples:
@@ -72,7 +73,10 @@ def check(
         _check_config(Path(config) if config else None, as_json)
         return
     if kind is None or text is None:
-        raise WrongUsage("there is no text to check", f"write `interlock check {'|'.join(KINDS)} TEXT`")
+        command = f"interlock check {kind or '|'.join(KINDS)}"
+        raise WrongUsage(
+            "there is no text to check", f"write `{command} TEXT`, or `{command} -` to read standard input"
+        )
     judged = _read(kind, text)
     if kind == "tool":
         _check_tools(ctx, judged, as_json)
@@ -242,22 +246,25 @@ def _as_json(finding: Finding) -> dict[str, object]:
 
 
 def _check_config(path: Path | None, as_json: bool) -> None:
+    from interlock.cli.lifecycle.up import show_problems
     from interlock.config.home import home_folder
     from interlock.config.load import load
 
     loaded: Loaded = load(path, home=home_folder(), folder=Path.cwd())
-    problems = [str(problem) for problem in loaded.problems]
+    problems = [str(problem) for problem in loaded.problems if problem.fatal]
+    warnings = [str(problem) for problem in loaded.problems if not problem.fatal]
     failed, passed = _check_examples(loaded.config) if loaded.usable else ([], 0)
     if as_json:
-        show_json({"ok": not problems and not failed, "problems": problems, "failed": failed, "passed": passed})
+        outcome = {"ok": not problems and not failed, "problems": problems, "warnings": warnings}
+        show_json({**outcome, "failed": failed, "passed": passed})
     else:
-        for problem in problems:
-            say(coloured(plain(problem), "yellow"))
+        show_problems(loaded.problems)
         for example in failed:
             say(f"{coloured('✗', 'red')} {plain(example)}")
         if not problems and not failed:
             where = loaded.config.origin.path or "nothing is configured"
             count = f"{counted(len(loaded.config.servers), 'server')}, {counted(passed, 'example')}"
+            count += f", {counted(len(warnings), 'warning')}" if warnings else ""
             say(f"{coloured('✓', 'green')} {plain(where)}: {count}")
     if problems or failed:
         raise WrongConfiguration("the configuration has problems", "fix the problems above")
