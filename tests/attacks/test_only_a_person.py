@@ -129,6 +129,7 @@ FREE_COMMANDS = {
     *("approvals list", "approvals show", "approvals rules list", "taints list", "grants list", "permissions list"),
     *("keys list", "features list", "events", "usage", "channels list", "conversations list", "conversations show"),
     *("rooms list", "discovery list", "sessions list", "secrets list", "service status"),
+    "search-model status",
     *("audit export", "audit search", "audit show", "audit tail", "audit verify"),
     # They take away, or end something.
     *("down", "stop", "remove", "logout", "sessions end", "discovery deregister", "service uninstall"),

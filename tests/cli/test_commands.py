@@ -43,6 +43,10 @@ def test_status_shows_each_server_or_its_mend(user: User, hub: FakeHub) -> None:
     assert "up 1 min 35 s" in output
 
 
+def test_the_help_of_the_list_of_approvals_names_the_answered_ones(user: User) -> None:
+    assert "List open approval requests, or all." in user.run("approvals", "list", "--help").output
+
+
 def test_what_keeps_a_server_from_starting_is_told_once(user: User, hub: FakeHub) -> None:
     status = json.loads(user.run("status", "--json").output)
     wrong = {"file": "/c/interlock.toml", "line": 3, "message": status["servers"][1]["problem"], "hint": "export it"}
@@ -51,6 +55,7 @@ def test_what_keeps_a_server_from_starting_is_told_once(user: User, hub: FakeHub
     output = user.run("status").output
     assert output.count("`DATABASE_URL` is not set") == 1
     assert "\n`listen` changed" in output
+    assert output.index("`listen` changed") < output.index("demo  connected"), "above the servers, of which many follow"
 
 
 def test_health_shows_each_server_and_why_it_is_not_well(user: User, hub: FakeHub) -> None:

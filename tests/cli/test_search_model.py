@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -121,3 +122,19 @@ def test_a_model_is_removed_from_the_home(user: User) -> None:
     assert "removed" in user.run("search-model", "remove").output
     assert not folder.exists()
     assert "no model is installed" in user.run("search-model", "remove").output
+
+
+def test_status_says_how_tools_are_found(user: User) -> None:
+    shown = user.run("search-model", "status")
+    assert (shown.exit_code, shown.output.splitlines()[0]) == (0, "none: tools are found by their words")
+    assert "`interlock search-model install`" in shown.output
+    assert json.loads(user.run("search-model", "status", "--json").output)["installed"] is False
+    user.configure('[hub.embeddings]\npath = "/nowhere/at/all"\n')
+    assert "there is no file or folder /nowhere/at/all" in user.run("search-model", "status").output
+
+
+def test_a_place_that_is_neither_a_file_nor_a_folder_is_called_that(user: User) -> None:
+    os.mkfifo(user.folder / "pipe")
+    for place in ("pipe", "/dev/zero"):
+        done = user.run("search-model", "install", "--from", place)
+        assert (done.exit_code, f"{place} is neither a file nor a folder" in done.output) == (1, True), done.output

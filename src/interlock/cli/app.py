@@ -56,7 +56,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "call": Entry("tools.tools:call", "Call a tool."),
         "budget": Entry("tools.finding:budget", "Show what fills an agent's context, in tokens."),
         "search-model": Entry(
-            "tools.search_model:search_model", "Install or remove the model that finds tools by meaning."
+            "tools.search_model:search_model", "Show, install or remove the model that finds tools by meaning."
         ),
         "check": Entry("tools.check:check", "Check a command, URL, code, path, SQL statement or tool."),
     },

@@ -63,6 +63,8 @@ def install(home: Path, opened: Opener, files: Sequence[ModelFile] = FILES) -> P
 
 def missing_in(path: Path) -> str:
     """Which files a place on this machine lacks; empty if it is a file, or a folder that has all of them."""
+    if path.exists() and not (path.is_dir() or path.is_file()):
+        return f"{path} is neither a file nor a folder"
     if not path.is_dir():
         return "" if path.is_file() else f"there is no file or folder {path}"
     missing = [file.name for file in FILES if not (path / file.name).is_file()]

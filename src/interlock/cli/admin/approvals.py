@@ -34,7 +34,7 @@ def approvals(ctx: click.Context, as_json: bool) -> None:
 @performs("approvals.list")
 @click.option("--all", is_flag=True, help="Also those that were answered or have expired.")
 def list_(found: Json, all: bool) -> None:
-    """List open approval requests.
+    """List open approval requests, or all.
 
     \b
     Example:

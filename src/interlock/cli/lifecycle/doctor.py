@@ -61,7 +61,7 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
     running = None if config is not None else _running_configuration(home)
     loaded = load(config or running, home=home, folder=Path.cwd())
     checks = [_python(), _home(home), *_containment(loaded), *_configuration(loaded), *_start(home, loaded)]
-    checks.append(_search_model(home, loaded))
+    checks.append(search_model_check(home, loaded))
     of_hub = list(_hub(home, loaded))
     misread = {problem.server for problem in loaded.problems if problem.fatal}
     readable = {name: server for name, server in loaded.config.servers.items() if name not in misread}
@@ -129,7 +129,7 @@ def _containment(loaded: Loaded) -> Iterator[Check]:
             yield Check("containment", verdict, f"{report.backend} does not serve here: {report.missing}", report.hint)
 
 
-def _search_model(home: Path, loaded: Loaded) -> Check:
+def search_model_check(home: Path, loaded: Loaded) -> Check:
     """How the hub finds tools: by their words alone, or by meaning as well."""
     from interlock.discovery import model_files
 

@@ -68,6 +68,8 @@ def show_status(found: Json) -> None:
     for line in warning_lines(found):
         say(line)
     servers = found["servers"]
+    for line in _problem_lines(found):
+        say(line)
     if not servers:
         say("No servers yet.")
         say("  → add one: `interlock add NAME -- command…` or `interlock add NAME URL`")
@@ -75,15 +77,6 @@ def show_status(found: Json) -> None:
         say(line)
     for name in found.get("disabled") or []:
         say(f"  {bold(plain(name))}  disabled  → set `enabled = true` in its table to use it")
-    shown = {server.get("problem") for server in servers}
-    for problem in found["config"]["problems"]:
-        if problem.get("message") in shown:
-            continue
-        line = f":{problem['line']}" if problem.get("line") else ""
-        place = f"{problem['file']}{line}: " if problem.get("file") else ""
-        say(coloured(plain(f"{place}{problem.get('message')}"), "yellow"))
-        if problem.get("hint"):
-            say(f"  → {plain(problem['hint'])}")
 
 
 def warning_lines(found: Json) -> list[str]:
@@ -93,6 +86,21 @@ def warning_lines(found: Json) -> list[str]:
         lines.append(coloured(f"warning: {plain(warning['message'])}", "red"))
         if warning.get("hint"):
             lines.append(f"  → {plain(warning['hint'])}")
+    return lines
+
+
+def _problem_lines(found: Json) -> list[str]:
+    """The problems of the configuration, each with its fix below. Those of a server are in its line already."""
+    lines: list[str] = []
+    shown = {server.get("problem") for server in found["servers"]}
+    for problem in found["config"]["problems"]:
+        if problem.get("message") in shown:
+            continue
+        line = f":{problem['line']}" if problem.get("line") else ""
+        place = f"{problem['file']}{line}: " if problem.get("file") else ""
+        lines.append(coloured(plain(f"{place}{problem.get('message')}"), "yellow"))
+        if problem.get("hint"):
+            lines.append(f"  → {plain(problem['hint'])}")
     return lines
 
 

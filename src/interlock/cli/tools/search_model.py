@@ -19,7 +19,7 @@ MAX_REDIRECTIONS = 5
 
 @click.group("search-model")
 def search_model() -> None:
-    """Install or remove the model that finds tools by meaning.
+    """Show, install or remove the model that finds tools by meaning.
 
     \b
     Example:
@@ -62,6 +62,32 @@ def install(source: str | None, as_json: bool) -> None:
         show_json({"folder": str(folder), "model": model_files.NAME})
     else:
         say(f"{model_files.NAME} is installed: {plain(str(folder))}")
+
+
+@search_model.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Show how tools are found: by their words alone, or by meaning as well.
+
+    \b
+    Example:
+      interlock search-model status
+    """
+    from interlock.cli.lifecycle.doctor import search_model_check
+    from interlock.config.home import home_folder
+    from interlock.config.load import load
+    from interlock.discovery import model_files
+
+    home = home_folder()
+    found = search_model_check(home, load(home=home, folder=Path.cwd()))
+    folder = model_files.installed(home)
+    if as_json:
+        shown = {"installed": folder is not None, "folder": str(folder) if folder else None}
+        show_json({**shown, "verdict": found.verdict, "detail": found.detail, "hint": found.hint})
+        return
+    say(plain(found.detail))
+    if found.hint:
+        say(f"  → {plain(found.hint)}")
 
 
 @search_model.command()
