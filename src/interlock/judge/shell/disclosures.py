@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.environment import is_secret
 from interlock.judge.shell.everyday import is_inside
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.git import verb_of
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
+from interlock.judge.shell.words import with_names
 from interlock.judge.shell.wrappers import run_on_matches
 
 _COPY_VALUES = frozenset(
@@ -31,6 +33,8 @@ def copies_secret(use: Use) -> bool:
     sources, target = (words, f"{folders[-1]}/") if folders else (words[:-1], words[-1] if words else "")
     if not any(is_secret_file(source) for source in sources):
         return False
+    if ":" in target:
+        return True  # a container, or another machine
     keeps_name = target.endswith("/") or target in (".", "..") or is_secret_file(target)
     return not (keeps_name and is_inside(target) and not target.startswith("/"))
 
@@ -42,7 +46,8 @@ def filters_secret(use: Use) -> bool:
 
 def finds_secret(use: Use) -> bool:
     """`find . -name .env -exec cat {} +`: the command would be refused with the name of the file."""
-    found = [value for test, value in pairwise(use.arguments) if test in _FIND_TESTS and is_secret_file(value)]
+    tested = [value for test, value in pairwise(use.arguments) if test in _FIND_TESTS]
+    found = [name for name in with_names(tested) if is_secret_file(name)]
     for command in run_on_matches("find", use.arguments):
         program = program_name(command[0])
         arguments = [found[0] if found and word == "{}" else word for word in command[1:]]
@@ -52,6 +57,88 @@ def finds_secret(use: Use) -> bool:
 
 
 _FIND_TESTS = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename"})
+
+
+def greps_secret(use: Use) -> bool:
+    """`grep KEY .env`; not the pattern itself, and not `grep -q`, which shows nothing of the file."""
+    if uses_flag(use.arguments, _NAMES_MATCHES, "eABCmfd") is not None:
+        return False
+    words = operands(use.arguments, _GREP_VALUES)
+    given = uses_flag(use.arguments, frozenset({"-e", "--regexp", "-f", "--file", "--files"}), "ABCmd") is not None
+    searched = [*option_values(use.arguments, "-g", "--glob"), *option_values(use.arguments, "--", "--include")]
+    return any(is_secret_file(word) for word in with_names([*searched, *(words if given else words[1:])]))
+
+
+_GREP_VALUES = names(
+    "-e --regexp -f --file -A --after-context -B --before-context -C --context -m --max-count -d -D --include --exclude"
+    " --exclude-dir -g --glob -t --type -T --type-not --iglob --max-depth -j --threads"
+)
+
+
+def shows_names(use: Use) -> bool:
+    """`cut -d= -f1 .env`, `sed 's/=.*//' .env`, `awk -F= '{print $1}' .env`: the names of variables alone."""
+    options, words = [word for word in use.arguments if word[:1] == "-"], operands(use.arguments, _NAME_OPTIONS)
+    if use.name == "cut":
+        fields = [*option_values(use.arguments, "-f", "--fields", "d")]
+        return [*option_values(use.arguments, "-d", "--delimiter", "f")] == ["="] and fields == ["1"]
+    if use.name == "sed":
+        return set(options) <= {"-E", "-r"} and words[:1] == ["s/=.*//"]
+    return options in (["-F="], ["-F"]) and words[:1] in (["{print $1}"], ["{ print $1 }"])
+
+
+_NAME_OPTIONS = frozenset({"-F"})
+
+
+def gets_secrets(use: Use) -> bool:
+    """`kubectl get cm,secret -o yaml`: secrets with their values, wherever the words stand."""
+    words = operands(use.arguments, _KUBE_VALUES)
+    if words[:1] != ["get"] or not any(_KUBE_SECRET.match(kind) for word in words[1:] for kind in word.split(",")):
+        return False
+    return any(_SHOWS_VALUES.match(form) for form in option_values(use.arguments, "-o", "--output", "nlLfAw")) or any(
+        option_values(use.arguments, "--", "--template")
+    )
+
+
+_KUBE_VALUES = names(
+    "-n --namespace --context --kubeconfig --cluster --user -s --server -o --output -l --selector -f --filename"
+    " --field-selector --sort-by --template -L --label-columns --chunk-size --token --as -k --kustomize"
+)
+_KUBE_SECRET = re.compile(r"secrets?(?:[/.]|$)")
+_SHOWS_VALUES = re.compile(r"y|j|go|custom|t")
+
+
+def shows_state(use: Use) -> bool:
+    """`terraform state pull`, `show` and `output -json`; one output by name, unless the name is that of a secret."""
+    words = operands(use.arguments)
+    if words[:2] == ["state", "pull"]:
+        return True
+    in_json = uses_flag(use.arguments, frozenset({"-json", "--json"}), "*") is not None
+    if words[:1] == ["show"]:
+        return in_json or len(words) == 1 or any(is_secret_file(word) for word in words)
+    return words[:1] == ["output"] and ((in_json and len(words) == 1) or any(is_secret(word) for word in words[1:]))
+
+
+def shows_key(use: Use) -> bool:
+    """`openssl pkey -in key.pem`: a private key is printed. `-pubout`, `-out` and `-noout` without `-text` do not."""
+    words = use.arguments
+    if use.operands[:1] not in [["pkey"], ["rsa"], ["ec"], ["dsa"], ["pkcs8"], ["pkcs12"]] or "-in" not in words:
+        return False
+    return _PUBLIC.isdisjoint(words) and ("-text" in words or _NOT_SHOWN.isdisjoint(words))
+
+
+_PUBLIC = names("-pubout -pubin -RSAPublicKey_out -text_pub -nokeys -export")
+_NOT_SHOWN = names("-noout -out")
+
+
+def transfers_secret(use: Use) -> bool:
+    """`scp id_rsa host:`, `rsync .env host:`; not a key to log in with, and not what is left out."""
+    return any(is_secret_file(word) for word in operands(use.arguments, _TRANSFER_VALUES))
+
+
+_TRANSFER_VALUES = names(
+    "-i -c -F -J -l -o -P -S -D -X -e --rsh -f --filter --exclude --include --exclude-from --include-from -T --temp-dir"
+    " --log-file --password-file --bwlimit --max-size --min-size --port --timeout --chmod --chown --backup-dir"
+)
 
 
 def packs_secret(use: Use) -> bool:
@@ -79,7 +166,7 @@ def git_shows_secret(use: Use) -> bool:
     """`git show HEAD:.env`, `git log -p -- .env`; not the names of files alone, and not what a pathspec leaves out."""
     verb, rest = verb_of(use.arguments)
     if verb == "add":
-        shows = uses_flag(rest, frozenset({"-f", "--force"})) is not None
+        shows = uses_flag(rest, frozenset({"-n", "--dry-run"})) is None
     elif verb in ("log", "stash", "reflog"):
         shows = uses_flag(rest, _PATCHES, "nSGLU") is not None
     elif verb == "grep":
@@ -94,7 +181,9 @@ def git_shows_secret(use: Use) -> bool:
 _SHOWS = names("show diff blame annotate cat-file archive difftool whatchanged format-patch bundle")
 _PATCHES = frozenset({"-p", "-u", "--patch", "-U", "--unified", "--patch-with-stat", "--word-diff", "-L", "--cc", "-c"})
 _SUMMARIES = names("--stat --name-only --name-status --numstat --shortstat --summary --quiet -e -t -s")
-_NAMES_MATCHES = frozenset({"-l", "--files-with-matches", "-L", "--files-without-match", "-c", "--count", "-q"})
+_NAMES_MATCHES = frozenset(
+    {"-l", "--files-with-matches", "-L", "--files-without-match", "-c", "--count", "-q", "--quiet", "--silent"}
+)
 
 
 def sends_file(use: Use) -> bool:

@@ -15,7 +15,7 @@ from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, environment
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands
-from interlock.judge.shell.folders import PROJECT, folder_after, is_outside, placed
+from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, placed
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
@@ -86,7 +86,7 @@ class Everyday:
         """The file of a redirection, from the project. The folder above is as often one of the project as not."""
         before = [start for start in self._folders if start <= redirect.start]
         folder = self._folders[max(before)] if before else PROJECT
-        return target if folder.startswith("..") else placed(folder, target)
+        return target if folder.startswith("..") else placed(folder, from_project(folder, target))
 
     def judge_setting(self) -> Iterator[Finding]:
         """Findings about variables and redirections."""
@@ -177,13 +177,16 @@ class Everyday:
                 return  # refused as too many
             argv = [text for word in command.words for text in self._read(word, choice, name)]
             argv = self._without_filtered(command, argv or [_UNKNOWN])
+            folder = self._folders[command.start]
+            argv = [argv[0], *(from_project(folder, word) for word in argv[1:])]
+            if name == "rm":
+                argv = [argv[0], *(from_root(folder, path) for path in argv[1:])]
             if name == "dd":
                 argv = [_STRICTEST[name] if word == f"of={_UNKNOWN}" else word for word in argv]
             yield [*argv, body] if body and program.reads_sql else argv
             found = self._names_given(command) if name == "xargs" else []
             if found:
                 yield [*argv, *found]
-            folder = self._folders[command.start]
             if is_outside(folder):
                 self.too_many |= len(argv) > _MAX_PLACED
                 yield [argv[0], *(placed(folder, word) for word in argv[1:_MAX_PLACED])]

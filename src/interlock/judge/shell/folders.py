@@ -32,12 +32,24 @@ def placed(folder: str, word: str) -> str:
     return normpath(path) if word[0] == "." or "/." in word else path
 
 
+def from_project(folder: str, word: str) -> str:
+    """A path that leaves its folder in the project, from the project: `../b` in `a` is `b`."""
+    leaves = folder and folder[0] not in "/~." and ".." in word.split("/") and _RELATIVE.fullmatch(word)
+    return normpath(join(folder, word)) if leaves else word
+
+
+def from_root(folder: str, path: str) -> str:
+    """A path in a folder for temporary files, from the root."""
+    return normpath(join(folder, path)) if _TEMPORARY.match(folder) and _RELATIVE.fullmatch(path) else path
+
+
 def is_outside(folder: str) -> bool:
     """Whether a folder is known to be none of a project: above it, a home as such, or one of the system."""
     return _OUTSIDE.match(folder) is not None
 
 
 _RELATIVE = re.compile(r"(?!-)[\w.@+*?-][\w./@+*?-]*")
+_TEMPORARY = re.compile(r"/tmp(?:/|$)")  # noqa: S108 - a place, not a file made here
 _OUTSIDE = re.compile(
     r"\.\.(?:/|$)"
     r"|/$|~(?:/\..*)?$"

@@ -107,6 +107,12 @@ def runs_module(use: Use) -> bool:
     return False
 
 
+def module_shows_secret(use: Use) -> bool:
+    """`python -m json.tool credentials.json`."""
+    shows = any(module in lists()["showing-modules"] for module, _ in _modules(use.arguments))
+    return shows and any(is_secret_file(word) for word in use.arguments)
+
+
 def serves_folder(use: Use) -> bool:
     """`python -m http.server`, unless it listens on this machine only."""
     serves = any(module in lists()["serving-modules"] for module, _ in _modules(use.arguments))
@@ -218,11 +224,16 @@ def _first_test(arguments: Sequence[str]) -> int:
 
 
 def _is_made(path: str, endings: frozenset[str]) -> bool:
-    name = path.rstrip("/").rpartition("/")[2]
+    if _TEMPORARY.fullmatch(path) and ".." not in path.split("/"):
+        return True
+    path = path.rstrip("/")
+    name = path.rpartition("/")[2]
     made = name in lists()["made-again"] or any(name.endswith(ending) and name != ending for ending in endings)
     return made and is_inside(path) and "$" not in path
 
 
+_TEMPORARY = re.compile(r"/tmp/(?![.]+(?:/|$))[\w.-]+(?:/[\w.-]+)*/?")  # noqa: S108 - a place, not a file made here
+"""A folder among temporary files, by name."""
 _REMOVAL = re.compile(r"-[rRfvdi]+|--(?:recursive|force|verbose|dir)")
 
 
@@ -254,13 +265,13 @@ def runs_harmless_code(use: Use) -> bool:
     writes = program.language == "perl" and any("i" in word for word in use.arguments[: at + 1])
     if not code or (writes and not all(is_inside(file) for file in files)):
         return False
-    named = (*files, *_QUOTED.findall(code))
+    named = (*files, *(match["text"] for match in _QUOTED.finditer(code)))
     if any(is_secret_file(name) for name in named) or embedded.runs_process(code):
         return False
     if environment.code_shows_secrets(program.language, code) or _LOADS_SECRETS.search(code):
         return False
     if program.language == "javascript":
-        code = environment.without_plain_variables(code)
+        code = _without_own_files(environment.without_plain_variables(code))
     elif program.language == "python":
         code = _WRITES_FILE.sub(_as_reading, code)
     return not judge_code(code, CodeRules(language=program.language))
@@ -274,11 +285,30 @@ def _as_reading(match: re.Match[str]) -> str:
     return f"open({path!r}" if match["opened"] else f"print({path!r}, "
 
 
+def _without_own_files(code: str) -> str:
+    """JavaScript without the uses of `fs` on files of the project, if there are no others."""
+    rest = _FILE_BINDING.sub("", _FILE_CALL.sub(_as_text, code))
+    return code if _FILE_MODULE.search(rest) else rest
+
+
+def _as_text(match: re.Match[str]) -> str:
+    path = match["path"]
+    refused = compiled("<WRITE>|<HOOKS>|<SECRETS>|<SECRET_FILE>").search(path) is not None or not is_inside(path)
+    return match[0] if refused else f"String({path!r}"
+
+
+_FILE_REQUIRE = r"require\(\s*['\"](?:node:)?fs['\"]\s*\)"
+_FILE_CALL = re.compile(
+    rf"(?:{_FILE_REQUIRE}|\bfs)\.(?:(?:read|write|append)FileSync|existsSync|mkdirSync|readdirSync|statSync)"
+    r"""\(\s*(?P<quote>['"])(?P<path>[\w./-]+)(?P=quote)"""
+)
+_FILE_BINDING = re.compile(rf"\b(?:const|let|var)\s+fs\s*=\s*{_FILE_REQUIRE}\s*;?")
+_FILE_MODULE = re.compile(r"\bfs\b")
 _WRITES_FILE = re.compile(
     r"""(?<![.\w])open\(\s*['"](?P<opened>[\w./-]+)['"]\s*,\s*(?:mode\s*=\s*)?['"][wax][bt]?\+?['"]"""
     r"""|\bPath\(\s*['"](?P<path>[\w./-]+)['"]\s*\)\.write_(?:text|bytes)\("""
 )
-_QUOTED = re.compile(r"""['"]([^'"\n]{3,200})['"]""")
+_QUOTED = re.compile(r"""(?P<quote>['"`])(?P<text>(?:(?!(?P=quote))[^\\\n]|\\.){0,200})(?P=quote)""")
 _LOADS_SECRETS = re.compile(r"\bdotenv_values\s*\(")
 _GIVES_CODE = {
     "python": re.compile(r"-[uBIsESq]*c"),

@@ -1,0 +1,57 @@
+"""Secrets that leave through a container: its settings, its variables, and files that go into it or are shown in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from interlock.judge.shell import disclosures
+from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.flags import names, option_values, uses_flag
+
+_ENVIRONMENT = re.compile(r"\.Env\b|\{\{\s*(?:json\s+)?\.(?:Config)?\s*\}\}")
+_LISTS = re.compile(r"(?:^|[\s;|&(])(?:/usr/bin/)?(?:env|printenv|export|set)(?:$|[\s;|&)])")
+
+
+def shows_settings(use: Use) -> bool:
+    """`docker inspect web` prints the variables of a container; `--format` picks what is shown."""
+    verb, rest = _verb(use)
+    if verb != "inspect":
+        return False
+    kind = list(option_values(rest, "--", "--type"))
+    forms = list(option_values(rest, "-f", "--format", "s"))
+    return kind in ([], ["container"]) and (not forms or any(_ENVIRONMENT.search(form) for form in forms))
+
+
+def lists_variables(use: Use) -> bool:
+    """`docker run --env-file .env alpine env`: a container that is given secrets prints them."""
+    verb, rest = _verb(use)
+    given = uses_flag(rest, frozenset({"--env-file"}), "*") is not None
+    words = [word for before, word in pairwise(rest) if before[:1] != "-" or before in ("-c", "-lc")]
+    return verb == "run" and given and any(_LISTS.search(word) for word in words)
+
+
+def shows_secret(use: Use) -> bool:
+    """`docker run -v $PWD:/w alpine cat /w/.env`; a file behind an option is mounted or used."""
+    verb, rest = _verb(use)
+    words = [word for before, word in pairwise(rest) if before[:1] != "-" and word[:1] != "-"]
+    return verb == "run" and any(disclosures.is_secret_file(word) for word in words)
+
+
+def copies_secret(use: Use) -> bool:
+    """`docker cp .env web:/x`."""
+    verb, rest = _verb(use)
+    return verb == "cp" and disclosures.copies_secret(Use("cp", rest))
+
+
+def _verb(use: Use) -> tuple[str, Sequence[str]]:
+    """The verb, as in `docker run` or `docker container run`, and all arguments after it."""
+    words = use.operands[:2]
+    verb = words[-1] if words[:1] == ["container"] else "".join(words[:1])
+    if verb not in _VERBS:
+        return "", []
+    return verb, use.arguments[list(use.arguments).index(verb) + 1 :]
+
+
+_VERBS = names("run inspect cp")
