@@ -21,10 +21,10 @@ from interlock.hub.calls.call import Call, Caller, Load
 from interlock.hub.calls.dispatch.result_pages import Pages
 from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor, postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
-from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.calls.local_exchange import LocalExchange
 from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.views import View
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.transports.resolving import Resolver
 from interlock.wire.messages import Request
 
@@ -48,7 +48,7 @@ def main() -> None:
 
 async def measure(sizes: tuple[int, ...] = SIZES, times: int = RUNS) -> dict[str, dict[str, float]]:
     """The rows, by what is done and the size of the result in bytes."""
-    judging, measuring, pages = Judging(Resolver()), ResultTokens(), Pages(time.monotonic)
+    judging, measuring, pages = JudgingThreads(Resolver()), ResultTokens(), Pages(time.monotonic)
     settings = {
         "cut": Server(command=("x",), max_result_tokens=MAX_TOKENS),
         "escape": Server(command=("x",), scan_results="escape"),

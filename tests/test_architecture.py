@@ -32,9 +32,9 @@ LAYERS = {
     "cli": 6,
 }
 HUB_ORDER = (
-    "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth", "auth.oauth", "audit",
-    "approvals", "sessions", "upstreams", "upstreams.registration", "calls", "conversation_documents",
-    "room_documents", "journal", "taints",
+    "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "judging_threads", "catalog", "auth",
+    "auth.oauth", "audit", "approvals", "sessions", "upstreams", "upstreams.registration", "calls",
+    "conversation_documents", "room_documents", "journal", "taints",
     "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
     "sealing_key", "foundation", "readiness", "authentication",
     "handlers", "service", "audit.tracing", "composition", "app", "admin",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from interlock.hub import judging_threads
 from interlock.hub.calls.dispatch import chunk_checks, result_postprocessing
-from interlock.hub.calls.gates import validator_checks
 from interlock.judge import instructions, requests
 from interlock.judge.results import judge_result
 
@@ -65,7 +65,7 @@ async def test_a_short_result_compiles_nothing_on_the_loop(tmp_path: Path, judge
 async def test_results_wait_for_a_thread_beyond_the_bound_of_judgements(
     tmp_path: Path, judges: Judges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validator_checks, "MAX_JUDGING", 0)
+    monkeypatch.setattr(judging_threads, "MAX_CHECKS", 0)
     async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, scan_results="flag")}) as hub:
         answers = await asyncio.gather(*(call(hub, "long") for _ in range(8)))
         assert answers == [TEXTS["long"]] * 8

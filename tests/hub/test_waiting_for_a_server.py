@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Hub, Server, Timeouts, Tools, Validation
-from interlock.hub.calls.gates.validator_checks import FIND_HERE, JUDGING_THREADS
+from interlock.hub.calls.gates.validator_checks import FIND_HERE
+from interlock.hub.judging_threads import THREADS
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.upstream import Upstream
@@ -183,7 +184,8 @@ async def test_a_call_that_waits_for_its_checks_is_refused_for_what_changed_mean
         hub = await stack.enter_async_context(running_hub(tmp_path, servers, hub=settings))
         key = await hub.new_key("ci")
         client, may_judge = RawClient(hub.url + "/mcp", key), threading.Event()
-        settled = [hub.hub_app.judging._threads.submit(may_judge.wait) for _ in range(JUDGING_THREADS)]
+        owners = [f"agent:{number}" for number in range(THREADS)]
+        settled = [asyncio.ensure_future(hub.hub_app.judging.run_check(owner, may_judge.wait)) for owner in owners]
         try:
             waiting = asyncio.ensure_future(client.modern("tools/call", LONG))
             await until(lambda: hub.hub_app.hub.pipeline.waiting == 1)
@@ -194,7 +196,7 @@ async def test_a_call_that_waits_for_its_checks_is_refused_for_what_changed_mean
         answer = await waiting
         assert answer["error"]["data"]["name"] == "SERVER_RESTARTING"
         assert web.called == 0
-        assert all(each.result() for each in settled)
+        assert all(await asyncio.gather(*settled))
 
 
 async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the_news(tmp_path: Path) -> None:

@@ -278,7 +278,8 @@ class ChannelConversations:
             await asyncio.sleep(0.1)
 
     async def _begin_turn(self, name: str, table: Table, thread: str | None, events: list[Pending]) -> Turn:
-        context = await self._hub_app.judging.elsewhere(lambda: judged(context_of(events)))
+        owner = principal_of(self._hub_app, table.agent).owner
+        context = await self._hub_app.judging.run_result(owner, lambda: judged(context_of(events)))
         return await self.begin(name, table, thread, messages_of_people(events), context.kept, events)
 
     async def _answer(self, turn: Turn, name: str, table: Table) -> None:

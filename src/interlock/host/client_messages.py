@@ -70,7 +70,7 @@ class ClientMessages:
             return [self._shown(live, host, message, maskers) for message in messages]
 
         try:
-            shown = await hub_app.judging.elsewhere(checked)
+            shown = await hub_app.judging.run_result(host.principal.owner, checked)
             hub_app.live.deliveries.touch(agent)
             params = msgspec.json.encode({"messages": shown})
             answer = await hub_app.live.hosts.requests.ask(host.key, METHOD, None, params)

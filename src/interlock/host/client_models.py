@@ -137,7 +137,7 @@ class HostModel:
         def judged() -> Any:
             return made_visible(texts if masker is None else masker.mask_value(texts)[0])
 
-        messages, wishes = await self._hub_app.judging.elsewhere(judged)
+        messages, wishes = await self._hub_app.judging.run_result(self.host.principal.owner, judged)
         params: dict[str, Any] = {
             "featureSet": name,
             "messages": messages,

@@ -132,7 +132,7 @@ class ClientTurns:
 
 def _known(principal: Principal, conversation: str) -> str:
     """A conversation's id as servers know it. A client cannot name another's: it is a digest with its principal."""
-    return private_id("conv", f"{principal.kind}:{principal.id}", conversation)
+    return private_id("conv", principal.owner, conversation)
 
 
 def _shown(placed: Placed) -> Injection:

@@ -90,6 +90,11 @@ class SessionExchange(abc.ABC, Generic[S_co, C_co]):
         """Whether an answer would reach the client now, as far as the transport can tell."""
         return True
 
+    @property
+    def answerable(self) -> bool:
+        """Whether an answer can still reach the client: now, or when the client comes back to its stream."""
+        return self.open and self.reachable
+
     @abc.abstractmethod
     def result(self, result: bytes) -> None:
         """The good answer: the result object as JSON."""

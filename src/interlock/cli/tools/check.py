@@ -294,15 +294,16 @@ def _examples(table: Any) -> Iterator[tuple[str, int, dict[str, object], bool]]:
 
 
 def _wrong(server: str, tool: str, settings: Any, arguments: dict[str, object], wanted: bool) -> str:
-    from interlock.hub.calls.gates.validator_checks import Judging, ToolCheck
+    from interlock.hub.calls.gates.validator_checks import ToolCheck
     from interlock.hub.calls.gates.validator_choice import choose_configured
+    from interlock.hub.judging_threads import JudgingThreads
     from interlock.transports.resolving import Resolver
 
     # A tool name that the pattern matches.
     chosen = choose_configured(tool.replace("*", "x"), settings.validators)
     if chosen.places is None:
         return "no validator is configured (`use`), so the example cannot be checked"
-    judging = Judging(Resolver())
+    judging = JudgingThreads(Resolver())
     against = ToolCheck(server, tool, chosen, judging, local=settings.transport == "stdio").judge(
         chosen.places.find(arguments)
     )

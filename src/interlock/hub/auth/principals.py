@@ -20,6 +20,11 @@ class Principal(msgspec.Struct, frozen=True):
     """The hash of its key or access token; empty without one."""
 
     @property
+    def owner(self) -> str:
+        """Its kind and its id, by which the hub keeps apart what belongs to principals."""
+        return f"{self.kind}:{self.id}"
+
+    @property
     def is_server(self) -> bool:
         """Whether it is a server, acting within a call of another principal."""
         return self.id.startswith(SERVER)

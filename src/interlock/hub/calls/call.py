@@ -98,7 +98,7 @@ class Caller:
         self.view = list_scope.view
         self.bare = list_scope.view.bare
         """Whether it sees one server alone, under the server's own names."""
-        self.owner = f"{principal.kind}:{principal.id}"
+        self.owner = principal.owner
         self.plans: dict[tuple[TargetKind, str], Plan] = {}
         """The plans of its calls, by kind and name of the target."""
         self.load = load
@@ -184,8 +184,11 @@ class ResultProcessor(Protocol):
     def chunks(self, call: Call) -> ChunkFilter:
         """The checks for the chunks of one call."""
 
-    def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
-        """Process a good result and deliver it, now or later."""
+    def finish(
+        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None = None
+    ) -> None:
+        """Process a good result and deliver it, now or later. `leave` gets it unprocessed, instead, where the client is
+        gone by the time that it would be processed."""
 
     def error(self, error: ErrorObject) -> ErrorObject:
         """Process an error of the server."""

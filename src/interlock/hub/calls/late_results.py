@@ -1,18 +1,21 @@
 """Results of calls whose client had gone: an identical call of the same principal gets them, once and within a minute.
 
 Some clients give up without a word and repeat the call. Without this, a call that a person approved would ask again,
-and a call that changes something would change it twice.
+and a call that changes something would change it twice. A result is not judged for a client that has gone: it is judged
+when the identical call gets it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 import msgspec
 
-from interlock.hub.calls.call import Call
+from interlock.hub.calls.call import Call, Plan
+from interlock.wire.errors import Fault
 
 KEPT_S: Final = 60.0
 MAX_KEPT: Final = 256
@@ -23,29 +26,61 @@ MARK: Final = "dev.interlock/earlierCall"
 _Key = tuple[str, str, str, str, str, bool, bytes]
 
 
+class LateResult(NamedTuple):
+    """A result that nobody waited for."""
+
+    finished: float
+    result: bytes
+    processed: bool
+    """Whether it was judged and cut already, as the settings of its server say."""
+
+
 class LateResults:
-    """The results of one hub that nobody waited for."""
+    """Answers calls with their results, and keeps those of one hub that nobody waited for."""
 
     def __init__(self) -> None:
-        self.kept: dict[_Key, tuple[float, bytes]] = {}
+        self.kept: dict[_Key, LateResult] = {}
 
-    def keep(self, call: Call, result: bytes) -> None:
-        """Keep a result that could not be delivered."""
+    def answer(self, call: Call, plan: Plan, result: bytes) -> None:
+        """Answer a call with a result, processed as the plan says. One that does not reach the client is kept."""
+        if plan.processor is None:
+            self._deliver(call, result)
+        else:
+            plan.processor.finish(call, result, partial(self._deliver, call), partial(self._leave, call))
+
+    def take(self, call: Call) -> LateResult | None:
+        """The result for an identical call, marked as that of an earlier one; None if there is none."""
+        late = self.kept.pop(_key(call), None)
+        age = 0.0 if late is None else time.monotonic() - late.finished
+        return None if late is None or age >= KEPT_S else late._replace(result=_marked(late.result, age))
+
+    def answer_late(self, call: Call, plan: Plan, late: LateResult) -> None:
+        """Answer a call with the result of an earlier one."""
+        if late.processed:
+            call.exchange.result(late.result)
+        else:
+            self.answer(call, plan, late.result)
+
+    def _deliver(self, call: Call, result: bytes) -> None:
+        if not call.exchange.reachable:
+            self._keep(call, result, processed=True)
+        call.exchange.result(result)
+
+    def _leave(self, call: Call, result: bytes) -> None:
+        if not call.exchange.reachable:
+            self._keep(call, result, processed=False)
+        call.exchange.fail(Fault("CANCELLED", "the client has gone"))
+
+    def _keep(self, call: Call, result: bytes, *, processed: bool) -> None:
         if call.target.kind != "tool" or len(result) > MAX_BYTES:
             return
         now = time.monotonic()
-        self.kept = {key: kept for key, kept in self.kept.items() if now - kept[0] < KEPT_S}
+        self.kept = {key: kept for key, kept in self.kept.items() if now - kept.finished < KEPT_S}
         own = [key for key in self.kept if key[0] == call.caller.owner]
         for key in own[: max(0, len(own) + 1 - MAX_KEPT_PER_OWNER)]:
             del self.kept[key]
         if len(self.kept) < MAX_KEPT:
-            self.kept[_key(call)] = (now, result)
-
-    def take(self, call: Call) -> bytes | None:
-        """The result for an identical call, marked as that of an earlier one; None if there is none."""
-        finished, result = self.kept.pop(_key(call), (0.0, b""))
-        age = time.monotonic() - finished
-        return _marked(result, age) if result and age < KEPT_S else None
+            self.kept[_key(call)] = LateResult(now, result, processed)
 
 
 def _key(call: Call) -> _Key:

@@ -15,7 +15,6 @@ from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.result_pages import Pages
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
-from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.calls.name_resolution import NameResolution
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.recording import Recording
@@ -25,6 +24,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.gate_chain import GateChain
 from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.ledger import Ledger
 from interlock.hub.tasks.reach import Reach
@@ -52,7 +52,7 @@ class CallParts:
         self._states = states
         config = foundation.config
         self.background = BackgroundTasks()
-        self.judging = Judging(foundation.resolver)
+        self.judging = JudgingThreads(foundation.resolver)
         self.spans = open_spans(config.hub.tracing)
         """The source of spans; None if tracing is off."""
         self.recording = self._recording(strict=config.hub.audit == "strict")

@@ -25,7 +25,6 @@ from interlock.hub.calls.gates.requests import RequestsGate
 from interlock.hub.calls.gates.risk import RiskGate
 from interlock.hub.calls.gates.schema import SchemaGate
 from interlock.hub.calls.gates.taint import TaintGate, TaintPolicy
-from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.calls.gates.validators import ValidatorsGate
 from interlock.hub.calls.plan import Gate
 from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
@@ -35,6 +34,7 @@ from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.rate_meter import Meter
 from interlock.hub.sessions.session import SessionCaller
 from interlock.wire.errors import Fault
@@ -48,7 +48,7 @@ class GateChain:
         foundation: Foundation,
         authentication: AuthenticationParts,
         approvals: ApprovalParts,
-        judging: Judging,
+        judging: JudgingThreads,
         tokens: ResultTokens,
         pages: Pages,
         findings: ObservedFindings,

@@ -13,10 +13,10 @@ from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import ResultProcessor
-from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.catalog.items import Tool
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.causes import Causes
 from interlock.hub.live.channels import METHODS as CHANNEL_METHODS
@@ -149,7 +149,7 @@ class LiveParts:
         return LiveGate(config.hub.mode, config.live.ask_s, self.deliveries, risk_of, self._foundation.log)
 
     def with_events(
-        self, principal: Principal, server: str, inner: ResultProcessor | None, judging: Judging
+        self, principal: Principal, server: str, inner: ResultProcessor | None, judging: JudgingThreads
     ) -> ResultProcessor | None:
         """The processor of a principal's results: held events are attached to them, where it gets any."""
         if not self.offers.offered(principal, bare=False):

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from interlock.hub.calls.call import Caller
-from interlock.hub.calls.gates.validator_checks import Judging
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange, Session
@@ -59,7 +59,7 @@ class RoomHandler:
 
     names = ROOM_TOOLS
 
-    def __init__(self, judging: Judging, deliveries: Deliveries) -> None:
+    def __init__(self, judging: JudgingThreads, deliveries: Deliveries) -> None:
         self._judging = judging
         self._deliveries = deliveries
         self._clients: RoomClients | None = None
@@ -101,7 +101,9 @@ class RoomHandler:
         """Messages as a model reads them. From now on the agent's tools that change something ask a person."""
         if any(message.label["from"] != GATEWAY for message in messages):
             self._deliveries.touch(caller.principal.id)
-        return await self._judging.elsewhere(lambda: [shown(message) for message in messages]) if messages else []
+        if not messages:
+            return []
+        return await self._judging.run_result(caller.owner, lambda: [shown(message) for message in messages])
 
     def _room_clients(self) -> RoomClients:
         if self._clients is None:

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, ChunkFilter, EveryChunk, ResultProcessor
-from interlock.hub.calls.gates.validator_checks import Judging
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.causes import Causes
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.rendering import blocks
@@ -38,7 +38,7 @@ class EventAttachment:
         inner: ResultProcessor | None,
         deliveries: Deliveries,
         causes: Causes,
-        judging: Judging,
+        judging: JudgingThreads,
         tasks: BackgroundTasks,
     ) -> None:
         self._agent = agent
@@ -49,7 +49,9 @@ class EventAttachment:
         self._judging = judging
         self._tasks = tasks
 
-    def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
+    def finish(
+        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None = None
+    ) -> None:
         """Process a result, with the events that wait for its agent."""
         self._causes.on_called(self._agent, self._server)
         if self._deliveries.has_waiting(self._agent) and not call.exchange.dialect.rest:
@@ -57,7 +59,7 @@ class EventAttachment:
         if self._inner is None:
             deliver(result)
         else:
-            self._inner.finish(call, result, deliver)
+            self._inner.finish(call, result, deliver, leave)
 
     def chunks(self, call: Call) -> ChunkFilter:
         """Chunks carry no events."""
@@ -81,7 +83,9 @@ class EventAttachment:
             content = msgspec.json.decode(fields.get("content", b"null"), type=list[msgspec.Raw] | None)
             if content is not None and is_wanted(call.exchange):
                 events, left = await self._deliveries.take(self._agent, MAX_EVENTS, MAX_BYTES)
-                added: list[Any] = await self._judging.elsewhere(lambda: blocks(events, left, MAX_TEXT))
+                added: list[Any] = await self._judging.run_result(
+                    call.caller.owner, lambda: blocks(events, left, MAX_TEXT)
+                )
                 if events and not is_wanted(call.exchange):
                     await self._deliveries.put_back(self._agent, events)
                 elif added:

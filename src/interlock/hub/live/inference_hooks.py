@@ -17,8 +17,8 @@ import msgspec
 from interlock.config.settings import Config
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.journal import Journal
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.hook_parties import HookParties, Party
 from interlock.hub.live.hook_records import HookRecords
@@ -73,7 +73,7 @@ class InferenceHooks:
         connections: LiveConnections,
         refusals: RecordedRefusals,
         access: Access,
-        judging: Judging,
+        judging: JudgingThreads,
         tainting: Tainting,
         journal: Journal,
         config: Callable[[], Config],
@@ -178,7 +178,7 @@ class InferenceHooks:
         judge = partial(judged, found, self.maskers())
         # Judging searches text: a long one takes the loop too long, a short one less than handing it to a thread.
         here = size <= JUDGED_HERE and is_loaded()
-        checked = judge() if here else await self._judging.elsewhere(judge)
+        checked = judge() if here else await self._judging.run_result(inference.principal.owner, judge)
         for server, outcome, reason in checked.findings:
             self._records.add(server, inference, BEFORE, outcome, reason=reason)
         return checked.kept

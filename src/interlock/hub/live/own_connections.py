@@ -31,7 +31,7 @@ class OwnConnections:
         if upstream is not None and upstream.share == "principal" and self._found(server, principal.id) is None:
             try:
                 async with asyncio.timeout(OPEN_S):
-                    owner = f"{principal.kind}:{principal.id}"
+                    owner = principal.owner
                     await upstream.open_connection(ConnectionKey(f"principal:{owner}", owner=owner))
             except TimeoutError:
                 raise Fault("SERVER_NOT_READY", f"{server} did not connect within {OPEN_S:.0f} s") from None

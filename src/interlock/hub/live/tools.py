@@ -15,7 +15,7 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
-from interlock.hub.calls.gates.validator_checks import Judging
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.deliveries import Deliveries
@@ -119,7 +119,7 @@ class LiveTools:
         offers: LiveOffers,
         deliveries: Deliveries,
         requests: RecordedRequests,
-        judging: Judging,
+        judging: JudgingThreads,
         background: BackgroundTasks,
     ) -> None:
         self._offers = offers
@@ -174,7 +174,7 @@ class LiveTools:
             raise _left()
         before = self._deliveries.delivered(agent)[-most:] if again else []
         events, left = await self._deliveries.take(agent, most, MAX_BYTES)
-        content = await self._judging.elsewhere(lambda: blocks([*before, *events], left))
+        content = await self._judging.run_result(exchange.caller.owner, lambda: blocks([*before, *events], left))
         if events and not is_wanted(exchange):
             await self._deliveries.put_back(agent, events)
             raise _left()

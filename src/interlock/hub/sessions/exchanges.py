@@ -56,6 +56,10 @@ class WrappedExchange(SessionExchange[Session, HC_co]):
     def reachable(self) -> bool:
         return self.real.reachable
 
+    @property
+    def answerable(self) -> bool:
+        return self.real.answerable
+
     def result(self, result: bytes) -> None:
         self.real.result(result)
 

@@ -112,7 +112,7 @@ class Creations:
         if uncontained := await _why_uncontained():
             return None, f"tools cannot be created: {uncontained}"
         with as_faults():
-            opened = await self._opened(request_id, _owner(caller))
+            opened = await self._opened(request_id, caller.principal.owner)
         if not opened:
             return None, "too many tools are being created; write or leave one of them first"
         rules = {
@@ -134,7 +134,7 @@ class Creations:
         registration = Register(server, "python", ("server.py",), justification=why[:2000], source=create.source)
         approved = mode == "auto_approve"
         with as_faults():
-            taken = await self._take(create.request_id, _owner(caller))
+            taken = await self._take(create.request_id, caller.principal.owner)
             try:
                 made = await self._registrations.create(caller.principal, registration, approved=approved, trace=trace)
             except (Fault, StoreError):
@@ -192,7 +192,3 @@ async def _why_uncontained() -> str:
 def _unknown() -> Fault:
     hint = "request tools without `create` first; the answer `creating` has a request_id"
     return Fault("NOT_FOUND", "no tool is being created under this request_id", hint=hint)
-
-
-def _owner(caller: Caller) -> str:
-    return f"{caller.principal.kind}:{caller.principal.id}"

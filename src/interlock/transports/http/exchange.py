@@ -111,6 +111,11 @@ class HttpExchange(OpenExchange):
         outlet = self._outlet
         return outlet.attached if isinstance(outlet, SessionStream) else self._turn.connection is not None
 
+    @property
+    def answerable(self) -> bool:
+        """Whether the client's connection is open, or the client has a stream to come back to."""
+        return self.open and (isinstance(self._outlet, SessionStream) or self._turn.connection is not None)
+
     def result(self, result: bytes) -> None:
         """The good answer."""
         if not self.open:

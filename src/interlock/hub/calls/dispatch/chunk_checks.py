@@ -18,7 +18,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.result_masking import ResultMasker, findings_of
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
-from interlock.hub.calls.gates.validator_checks import Judging
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.judge.findings import Finding
 from interlock.judge.results import judge_result, made_visible
 from interlock.judge.text import show_hidden
@@ -51,7 +51,7 @@ class ChunkChecks:
     def __init__(
         self,
         call: Call,
-        judging: Judging,
+        judging: JudgingThreads,
         findings: ObservedFindings,
         tasks: BackgroundTasks,
         masker: ResultMasker | None,
@@ -146,7 +146,7 @@ class ChunkChecks:
         while self._pieces:
             value, size = self._pieces[0]
             try:
-                found: Found = await self._judging.in_turn(partial(judge_result, value))
+                found: Found = await self._judging.run_result(self._call.caller.owner, partial(judge_result, value))
             except Exception:  # a piece that cannot be judged is flagged as that
                 found = (UNJUDGED,)
             self._pieces.popleft()

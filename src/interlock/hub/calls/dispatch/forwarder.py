@@ -223,17 +223,8 @@ class Forwarder(msgspec.Struct, eq=False):
         """Answer with a result, as the settings of its server say; a thread may have rewritten a large one."""
         if isinstance(result, Fault):
             self._call.exchange.fail(result)
-        elif self._plan.processor is None:
-            self._answer(result)
         else:
-            self._plan.processor.finish(self._call, result, self._answer)
-
-    def _answer(self, result: bytes) -> None:
-        """Answer the client. A result that does not reach it is kept for an identical call."""
-        call = self._call
-        if not call.exchange.reachable:
-            self._dispatcher.late_results.keep(call, result)
-        call.exchange.result(result)
+            self._dispatcher.late_results.answer(self._call, self._plan, result)
 
     def _on_error(self, error: ErrorObject) -> None:
         self._call.outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))

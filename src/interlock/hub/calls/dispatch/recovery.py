@@ -174,7 +174,9 @@ class _FallbackResult:
         self._fallback = {"tool": used, "instead_of": instead_of}
         self._processor = processor
 
-    def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
+    def finish(
+        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None = None
+    ) -> None:
         fields: dict[str, object] = dict(msgspec.json.decode(result, type=dict[str, msgspec.Raw]))
         raw = fields.get("_meta")
         meta = msgspec.json.decode(raw, type=dict[str, object]) if isinstance(raw, msgspec.Raw) else {}
@@ -183,7 +185,7 @@ class _FallbackResult:
         if self._processor is None:
             deliver(named)
         else:
-            self._processor.finish(call, named, deliver)
+            self._processor.finish(call, named, deliver, leave)
 
     def chunks(self, call: Call) -> ChunkFilter:
         return EveryChunk() if self._processor is None else self._processor.chunks(call)

@@ -20,9 +20,10 @@ from interlock.hub.calls.dispatch.result_masking import UNREADABLE, ResultMasker
 from interlock.hub.calls.dispatch.result_pages import LIFE_S, MAX_BYTES_EACH, Pages, head, page_end
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
-from interlock.hub.calls.gates.validator_checks import Judging
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.judge.findings import Finding
 from interlock.judge.results import is_loaded, judge_result, load, made_visible
+from interlock.process.fair_threads import Unwanted
 from interlock.wire.errors import ErrorObject
 
 BYTES_PER_TOKEN: Final = 4
@@ -37,7 +38,7 @@ class ResultPostprocessor:
     """Processes the results of one server's tools."""
 
     def __init__(
-        self, settings: Server, pages: Pages, judging: Judging, tokens: ResultTokens, findings: ObservedFindings
+        self, settings: Server, pages: Pages, judging: JudgingThreads, tokens: ResultTokens, findings: ObservedFindings
     ) -> None:
         self._most = settings.max_result_tokens
         """In tokens."""
@@ -50,14 +51,16 @@ class ResultPostprocessor:
         self._findings = findings
         self._tasks = BackgroundTasks()
 
-    def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
+    def finish(
+        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None = None
+    ) -> None:
         """Process a result and deliver it, now or when a thread is done with it."""
         size = len(result)
         may_be_long = self._most is not None and size > self._most
         if not self._scans and not may_be_long:
             deliver(result)
         elif may_be_long or size > SCAN_HERE or not is_loaded():
-            self._tasks.begin(self._elsewhere(call, result, deliver), call)
+            self._tasks.begin(self._process_in_thread(call, result, deliver, leave), call)
         else:
             self._deliver(call, self._searched(result), deliver)
 
@@ -83,16 +86,25 @@ class ResultPostprocessor:
             most_bytes=most_bytes,
         )
 
-    async def _elsewhere(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
+    async def _process_in_thread(
+        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None
+    ) -> None:
         prepared = _Prepared(result if self._masker is None else UNREADABLE, ())
+        judging, owner = self._judging, call.caller.owner
+        is_wanted = None if leave is None else lambda: call.exchange.answerable
         try:
-            prepared = await self._judging.in_turn(lambda: self._prepared(result))
-            if self._most is not None and prepared.long is not None:
-                long, most = prepared.long, self._most
-                extra = len(long.texts) > len(long.blocks)
-                division = await self._tokens.divide(long.texts, most, whole_last=extra)
-                cut = await self._judging.in_turn(lambda: _cut(long, division, most, extra))
-                prepared = prepared._replace(cut=cut)
+            with judging.holding_result(owner, len(result)):
+                prepared = await judging.run_result(owner, lambda: self._prepared(result), is_wanted)
+                if self._most is not None and prepared.long is not None:
+                    long, most = prepared.long, self._most
+                    extra = len(long.texts) > len(long.blocks)
+                    division = await self._tokens.divide(long.texts, most, whole_last=extra)
+                    cut = await judging.run_result(owner, lambda: _cut(long, division, most, extra))
+                    prepared = prepared._replace(cut=cut)
+        except Unwanted:
+            assert leave is not None
+            leave(result)
+            return
         except Exception as cause:  # the tool has done its work: its result is delivered, and flagged
             prepared = prepared._replace(found=(*prepared.found, _unprocessed(cause)))
         self._deliver(call, prepared, deliver)
@@ -186,7 +198,7 @@ class _Prepared(NamedTuple):
 
 
 def postprocessor_for(
-    settings: Server | None, pages: Pages, judging: Judging, tokens: ResultTokens, findings: ObservedFindings
+    settings: Server | None, pages: Pages, judging: JudgingThreads, tokens: ResultTokens, findings: ObservedFindings
 ) -> ResultPostprocessor | None:
     """The postprocessor of a server's results; None if its settings need none."""
     if settings is None or (settings.max_result_tokens is None and settings.scan_results == "off"):

@@ -13,9 +13,9 @@ from typing import Final
 from interlock.config.settings import Server
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
-from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.calls.verdicts import PASS, Verdict, Wait
 from interlock.hub.catalog.target import Target
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.judge.masking import Masker
 
 MASK_HERE: Final = 500
@@ -27,7 +27,7 @@ class MaskingGate:
 
     name = "mask"
 
-    def __init__(self, servers: Mapping[str, Server], judging: Judging) -> None:
+    def __init__(self, servers: Mapping[str, Server], judging: JudgingThreads) -> None:
         self._judging = judging
         self._maskers = {
             name: Masker(server.mask.patterns, server.mask.own)
@@ -47,12 +47,12 @@ class MaskingGate:
     def _mask(self, masker: Masker, call: Call) -> Verdict:
         arguments = call.arguments
         if len(call.arguments_raw) > MASK_HERE:
-            return Wait(partial(self._mask_elsewhere, masker, call))
+            return Wait(partial(self._mask_in_thread, masker, call))
         return _use(call, *masker.mask_value(arguments))
 
-    async def _mask_elsewhere(self, masker: Masker, call: Call) -> Verdict:
+    async def _mask_in_thread(self, masker: Masker, call: Call) -> Verdict:
         arguments = call.arguments
-        return _use(call, *await self._judging.elsewhere(lambda: masker.mask_value(arguments)))
+        return _use(call, *await self._judging.run_check(call.caller.owner, lambda: masker.mask_value(arguments)))
 
 
 def _use(call: Call, masked: object, counts: Counter[str]) -> Verdict:

@@ -110,7 +110,7 @@ class _Recipient(msgspec.Struct, frozen=True):
 
     @property
     def owner(self) -> str:
-        return f"{self.principal.kind}:{self.principal.id}"
+        return self.principal.owner
 
 
 class TaintGate:
@@ -168,11 +168,12 @@ class TaintingProcessor:
         self._inner = inner
         self._policy = policy
 
-    def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
+    def finish(
+        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None = None
+    ) -> None:
         """Deliver a result once the taint is stored, so that other nodes and a later run know it."""
-        process = (
-            partial(deliver, result) if self._inner is None else partial(self._inner.finish, call, result, deliver)
-        )
+        inner = self._inner
+        process = partial(deliver, result) if inner is None else partial(inner.finish, call, result, deliver, leave)
         self._taint(call, process)
 
     def chunks(self, call: Call) -> ChunkFilter:

@@ -1,4 +1,5 @@
-"""The validators of one tool, applied to one call: judged here if that is quick, elsewhere if not, then resolved.
+"""The validators of one tool, applied to one call: on the loop if that is quick, in a thread if not; then names are
+resolved.
 
 For a name that a server will resolve by itself the answer is advice: the server may get another one.
 """
@@ -8,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -18,6 +18,7 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.gates.validator_choice import Chosen, Use
 from interlock.hub.calls.gates.validator_refusals import Against, ask, refuse
 from interlock.hub.calls.verdicts import PASS, Verdict, Wait
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.judge.arguments import Found, TooMany
 from interlock.judge.findings import Finding
 from interlock.judge.paths import judge_real_path
@@ -30,59 +31,12 @@ from interlock.judge.validators import (
     judge_value,
     names_in,
 )
-from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 
 INFERRED_WITHIN_S: Final = 1.0
 """A name that only an inferred check asks for is not waited for longer."""
-MAX_JUDGING: Final = 512
-"""Judgements that may wait for a thread. Beyond that calls are refused."""
-JUDGING_THREADS: Final = 2
 FIND_HERE: Final = 16_384
 """Bytes of arguments that are looked through on the loop."""
-
-
-Judged = TypeVar("Judged")
-
-
-class Judging:
-    """Where judging is done that would take the loop too long, and where names are resolved. One for a hub."""
-
-    def __init__(self, resolver: Resolver) -> None:
-        self.resolver = resolver
-        self.warm: set[str] = set()
-        """Validators that were used before: the first use loads and compiles, which takes a tenth of a second."""
-        self._threads = ThreadPoolExecutor(JUDGING_THREADS, thread_name_prefix="judge")
-        self._waiting = 0
-        self._turns = asyncio.Semaphore(JUDGING_THREADS)
-
-    async def elsewhere(self, judge: Callable[[], Judged]) -> Judged:
-        """Judge in a thread. Raises RESOURCE_EXHAUSTED."""
-        if self._waiting >= MAX_JUDGING:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_JUDGING} calls wait to be checked", retry_after_ms=1000)
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, judge)
-        finally:
-            self._waiting -= 1
-
-    async def in_turn(self, judge: Callable[[], Judged]) -> Judged:
-        """Judge in a thread, after everything else that waits for its turn.
-
-        Results wait here. Their tools have run, so none is refused, and open requests are their bound. They take the
-        threads a few at a time, so that calls that are checked wait for these few alone.
-        """
-        async with self._turns:
-            try:
-                judging = asyncio.get_running_loop().run_in_executor(self._threads, judge)
-            except RuntimeError:  # the threads have ended: nothing leaves without its judgement
-                raise asyncio.CancelledError("the hub is closing") from None
-            return await judging
-
-    def close(self) -> None:
-        """End the threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self.resolver.close()
 
 
 class ToolCheck:
@@ -93,7 +47,7 @@ class ToolCheck:
         server: str,
         tool: str,
         chosen: Chosen,
-        judging: Judging,
+        judging: JudgingThreads,
         *,
         local: bool,
         cwd: str | None = None,
@@ -176,7 +130,7 @@ class ToolCheck:
             values = find()
             return self.judge(values), {} if self._network is None else self._names(values)
 
-        against, names = await self._judging.elsewhere(judge)
+        against, names = await self._judging.run_check(call.caller.owner, judge)
         verdict = self._settle(call, against)
         if verdict is not PASS or self._network is None:
             return verdict

@@ -12,12 +12,13 @@ from interlock.config.settings import Server
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
-from interlock.hub.calls.gates.validator_checks import Judging, ToolCheck
+from interlock.hub.calls.gates.validator_checks import ToolCheck
 from interlock.hub.calls.gates.validator_choice import NOTHING, Chosen, choose
 from interlock.hub.calls.gates.validator_refusals import refuse_unknown
 from interlock.hub.calls.verdicts import PASS, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.judge.findings import Finding
 from interlock.protocols.mgp.security import VALIDATORS
 
@@ -28,7 +29,7 @@ class ValidatorsGate:
     name = "validators"
 
     def __init__(
-        self, servers: Mapping[str, Server], mode: Mode, judging: Judging, attended: Callable[[Principal], bool]
+        self, servers: Mapping[str, Server], mode: Mode, judging: JudgingThreads, attended: Callable[[Principal], bool]
     ) -> None:
         self._servers = servers
         self._mode: Mode = mode

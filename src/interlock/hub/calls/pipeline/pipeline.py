@@ -180,7 +180,7 @@ class Pipeline:
     def submit(self, call: Call, plan: Plan) -> None:
         """Judge a call and dispatch it, or answer why not."""
         verdict, gate = self.judge(call, plan)
-        if self.dispatcher.late_results.kept and self._answers_late(call, verdict):
+        if self.dispatcher.late_results.kept and self._answers_late(call, plan, verdict):
             return
         if verdict is not PASS:
             self._proceed(call, plan, verdict, gate)
@@ -222,15 +222,15 @@ class Pipeline:
         else:
             self._waiting.begin(self._wait(call, plan, verdict, gate), call)
 
-    def _answers_late(self, call: Call, verdict: Verdict) -> bool:
+    def _answers_late(self, call: Call, plan: Plan, verdict: Verdict) -> bool:
         """Whether a call was answered with the result of an identical one whose client had gone."""
         if not isinstance(verdict, Pass | Ask) or call.target.kind != "tool":
             return False
-        result = self.dispatcher.late_results.take(call)
-        if result is None:
+        late = self.dispatcher.late_results.take(call)
+        if late is None:
             return False
         self._recording.found(LATE, call, ["an identical call ran after its client had gone"])
-        call.exchange.result(result)
+        self.dispatcher.late_results.answer_late(call, plan, late)
         return True
 
     # Approvals

@@ -1,0 +1,88 @@
+"""Threads for judgements that would take the loop too long: some for the checks of calls, others for results.
+
+So a check never waits for a result. Within each kind, the owners of calls take turns. Checks beyond a bound are
+refused. A result is never refused, because its tool has run: beyond a bound of bytes it is not judged, and flagged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from interlock.process.fair_threads import FairThreads
+from interlock.transports.resolving import Resolver
+from interlock.wire.errors import Fault
+
+THREADS: Final = 2
+"""Threads of each kind."""
+MAX_CHECKS: Final = 512
+MAX_CHECKS_PER_OWNER: Final = 256
+"""Checks that may be under way or wait, in all and of one owner. Beyond that calls are refused."""
+MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
+MAX_RESULT_BYTES_PER_OWNER: Final = 32 * 1024 * 1024
+"""Bytes of the results that are judged or wait, in all and of one owner. Each owner may have one result in any case."""
+
+Judged = TypeVar("Judged")
+
+
+class TooManyResults(Exception):
+    """So many bytes of results wait that a further result is not judged."""
+
+
+class JudgingThreads:
+    """The threads of one hub, and its resolver of names."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self.resolver = resolver
+        self.warm: set[str] = set()
+        """Validators that were used before: the first use loads and compiles, which takes a tenth of a second."""
+        self._checks = FairThreads(THREADS, "check")
+        self._results = FairThreads(THREADS, "result")
+        self._open_checks: Counter[str] = Counter()
+        """How many checks each owner has."""
+        self._result_bytes: Counter[str] = Counter()
+        """How many bytes of results each owner has."""
+
+    async def run_check(self, owner: str, judge: Callable[[], Judged]) -> Judged:
+        """Judge something that can still be refused. Raises RESOURCE_EXHAUSTED."""
+        open_checks = self._open_checks
+        if open_checks.total() >= MAX_CHECKS or open_checks[owner] >= MAX_CHECKS_PER_OWNER:
+            raise Fault("RESOURCE_EXHAUSTED", f"{open_checks.total()} calls wait to be checked", retry_after_ms=1000)
+        with _counted(open_checks, owner, 1):
+            return await self._checks.run(owner, judge)
+
+    @contextlib.contextmanager
+    def holding_result(self, owner: str, size: int) -> Iterator[None]:
+        """Count the bytes of a result that waits to be judged. Raises `TooManyResults`."""
+        held = self._result_bytes
+        too_many = held.total() + size > MAX_RESULT_BYTES or held[owner] + size > MAX_RESULT_BYTES_PER_OWNER
+        if too_many and held[owner]:
+            raise TooManyResults
+        with _counted(held, owner, size):
+            yield
+
+    async def run_result(
+        self, owner: str, judge: Callable[[], Judged], is_wanted: Callable[[], bool] | None = None
+    ) -> Judged:
+        """Judge text on its way to an owner. Raises `Unwanted` if nobody waits for it when its turn comes."""
+        return await self._results.run(owner, judge, is_wanted)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._checks.close()
+        self._results.close()
+        self.resolver.close()
+
+
+@contextlib.contextmanager
+def _counted(counts: Counter[str], owner: str, amount: int) -> Iterator[None]:
+    """Count an amount for an owner. An owner without any is not kept."""
+    counts[owner] += amount
+    try:
+        yield
+    finally:
+        counts[owner] -= amount
+        if not counts[owner]:
+            del counts[owner]

@@ -1,0 +1,96 @@
+"""A few threads for the work of many owners. Owners take turns, so that much work of one does not delay the others.
+
+An owner holds one thread at a time. The work of a second owner begins while that of the first still runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+Outcome = TypeVar("Outcome")
+
+
+class Unwanted(Exception):
+    """Nobody wanted the outcome of some work any more when its turn came. The work was not done."""
+
+
+class FairThreads:
+    """Runs work in threads, in rotation between the owners that wait."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads = threads
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._busy: set[str] = set()
+        """Owners whose work has a thread."""
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """The turns that each owner waits for. The owner that is next comes first."""
+
+    async def run(
+        self, owner: str, work: Callable[[], Outcome], is_wanted: Callable[[], bool] | None = None
+    ) -> Outcome:
+        """Run some work in a thread when its owner has a turn. Raises `Unwanted` without running it."""
+        await self._turn(owner)
+        if is_wanted is not None and not is_wanted():
+            self._give_back(owner)
+            raise Unwanted
+        try:
+            running = self._executor.submit(work)
+        except RuntimeError:  # the threads have ended
+            self._give_back(owner)
+            raise asyncio.CancelledError("the threads have ended") from None
+        # A caller may stop waiting. The thread is taken until its work is done.
+        running.add_done_callback(partial(self._on_done, asyncio.get_running_loop(), owner))
+        return await asyncio.wrap_future(running)
+
+    def close(self) -> None:
+        """End the threads. Work that waits is cancelled."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def _turn(self, owner: str) -> None:
+        if owner not in self._busy and len(self._busy) < self._threads:
+            self._busy.add(owner)
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(owner, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._drop(owner, turn)
+            else:
+                self._give_back(owner)  # the turn came in the same moment
+            raise
+
+    def _drop(self, owner: str, turn: asyncio.Future[None]) -> None:
+        turns = self._waiting.get(owner, deque())
+        with contextlib.suppress(ValueError):
+            turns.remove(turn)
+            if not turns:
+                del self._waiting[owner]
+
+    def _on_done(self, loop: asyncio.AbstractEventLoop, owner: str, _: Future[Outcome]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(self._give_back, owner)
+
+    def _give_back(self, owner: str) -> None:
+        """Take a thread from an owner, which is last in the rotation from now on."""
+        self._busy.discard(owner)
+        if owner in self._waiting:
+            self._waiting[owner] = self._waiting.pop(owner)
+        while len(self._busy) < self._threads:
+            following = next((each for each in self._waiting if each not in self._busy), None)
+            if following is None:
+                return
+            turns = self._waiting[following]
+            turn = turns.popleft()
+            if not turns:
+                del self._waiting[following]
+            if not turn.done():
+                self._busy.add(following)
+                turn.set_result(None)
