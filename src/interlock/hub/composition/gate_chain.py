@@ -135,11 +135,11 @@ class GateChain:
         """A client is about to be given text of a server that answers no call. `then` follows once that is stored."""
         self._taint.note_text(caller, server, method, then, call)
 
-    async def given(
+    async def note_delivery(
         self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None
     ) -> None:
         """A principal is about to be given text of servers that answers no call: in an inference, or as an event."""
-        await self._taint.given(principal, servers, method, profile)
+        await self._taint.note_delivery(principal, servers, method, profile)
 
     def timeouts_of(self, target: Target) -> CallTimeouts:
         """The timeouts of a target."""

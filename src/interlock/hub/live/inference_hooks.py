@@ -59,7 +59,7 @@ Phase = Literal["started", "completed", "aborted", "failed"]
 class Tainting(Protocol):
     """Notes who is given text of servers."""
 
-    async def given(
+    async def note_delivery(
         self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None
     ) -> None:
         """A principal is about to be given text of servers that answers no call. Returns once that is stored."""
@@ -102,7 +102,7 @@ class InferenceHooks:
         answers = await asyncio.gather(*contributions)
         kept = tuple(sourced for answer in answers for sourced in answer)
         if kept:
-            await self._tainting.given(inference.principal, (each.server for each in kept), BEFORE)
+            await self._tainting.note_delivery(inference.principal, (each.server for each in kept), BEFORE)
         return kept
 
     def placed(
@@ -128,7 +128,7 @@ class InferenceHooks:
         for party in parties:
             if not party.blocks:
                 party.notify(AFTER, params)
-        await self._tainting.given(inference.principal, (server for server, _ in answer.rewritten_by), AFTER)
+        await self._tainting.note_delivery(inference.principal, (server for server, _ in answer.rewritten_by), AFTER)
         return answer
 
     async def tell_shown(self, inference: HookedInference, answer: Answer) -> None:

@@ -85,7 +85,7 @@ class TaintPolicy:
         elif then is not None:
             then()
 
-    async def given(
+    async def note_delivery(
         self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None
     ) -> None:
         """A principal is about to be given text of servers that answers no call. Returns once that is stored.
