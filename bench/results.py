@@ -17,7 +17,7 @@ import msgspec
 from interlock.config.settings import Server
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import local_person
-from interlock.hub.calls.call import Call, Caller, Load
+from interlock.hub.calls.call import Call, Caller, OpenCalls
 from interlock.hub.calls.dispatch.result_pages import Pages
 from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor, postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
@@ -76,7 +76,7 @@ def _result(size: int) -> bytes:
 
 async def _once(finish: ResultPostprocessor, result: bytes) -> tuple[float, float]:
     """Seconds until the finished result was there, and the longest that the loop was late meanwhile."""
-    caller = Caller(local_person("bench"), ListScope(View()), Load())
+    caller = Caller(local_person("bench"), ListScope(View()), OpenCalls())
     exchange = LocalExchange(Request(1, "tools/call", b'{"name":"t"}'), caller)
     held = 0.0
 

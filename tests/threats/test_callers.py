@@ -16,7 +16,7 @@ from hub.legacy_client import answers
 from hub.modern_client import ModernClient
 from hub.running_hub import RawClient, RunningHub, child, last_message, running_hub, text_of, until
 from interlock.config.settings import Hub, Limits, Rate
-from interlock.hub.calls.call import Load
+from interlock.hub.calls.call import OpenCalls
 from interlock.hub.calls.refusal_pacing import EVERY_S, MAX_PAUSE_S, RefusalPacing
 from interlock.wire.ids import Worker, new_node
 
@@ -196,10 +196,10 @@ async def test_t36_whoever_goes_on_asking_is_answered_slowly_and_nobody_else_is(
 
 @given(st.lists(st.floats(0, 2), max_size=80))
 def test_t36_no_refusal_waits_longer_than_a_second_and_the_first_not_at_all(pauses: list[float]) -> None:
-    refusal_pacing, load, now = RefusalPacing(), Load(), 0.0
+    refusal_pacing, open_calls, now = RefusalPacing(), OpenCalls(), 0.0
     for pause in pauses:
         now += pause
-        waits = refusal_pacing.pause_s(load, now)
+        waits = refusal_pacing.pause_s(open_calls, now)
         assert 0 <= waits <= MAX_PAUSE_S
         assert waits == 0 or pause < MAX_PAUSE_S
 

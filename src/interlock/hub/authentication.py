@@ -17,7 +17,7 @@ from interlock.hub.auth.keys import PREFIX, Keys, expired
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import LOCAL_AGENT, TOKEN, Principal
 from interlock.hub.auth.room_membership import rooms_of
-from interlock.hub.calls.call import Call, Caller, Load
+from interlock.hub.calls.call import Call, Caller, OpenCalls
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.store.feed import now_s
 from interlock.transports.requests.pending_authentication import AuthenticationPending
@@ -58,7 +58,7 @@ class Authenticator:
         self._admitted: dict[tuple[str, bytes | None], Caller] = {}
         self._callers: WeakSet[Caller] = WeakSet()
         """Every admitted caller whose access is unchanged since."""
-        self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
+        self._open_calls: WeakValueDictionary[str, OpenCalls] = WeakValueDictionary()
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
         """The caller of an HTTP request. Raises AuthenticationPending while an issuer's keys are being fetched."""
@@ -99,8 +99,10 @@ class Authenticator:
 
     def stateless_calls(self) -> list[Call]:
         """The open calls without a session, of all principals: under way, parked, or waiting for an approval."""
-        loads = list(self._loads.values())
-        return [call for load in loads for call in (*load.calls, *load.held) if call.exchange.session is None]
+        all_open = list(self._open_calls.values())
+        return [
+            call for each in all_open for call in (*each.sent, *each.awaiting_approval) if call.exchange.session is None
+        ]
 
     def note_uses(self) -> None:
         """Note in the keys which of them were used since the last time."""
@@ -128,12 +130,12 @@ class Authenticator:
             view = None
         if view is None or not self._catalog.knows(view):
             raise Fault("METHOD_NOT_FOUND", f"nothing is served at {path[:200]}", hint="use the address /mcp")
-        load = self._loads.get(principal.id)
-        if load is None:
-            load = self._loads[principal.id] = Load()
+        open_calls = self._open_calls.get(principal.id)
+        if open_calls is None:
+            open_calls = self._open_calls[principal.id] = OpenCalls()
         key = self._access.key(principal)
         expires = None if key is None else key.expires_at
-        caller = Caller(principal, self._list_scope(view, agent, principal), load, expires, path)
+        caller = Caller(principal, self._list_scope(view, agent, principal), open_calls, expires, path)
         self._callers.add(caller)
         return caller
 

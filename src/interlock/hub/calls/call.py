@@ -42,25 +42,25 @@ _encode = msgspec.json.Encoder().encode
 _UNSET = msgspec.UNSET
 
 
-class Load:
+class OpenCalls:
     """The open calls of a principal at all its addresses together, or those of a server at a principal's clients."""
 
-    __slots__ = ("__weakref__", "_servers", "calls", "held", "within")
+    __slots__ = ("__weakref__", "_servers", "awaiting_approval", "of_principal", "sent")
 
-    def __init__(self, within: Load | None = None) -> None:
-        self.calls: set[Call] = set()
+    def __init__(self, of_principal: OpenCalls | None = None) -> None:
+        self.sent: set[Call] = set()
         """The calls that have a place: sent, or about to be."""
-        self.held: set[Call] = set()
+        self.awaiting_approval: set[Call] = set()
         """The calls that wait for an approval."""
-        self.within = within
-        """The load of the principal whose clients a server asks. It is kept as long as the server's is."""
-        self._servers: WeakValueDictionary[str, Load] = WeakValueDictionary()
+        self.of_principal = of_principal
+        """The open calls of the principal whose clients a server asks. They are kept as long as the server's are."""
+        self._servers: WeakValueDictionary[str, OpenCalls] = WeakValueDictionary()
 
-    def of_server(self, server: str) -> Load:
+    def of_server(self, server: str) -> OpenCalls:
         """The open requests of one server to all clients of this principal."""
         found = self._servers.get(server)
         if found is None:
-            found = self._servers[server] = Load(self)
+            found = self._servers[server] = OpenCalls(self)
         return found
 
 
@@ -74,7 +74,7 @@ class Caller:
         "expires",
         "last_dialect",
         "list_scope",
-        "load",
+        "open_calls",
         "owner",
         "path",
         "plans",
@@ -89,7 +89,7 @@ class Caller:
         self,
         principal: Principal,
         list_scope: ListScope,
-        load: Load,
+        open_calls: OpenCalls,
         expires: datetime | None = None,
         path: str = "/mcp",
     ) -> None:
@@ -101,7 +101,7 @@ class Caller:
         self.owner = principal.owner
         self.plans: dict[tuple[TargetKind, str], Plan] = {}
         """The plans of its calls, by kind and name of the target."""
-        self.load = load
+        self.open_calls = open_calls
         self.expires = expires
         """When the credential expires."""
         self.current = True
@@ -127,7 +127,7 @@ class Caller:
         """A server that asks the client of this caller for something."""
         found = self.servers.get(server)
         if found is None:
-            found = self.servers[server] = ServerCaller(server, self.owner, self.load.of_server(server))
+            found = self.servers[server] = ServerCaller(server, self.owner, self.open_calls.of_server(server))
         return found
 
 
@@ -137,9 +137,9 @@ class ServerCaller(Caller):
 
     __slots__ = ("server", "within")
 
-    def __init__(self, server: str, within: str, load: Load | None = None) -> None:
+    def __init__(self, server: str, within: str, open_calls: OpenCalls | None = None) -> None:
         principal = server_principal(server)
-        super().__init__(principal, ListScope(View(server=server), principal=principal), load or Load())
+        super().__init__(principal, ListScope(View(server=server), principal=principal), open_calls or OpenCalls())
         self.server = server
         self.within = within
         """The owner of the client."""
@@ -310,18 +310,18 @@ class Call(msgspec.Struct, eq=False):
     _members: Members | None = None
 
     @classmethod
-    def of(cls, exchange: Exchange, caller: Caller, target: Target, given: Members | None = None) -> Call:
+    def of(cls, exchange: Exchange, caller: Caller, target: Target, params: Members | None = None) -> Call:
         """A call with these members, or with those of the request."""
         raw = exchange.preview.arguments
-        if given is None and raw is not None:
+        if params is None and raw is not None:
             return cls(exchange, caller, target, raw)
-        given = members(exchange.request.params) if given is None else given
+        params = members(exchange.request.params) if params is None else params
         if exchange.preview.meta is None:
             # A `_meta` of null says nothing, and nothing can be put into it.
-            given.pop("_meta", None)
-        arguments = given.get("arguments")
+            params.pop("_meta", None)
+        arguments = params.get("arguments")
         raw = b"{}" if arguments is None else bytes(arguments)
-        return cls(exchange, caller, target, raw, plain=False, _members=given)
+        return cls(exchange, caller, target, raw, plain=False, _members=params)
 
     @property
     def exposed_server(self) -> str | None:

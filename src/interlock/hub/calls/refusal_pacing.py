@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from interlock.hub.calls.call import Load
+from interlock.hub.calls.call import OpenCalls
 
 EVERY_S: Final = 0.02
 """The pause between two such refusals of one principal."""
@@ -20,10 +20,10 @@ class RefusalPacing:
     """When the next refusal of each principal is due."""
 
     def __init__(self) -> None:
-        self._due: WeakKeyDictionary[Load, float] = WeakKeyDictionary()
+        self._due: WeakKeyDictionary[OpenCalls, float] = WeakKeyDictionary()
 
-    def pause_s(self, load: Load, now: float) -> float:
+    def pause_s(self, open_calls: OpenCalls, now: float) -> float:
         """How long to delay a refusal."""
-        due = max(now, self._due.get(load, 0.0))
-        self._due[load] = min(due + EVERY_S, now + MAX_PAUSE_S)
+        due = max(now, self._due.get(open_calls, 0.0))
+        self._due[open_calls] = min(due + EVERY_S, now + MAX_PAUSE_S)
         return due - now

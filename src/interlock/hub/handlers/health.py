@@ -82,7 +82,7 @@ class HealthHandler:
                 int(self._readiness.uptime_s),
                 available,
                 total,
-                len(caller.load.calls),
+                len(caller.open_calls.sent),
                 resources,
                 {name: refusal is None or refusal[0] != name for name in ("keys", "audit")},
             )

@@ -137,11 +137,11 @@ class Dispatcher:
         upstream = self._upstreams.get(call.target.server)
         if upstream is None:
             return _gone(call.target.server)
-        quota, load, size = self.quota, call.caller.load, len(call.exchange.request.params)
+        quota, open_calls, size = self.quota, call.caller.open_calls, len(call.exchange.request.params)
         if call.target.kind in CLIENT_KINDS:
-            if len(load.calls) >= quota.requests:
+            if len(open_calls.sent) >= quota.requests:
                 return _exhausted(f"{quota.requests} requests of {upstream.id} to this client wait for an answer")
-            load.calls.add(call)
+            open_calls.sent.add(call)
             call.upstream = upstream
             return None
         if size > LARGE:
@@ -149,13 +149,13 @@ class Dispatcher:
                 return _exhausted(f"large calls hold {quota.large_bytes} bytes already")
             call.large_bytes = size
         to_server, in_all = upstream.open_calls, self.open_calls
-        if len(load.calls) >= quota.per_caller:
+        if len(open_calls.sent) >= quota.per_caller:
             return _exhausted(f"{quota.per_caller} calls of this caller are under way")
         if to_server >= quota.per_server:
             return _exhausted(f"{quota.per_server} calls to {upstream.id} are under way")
         if in_all >= quota.in_all:
             return _exhausted(f"{quota.in_all} calls in all are under way")
-        load.calls.add(call)
+        open_calls.sent.add(call)
         upstream.open_calls, self.open_calls = to_server + 1, in_all + 1
         self.large_bytes += call.large_bytes
         call.upstream = upstream
@@ -166,7 +166,7 @@ class Dispatcher:
         upstream, call.upstream = call.upstream, None
         if upstream is None:
             return
-        call.caller.load.calls.discard(call)
+        call.caller.open_calls.sent.discard(call)
         if call.target.kind not in CLIENT_KINDS:
             self.open_calls -= 1
             self.large_bytes -= call.large_bytes

@@ -147,7 +147,7 @@ class CallApprovals:
         if self._held.total() >= MAX_HELD or self._held[owner] >= MAX_HELD_PER_CALLER:
             return decision
         self._held[owner] += 1
-        call.caller.load.held.add(call)
+        call.caller.open_calls.awaiting_approval.add(call)
         own_client = self._ask_own_client(call, decision, view)
         progress = asyncio.ensure_future(_progress(call, decision))
         # A client of the stateless era has its answer already, which is the question: nobody waits at the other end.
@@ -162,7 +162,7 @@ class CallApprovals:
             progress.cancel()
             if own_client is not None:
                 own_client.cancel()
-            call.caller.load.held.discard(call)
+            call.caller.open_calls.awaiting_approval.discard(call)
             self._held[owner] -= 1
             if not self._held[owner]:
                 del self._held[owner]

@@ -384,7 +384,7 @@ class Pipeline:
             return
         pause_s = 0.0
         if fault.name in SLOWED:
-            pause_s = self._refusal_pacing.pause_s(call.caller.load, self._loop.time())
+            pause_s = self._refusal_pacing.pause_s(call.caller.open_calls, self._loop.time())
         if pause_s > 0:
             self._loop.call_later(pause_s, exchange.fail, fault)
         else:
