@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import click
+import msgspec
 import pytest
 
 from attacks.test_passphrase import AGENTS as ASKING
@@ -18,7 +20,7 @@ from attacks.test_passphrase import NARROWING, SETTINGS, WIDENING, asked
 from cli.conftest import User, user  # noqa: F401 - a fixture
 from cli.test_approvals import on_terminal
 from hub.raw_server import RawHttpServer
-from hub.running_hub import RunningHub, running_hub
+from hub.running_hub import RawClient, RunningHub, running_hub
 from hub.test_journal import entries
 from hub.test_operations import Terminal, sample, terminal
 from interlock.cli.app import SECTIONS, app
@@ -29,6 +31,7 @@ from interlock.hub.admin.people import PROGRAM, ControlPeer
 from interlock.hub.admin.table import OPERATIONS
 from waiting import block_until
 
+HEADERS = {"content-type": "application/json", "accept": "application/json"}
 ACTING = {name for name in WIDENING if not OPERATIONS[name].terminal}
 """Operations that act as the person and give nobody rights."""
 
@@ -89,6 +92,29 @@ async def test_t125_an_agent_program_does_nothing_as_the_person(hub: RunningHub,
             assert await said(program, name, {**params, "terminal": True}) == "PERSON_REQUIRED", name
         for name, params in NARROWING.items():
             assert await said(program, name, params) == "done", name
+    assert hub.hub_app.inbox.open_count == 1
+
+
+@pytest.mark.parametrize("with_passphrase", [False, True])
+async def test_t125_a_script_gives_rights_with_the_key_of_an_administrator(
+    hub: RunningHub, with_passphrase: bool
+) -> None:
+    """The way that the threats name for scripts. It approves nothing, and makes no person's key."""
+    if with_passphrase:
+        await hub.operate("passphrase.set", new="correct horse", terminal=True)
+    answer, key = await asked(hub), await hub.new_key("deploy", "admin")
+
+    async def said(verb: str, path: str, **params: Any) -> int:
+        in_address = urlencode(params) if verb == "DELETE" else ""
+        body = msgspec.json.encode(params) if verb == "POST" else b""
+        return (await RawClient(f"{hub.url}/admin/{path}?{in_address}", key).send(verb, body, HEADERS))[0]
+
+    place = {"entry_type": "server_grant", "server_id": "web"}
+    assert await said("POST", "grants", **place, agent_id="ci", permission="allow") == 200
+    assert await said("DELETE", "grants", **place, agent_id="shut out") == 200
+    assert [await said("POST", "keys", agent=f"new-{kind}", kind=kind) for kind in ("agent", "admin")] == [200, 200]
+    assert await said("POST", "keys", agent="mallory", kind="person") == 403
+    assert await said("POST", f"decisions/{answer.pop('id')}/answer", **answer) == 403
     assert hub.hub_app.inbox.open_count == 1
 
 

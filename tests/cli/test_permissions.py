@@ -92,5 +92,5 @@ def test_a_real_hub_withholds_a_tool_until_the_person_at_the_terminal_says_yes(u
     assert status()["mgp"]["extensions"] == ["security"]
     assert user.finished("permissions", "revoke", "s", "shell")[0] == 0
     code, _, err = user.finished("call", "s__run")
-    assert code != 0
+    assert code == 5
     assert "revoked by person:" in err
