@@ -261,7 +261,9 @@ class OneStreamLink(Link):
         self._fault = fault
         for waiter in self._conversation.abandon():
             name = "OUTCOME_UNKNOWN" if self._reached(waiter) else "UPSTREAM_UNAVAILABLE"
-            waiter.sink.on_lost(Fault(name, fault.message))
+            lost = Fault(name, fault.message)
+            lost.server_text = fault.server_text
+            waiter.sink.on_lost(lost)
 
 
 def sendable(payload: bytes) -> bytes:

@@ -43,7 +43,7 @@ class HealthOperations:
 
 def _row(upstream: Upstream, details: dict[str, Any] | None) -> HealthRow:
     health, outcomes, problem = upstream.health, upstream.outcomes, upstream.problem
-    reasons = health.reasons if upstream.usable or problem is None else [problem.message]
+    reasons = health.reasons if upstream.usable or problem is None else [str(problem)]
     return HealthRow(
         upstream.id,
         upstream.state,

@@ -22,6 +22,7 @@ from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.server_event_subscriptions import ServerEventSubscriptions
+from interlock.hub.upstreams.unavailable import own_words
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.wire.messages import Request
 
@@ -111,7 +112,7 @@ class UpstreamRouter:
         problem, command = upstream.problem, change.command
         self._journal.server_stepped(upstream.id, change, problem, given_up=upstream.given_up)
         if self._bus.wants(ServerStateChanged):
-            reason = "" if problem is None else problem.message
+            reason = "" if problem is None else own_words(problem)
             if command is not None:
                 reason = f"{command.reason.value}, by {command.explained}"
             states = change.before.value, change.after.value

@@ -42,13 +42,15 @@ def containment_of(id: str, settings: Server, home: Path) -> Containment | None:
 
 def explained(fault: Fault, id: str, settings: Server) -> Fault:
     """The failure of a server, with the way to allow what its containment seems to have denied it."""
-    if settings.isolation == "none" or fault.hint or not _DENIED.search(fault.message):
+    if settings.isolation == "none" or fault.hint or not _DENIED.search(str(fault)):
         return fault
     hint = (
         f"it runs contained: name the path in `read` or `write` of [servers.{id}.sandbox], a host in `hosts`; "
         "sockets of other programs, such as docker's, stay closed"
     )
-    return Fault(fault.name, fault.message, hint=hint, retry_after_ms=fault.retry_after_ms, data=fault.data)
+    hinted = Fault(fault.name, fault.message, hint=hint, retry_after_ms=fault.retry_after_ms, data=fault.data)
+    hinted.server_text = fault.server_text
+    return hinted
 
 
 _PATH: Final = re.compile(r"(?<![\w.])/[^\s'\"`:,;<>|*?()]+")

@@ -17,15 +17,21 @@ def unavailable(server: str, state: ServerState, problem: Fault | None, stopped:
         return Fault("SERVER_DRAINING", f"{server} is shutting down", retry_after_ms=retry_ms)
     if stopped and problem is not None:
         # Nobody knows when a person starts it, so the time is that of the other states.
-        return Fault(problem.name, problem.message, hint=problem.hint, retry_after_ms=retry_ms)
+        return Fault(problem.name, own_words(problem), hint=problem.hint, retry_after_ms=retry_ms)
     if problem is not None and problem.name == "LOGIN_REQUIRED":
         return Fault("LOGIN_REQUIRED", f"server {server} needs a login", hint=problem.hint)
-    reason = "" if problem is None else f" because {problem.message}"
+    reason = "" if problem is None else f" because {own_words(problem)}"
     hint = (problem.hint if problem is not None else "") or f"see `interlock logs {server}`"
     if state is ServerState.RESTARTING:
         return Fault("SERVER_RESTARTING", f"server {server} is restarting{reason}", hint=hint, retry_after_ms=retry_ms)
     condition = "down" if problem is not None else state.value
     return Fault("SERVER_NOT_READY", f"server {server} is {condition}{reason}", hint=hint, retry_after_ms=retry_ms)
+
+
+def own_words(problem: Fault) -> str:
+    """A problem for agents. They get the words of a server only as answers, which the gates see."""
+    code = problem.foreign_code
+    return problem.message if code is None else f"it refused the handshake with error {code}"
 
 
 def defect(id: str, cause: Exception) -> Fault:

@@ -162,7 +162,7 @@ class StdioLink(OneStreamLink):
         for line in self._stderr.finish():
             self.listener.on_log("stderr", line)
         if self._fault is None:
-            self._lose_all(Fault("UPSTREAM_UNAVAILABLE", self._exit_report(code), data={"exit_code": code}))
+            self._lose_all(self._exit_fault(code))
         if not self._closed:
             self._closed = True
             assert self._fault is not None
@@ -232,11 +232,13 @@ class StdioLink(OneStreamLink):
         self._outbox.clear()
         super()._lose_all(fault)
 
-    def _exit_report(self, code: int | None) -> str:
+    def _exit_fault(self, code: int | None) -> Fault:
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
+        fault = Fault("UPSTREAM_UNAVAILABLE", f"the server {how}", data={"exit_code": code})
         # A process that a signal ends from outside says nothing of it: its last lines are about something else.
-        last = "" if code in _SILENT_ENDS else "; ".join(list(self._stderr.last)[-3:])
-        return f"the server {how}" + (f": {last}" if last else "")
+        if code not in _SILENT_ENDS:
+            fault.server_text = "; ".join(list(self._stderr.last)[-3:])
+        return fault
 
 
 _SILENT_ENDS: Final = frozenset({-1, -9, -15})

@@ -51,11 +51,19 @@ def answer_loss(
         return
     if unsent and "status" not in fault.data:
         if not dispatcher.recovery.takes_unsent(call, plan, fault):
-            call.exchange.fail(fault)
+            call.exchange.fail(checked_fault(plan, fault))
         return
     turned_away = fault.kind.retryable and "status" in fault.data
     if not turned_away or not dispatcher.recovery.takes(call, plan, fault.render(ErrorDialect.MGP)):
-        call.exchange.fail(fault)
+        call.exchange.fail(checked_fault(plan, fault))
+
+
+def checked_fault(plan: Plan, fault: Fault) -> Fault:
+    """A fault for the client. It may quote an answer that cannot be read, so it counts as an error of the server."""
+    if plan.processor is None or fault.name != "UPSTREAM_ERROR":
+        return fault
+    error = plan.processor.error(ErrorObject(0, fault.message))
+    return Fault(fault.name, error.message, hint=fault.hint, data=fault.data, code=fault.foreign_code)
 
 
 def loss_of(call: Call, plan: Plan, fault: Fault) -> Fault:
