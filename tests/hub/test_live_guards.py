@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import msgspec
@@ -20,8 +21,9 @@ from interlock.events import Bus
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.journal import Journal
-from interlock.hub.live import agent_queue, refusals, server_messages
+from interlock.hub.live import agent_queue, event_attachment, refusals, server_messages
 from interlock.hub.live import deliveries as delivery
+from interlock.hub.live import tools as live_tools
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import LIVE_PENDING, Pending, pending_id, seen_id
@@ -368,6 +370,25 @@ async def test_a_read_of_events_that_fails_is_recorded_as_failed(
         assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
         found = [entry.record for entry in await entries(hub) if entry.record.name == "interlock://events"]
         assert [entry.outcome and entry.outcome.tool for entry in found] == ["error"], found
+
+
+@pytest.mark.parametrize(
+    ("module", "call"),
+    [(live_tools, {"name": "read_events"}), (event_attachment, {"name": "s__act", "arguments": {"event": "e2"}})],
+)
+async def test_events_that_cannot_be_judged_wait_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, call: dict[str, Any]
+) -> None:
+    def fail(*_: object) -> Any:
+        raise Fault("RESOURCE_EXHAUSTED", "too much waits to be judged")
+
+    async with pushing(tmp_path) as (hub, server):
+        await server.push(FEATURE, "It rains.", event_id="e1")
+        mine = client(hub, "mine")
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "blocks", fail)
+            assert "It rains." not in str(await mine.modern("tools/call", call))
+        assert "It rains." in str(await use(mine, "read_events"))
 
 
 @pytest.mark.parametrize("loops", [False, True])

@@ -17,6 +17,7 @@ from interlock.hub.calls.call import Call, ChunkFilter, EveryChunk, ResultProces
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.causes import Causes
 from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.events import Pending
 from interlock.hub.live.rendering import blocks
 from interlock.hub.sessions.exchanges import is_wanted
 from interlock.wire.errors import ErrorObject
@@ -82,14 +83,26 @@ class EventAttachment:
             fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
             content = msgspec.json.decode(fields.get("content", b"null"), type=list[msgspec.Raw] | None)
             if content is not None and is_wanted(call.exchange):
-                events, left = await self._deliveries.take(self._agent, MAX_EVENTS, MAX_BYTES)
-                added: list[Any] = await self._judging.run_result(
-                    call.caller.owner, lambda: blocks(events, left, MAX_TEXT)
-                )
-                if events and not is_wanted(call.exchange):
-                    await self._deliveries.put_back(self._agent, events)
-                elif added:
+                added = await self._events(call)
+                if added:
                     result = msgspec.json.encode({**fields, "content": [*content, *added]})
         except Exception:
             _log.exception("events could not be attached to a result")
         deliver(result)
+
+    async def _events(self, call: Call) -> list[dict[str, Any]]:
+        """Events for the client of a call, as content blocks. Those that it cannot be given wait again."""
+        events, left = await self._deliveries.take(self._agent, MAX_EVENTS, MAX_BYTES)
+        try:
+            added = await self._judging.run_result(call.caller.owner, lambda: blocks(events, left, MAX_TEXT))
+        except BaseException:
+            await self._put_back(events)
+            raise
+        if is_wanted(call.exchange):
+            return added
+        await self._put_back(events)
+        return []
+
+    async def _put_back(self, events: list[Pending]) -> None:
+        if events:
+            await self._deliveries.put_back(self._agent, events)

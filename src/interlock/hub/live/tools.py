@@ -174,10 +174,14 @@ class LiveTools:
             raise _left()
         before = self._deliveries.delivered(agent)[-most:] if again else []
         events, left = await self._deliveries.take(agent, most, MAX_BYTES)
-        content = await self._judging.run_result(exchange.caller.owner, lambda: blocks([*before, *events], left))
-        if events and not is_wanted(exchange):
-            await self._deliveries.put_back(agent, events)
-            raise _left()
+        try:
+            content = await self._judging.run_result(exchange.caller.owner, lambda: blocks([*before, *events], left))
+            if events and not is_wanted(exchange):
+                raise _left()
+        except BaseException:
+            if events:
+                await self._deliveries.put_back(agent, events)
+            raise
         return content
 
 
