@@ -20,6 +20,7 @@ from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.script import Command, Redirect, Script, Value, Word
+from interlock.judge.shell.values import TEMPORARY
 from interlock.judge.shell.words import MAX_ADDED, expanded, unescaped, with_names, words_of
 
 _MAX_READINGS = 64
@@ -283,7 +284,8 @@ class Everyday:
 
     def names_program(self, word: Word) -> bool:
         """Whether the text says which program a word is, by its name or by its path in the home folder."""
-        return self.is_known(word) or _IN_HOME.fullmatch(word.template) is not None
+        named = self.is_known(word) and TEMPORARY not in self.texts(word)
+        return named or _IN_HOME.fullmatch(word.template) is not None
 
     def _input_of(self, command: Command) -> str:
         """The here-document that a command reads."""
@@ -321,6 +323,8 @@ _STRICTEST = {
     "git": "--force",
 }
 """The worst that a list of unknown words can be, of programs where it is harm."""
+_BREAK = re.compile(r"\\[nt0]|\s+")
+"""The end of a line, as `printf` gets it."""
 _LISTINGS = frozenset({"env", "printenv", "export", "declare", "typeset", "set"})
 _PACKS = re.compile(
     r"(?:bsdtar|g?tar) (?:-?[a-zA-Z]*c|.*--create\b)|git (?:archive|bundle)\b"
@@ -345,7 +349,8 @@ def _words(command: Command) -> list[str]:
 def _secrets_named(words: Sequence[str]) -> list[str]:
     """Files of secrets among some words, by name or by a pattern."""
     secret = compiled("<SECRETS>|<SECRET_FILE>")
-    return [name for name in with_names(words) if secret.search(name)][:_MAX_READINGS]
+    parts = [part for word in words for part in _BREAK.split(word)]
+    return [name for name in with_names(parts) if secret.search(name)][:_MAX_READINGS]
 
 
 def is_inside(path: str) -> bool:

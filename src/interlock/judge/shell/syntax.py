@@ -133,6 +133,7 @@ class _Reader:
         self.assignments: list[tuple[str, Word]] = []
         self.tests: list[list[Word]] = []
         self.values: list[Value] = []
+        self.parameters = values.Parameters()
         self.error: tuple[int, int] | None = None
         self.nodes = 0
 
@@ -203,8 +204,9 @@ class _Reader:
                 if self.source[child.start_byte - 1 : child.start_byte] == b"$":
                     self.error = self.error or (child.start_byte, child.end_byte)
                 command.words.append(self.word(child, depth + 1))
-        if command.words and command.words[0].text == "set":
-            self.values.extend(values.positional(command.words))
+        if command.words:
+            self.values.extend(self.parameters.follow(command.words))
+            self.values.extend(values.formatted(command.words))
 
     def _test_words(self, node: Node, depth: int) -> Iterator[Word]:
         """The words of a test. The grammar nests some of them wrongly, so their order alone is used."""
@@ -234,7 +236,7 @@ class _Reader:
         if value is None or value.type != "array":
             name, word = self._assignment(node, depth)
             self.assignments.append((name, word))
-            self.values.append(values.assigned(name, word, adds=adds))
+            self.values.append(values.assigned(values.name_in_template(name), word, adds=adds))
             return
         label = self._source_of(node).partition("=")[0].removesuffix("+")
         elements = [self.word(child, depth + 1) for child in value.named_children if child.type != "comment"]

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from interlock.judge.shell.script import Command, Value, Word
 
+TEMPORARY = "/tmp/mktemp.x"  # noqa: S108 - stands for a name that nobody knows before
+"""The file or folder that `mktemp` makes."""
+_MAKES_TEMPORARY = re.compile(r"mktemp(?: -[dqu]+)*")
 _OPTION = re.compile(r"-[neE]+")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INDEXED = re.compile(r"\$?\{?(\w+)\[(.*)\]\}?", re.DOTALL)
@@ -32,16 +35,32 @@ def listed(name: str, elements: Sequence[Word], *, adds: bool) -> Iterator[Value
     yield Value(f"{name}[@]", [*before, *elements], "list")
 
 
-def positional(words: Sequence[Word]) -> Iterator[Value]:
-    """`set -- a b`: the values of `$@`, `$*`, `$1` and `$2`."""
-    given = list(words[1:])
-    if given and given[0].text == "--":
-        del given[0]
-    elif not given or given[0].text[:1] in ("-", "+"):
-        return
-    for at, word in enumerate(given[:9]):
-        yield Value(str(at + 1), [word])
-    yield from (Value(name, given, "list") for name in "@*")
+class Parameters:
+    """The positional parameters of a text, as `set` and `shift` leave them."""
+
+    def __init__(self) -> None:
+        self._words: list[Word] = []
+
+    def follow(self, words: Sequence[Word]) -> Iterator[Value]:
+        """The values of `$@`, `$*`, `$1` and `$2` after a command."""
+        texts = [word.text for word in words]
+        if texts[0] == "shift":
+            count = int(texts[1]) if len(texts) == 2 and texts[1].isdecimal() else 1
+            self._words = self._words[count:]
+        elif texts[0] == "set" and "--" in texts:
+            self._words = list(words[texts.index("--") + 1 :])
+        elif texts[0] == "set" and len(texts) > 1 and texts[1][:1] not in ("-", "+"):
+            self._words = list(words[1:])
+        else:
+            return
+        yield from (Value(str(at + 1), [word]) for at, word in enumerate(self._words[:9]))
+        yield from (Value(name, self._words, "list") for name in "@*" if self._words)
+
+
+def formatted(words: Sequence[Word]) -> Iterator[Value]:
+    """`printf -v x .env`."""
+    if len(words) > 3 and [word.text for word in words[:2]] == ["printf", "-v"]:
+        yield Value(words[2].text, [word for word in words[3:] if "%" not in word.text], "printed")
 
 
 def printed(name: str, commands: Sequence[Command]) -> Value:
@@ -52,8 +71,8 @@ def printed(name: str, commands: Sequence[Command]) -> Value:
         if len(shown) > 1 and "%" in shown[0].text:
             del shown[0]  # the format of `printf`
         return Value(name, shown, "printed", complete=False)
-    if len(commands) == 1 and commands[0].words and commands[0].words[0].text == "mktemp":
-        return Value(name, [Word("/tmp/mktemp", 0, 0)], "printed", complete=False)  # noqa: S108 - a name, not a file
+    if len(commands) == 1 and _MAKES_TEMPORARY.fullmatch(" ".join([word.text for word in commands[0].words])):
+        return Value(name, [Word(TEMPORARY, 0, 0)], "printed")
     return Value(name, words, "named", complete=False)
 
 
