@@ -178,7 +178,7 @@ async def main() -> int:
     options = parser.parse_args()
     async with hub() as (pid, home):
         port, (key,) = await asyncio.to_thread(prepare, home, 1)
-        with HubLink.open(home) as link:
+        with HubLink.open(home, own=True) as link:
             asker = link.ask("hub/keys.create", {"agent": "asker"})["key"]
             made = link.ask("hub/console.code", {"terminal": True})
         browser = Browser(port, made["url"].split("/")[2])

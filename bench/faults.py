@@ -79,7 +79,7 @@ class Scene:
         self.hub = Process(command, core=None, log=self.folder / "hub.log", env=environment, cwd=self.folder)
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        with HubLink.open(self.home) as link:
+        with HubLink.open(self.home, own=True) as link:
             return link.ask(f"hub/{method}", params, timeout=DEADLINE_S)
 
     def states(self) -> dict[str, str]:

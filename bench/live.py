@@ -104,7 +104,7 @@ def measure(home: Path, pid: int, *, first: bool) -> tuple[float, float]:
 
     for _ in range(600):
         try:
-            with HubLink.open(home) as link:
+            with HubLink.open(home, own=True) as link:
                 states = {row["id"]: row["state"] for row in link.ask("hub/status", {})["servers"]}
                 if states.get("bench") == "connected":
                     if first:

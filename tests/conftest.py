@@ -22,6 +22,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import forking
 from example_counts import EVERY_RUN
+from interlock.cli.control.agent_environment import AGENTS
 from interlock.store import sqlite
 
 # The same tree has the same result: examples do not depend on chance, and their time says something about the machine,
@@ -33,6 +34,9 @@ settings.load_profile("same")
 gc.disable()
 # No test cuts the power, so SQLite need not wait for the disk here.
 sqlite.SYNCHRONOUS = "OFF"
+# Tests mean the same in the terminal of an agent program, for which the hub refuses more.
+for name in AGENTS:
+    os.environ.pop(name, None)
 # A worker makes the hundred routes of a hub a thousand times. Their patterns are the same each time.
 starlette.routing.compile_path = cache(starlette.routing.compile_path)
 

@@ -223,3 +223,10 @@ def test_t125_no_command_gives_rights_from_a_pipe_or_acts_for_an_agent_program(u
         assert names == {"eve": "person", "nightly": "agent", "weekly": "agent"}
         assert link.ask("hub/grants.list")["total"] == 1
         assert "Revoked 1 entry" in on_terminal(user, "grants", "revoke", "shut-out", "demo")
+
+
+def test_an_agent_program_runs_the_demonstration(user: User) -> None:  # noqa: F811
+    """Its hub is of this command alone, and has nobody's tools."""
+    user.environ[next(iter(AGENTS))] = "1"
+    code, out, err = user.finished("demo")
+    assert (code, "4. The hub refuses wrong arguments" in out) == (0, True), (out, err)

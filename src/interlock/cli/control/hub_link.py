@@ -90,14 +90,18 @@ class HubLink:
         role: str = "control",
         key: str | None = None,
         view: str | None = None,
+        own: bool = False,
         timeout: float = 5,
     ) -> HubLink:
-        """Connect to the hub of this user. Raises NoHub if none runs, and Refused if it does not accept us."""
+        """Connect to the hub of this user. Raises NoHub if none runs, and Refused if it does not accept us.
+
+        `own`: a hub that this command made for itself, where an agent program may do everything.
+        """
         from interlock.config.home import home_folder
 
         sock, token = _connect(home or home_folder(), timeout)
         lines = LineReader(sock)
-        peer = _peer() if role == "control" else None
+        peer = _peer() if role == "control" and not own else None
         params = {"role": role, "key": key, "token": token, "view": view, "cwd": _cwd(), "peer": peer}
         params = {name: value for name, value in params.items() if value is not None}
         link = cls(sock, lines, {})

@@ -93,7 +93,7 @@ def _temporary_hub() -> Iterator[HubLink]:
         config = home / "interlock.toml"
         config.write_text(f'[hub]\nlisten = "127.0.0.1:0"\n[servers.demo]\ncommand = {command}\n', "utf-8")
         start_hub(home, folder=home, arguments=("--config", str(config)))
-        with HubLink.open(home) as link:
+        with HubLink.open(home, own=True) as link:
             yield link
     finally:
         # On a new connection: an interrupted request leaves the other one unusable.
