@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from interlock.hub.auth.principals import Principal
-from interlock.hub.sessions.kept_file import OUTDATED, KeptFile
 from interlock.hub.sessions.principals import MAX_SEEN, SeenPrincipals
+from interlock.hub.sessions.session_file import OUTDATED, SessionFile
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2026_07_28
 
@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, weakref=True, eq=False):
 async def test_a_disk_that_hangs_does_not_fill_the_memory(tmp_path: Path) -> None:
     """The file then has everything all the same: it is written anew."""
     waiting: weakref.WeakSet[Entry] = weakref.WeakSet()
-    file = KeptFile(tmp_path / "kept", lambda: [Entry(-1)], lambda *_: None)
+    file = SessionFile(tmp_path / "kept", lambda: [Entry(-1)], lambda *_: None)
     for number in range(5 * OUTDATED):  # Nothing is written until this test waits.
         entry = Entry(number)
         waiting.add(entry)

@@ -1,7 +1,7 @@
-"""Sessions that survive the end of a hub, also by `kill -9`: what is kept of them, and who may go on with them.
+"""Sessions that survive the end of a hub, also by `kill -9`: what is saved of them, and who may go on with them.
 
-A kept session is found by a digest of its id and is good for the owner that opened it, once, until it would have
-been idle for too long. Sessions that ended before the hub did are not kept.
+A saved session is found by a digest of its id and is good for the owner that opened it, once, until it would have
+been idle for too long. Sessions that ended before the hub did are not saved.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.sessions.kept_file import KeptFile, read_lines
 from interlock.hub.sessions.session import NO_SELECTION, SavedSettings, Session
+from interlock.hub.sessions.session_file import SessionFile, read_lines
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import read_initialize
 from interlock.protocols.mcpl.received import Selection
@@ -25,18 +25,18 @@ from interlock.wire.errors import Fault
 FILE: Final = "sessions.kept"
 IDLE_S: Final = 30 * 60.0
 """How long a client has to come back."""
-MAX_KEPT: Final = 10_000
+MAX_SAVED: Final = 10_000
 MAX_BYTES: Final = 4_096
-"""A session whose client says more than that of itself is not kept."""
+"""A session whose client says more than that of itself is not saved."""
 MAX_SUBSCRIBED_BYTES: Final = 8 * 1024
-"""Of the addresses of resources that a session watches. Those beyond are not kept."""
+"""Of the addresses of resources that a session watches. Those beyond are not saved."""
 
 MAX_SELECTION_BYTES: Final = 16 * 1024
-"""A larger selection of feature sets is not kept: its client has to select again."""
+"""A larger selection of feature sets is not saved: its client has to select again."""
 
 
-class KeptSession(msgspec.Struct, frozen=True, tag_field="is", tag="open"):
-    """The kept part of a session, without its id."""
+class SavedSession(msgspec.Struct, frozen=True, tag_field="is", tag="open"):
+    """The saved part of a session, without its id."""
 
     id_hash: str
     owner: str
@@ -61,7 +61,7 @@ class KeptSession(msgspec.Struct, frozen=True, tag_field="is", tag="open"):
         return SavedSettings(self.log_level, self.subscriptions, self.selection)
 
 
-class KeptHost(msgspec.Struct, frozen=True, tag_field="is", tag="host"):
+class SavedHost(msgspec.Struct, frozen=True, tag_field="is", tag="host"):
     """The selection of a client of the stateless era that is a host of MCPL. It has no session."""
 
     id_hash: str
@@ -71,40 +71,40 @@ class KeptHost(msgspec.Struct, frozen=True, tag_field="is", tag="host"):
 
 
 class ResumableSessions:
-    """The kept sessions of one hub: those of earlier runs that nobody has come back for, and its own."""
+    """The saved sessions of one hub: those of earlier runs that nobody has come back for, and its own."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._earlier: dict[str, KeptSession] = {}
-        self._open: dict[str, KeptSession] = {}
-        self._earlier_hosts: dict[str, KeptHost] = {}
-        self._hosts: dict[str, KeptHost] = {}
-        self._file: KeptFile | None = None
+        self._earlier: dict[str, SavedSession] = {}
+        self._open: dict[str, SavedSession] = {}
+        self._earlier_hosts: dict[str, SavedHost] = {}
+        self._hosts: dict[str, SavedHost] = {}
+        self._file: SessionFile | None = None
 
     def read(self, home: Path) -> None:
         """Read the sessions of the last run, before the first request. A damaged line has none."""
         lines, last_alive = read_lines(home / FILE)
-        found: dict[str, KeptSession] = {}
-        hosts: dict[str, KeptHost] = {}
+        found: dict[str, SavedSession] = {}
+        hosts: dict[str, SavedHost] = {}
         for line in lines:
             try:
-                known = msgspec.json.decode(line, type=KeptSession | KeptHost | _Ended)
+                known = msgspec.json.decode(line, type=SavedSession | SavedHost | _Ended)
                 if isinstance(known, _Ended):
                     found.pop(known.ended, None)
                     hosts.pop(known.ended, None)
-                elif isinstance(known, KeptHost):
+                elif isinstance(known, SavedHost):
                     hosts[known.id_hash] = known
                 elif not known.dialect.modern:
                     found[known.id_hash] = known
             except (Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
-        for kept in list(found.values())[-MAX_KEPT:]:
-            if kept.kept_at is None:
+        for saved in list(found.values())[-MAX_SAVED:]:
+            if saved.kept_at is None:
                 # Its hub was killed, so nobody wrote when.
-                kept = msgspec.structs.replace(kept, kept_at=last_alive)
-            if self._is_good(kept):
-                self._earlier[kept.id_hash] = kept
-        for host in list(hosts.values())[-MAX_KEPT:]:
+                saved = msgspec.structs.replace(saved, kept_at=last_alive)
+            if self._is_good(saved):
+                self._earlier[saved.id_hash] = saved
+        for host in list(hosts.values())[-MAX_SAVED:]:
             if host.kept_at is None:
                 host = msgspec.structs.replace(host, kept_at=last_alive)
             if self._is_good(host):
@@ -112,18 +112,18 @@ class ResumableSessions:
 
     async def start(self, home: Path, log: Callable[[str, str], None]) -> None:
         """Keep what happens to sessions from now on, in place of what was read."""
-        self._file = KeptFile(home / FILE, self._all, log)
+        self._file = SessionFile(home / FILE, self._all, log)
         await self._file.rewrite()
 
     def keep(self, session: Session) -> None:
         """Keep a session as it is now. The next call for it takes the place of this one."""
         if session.over or session.channel.transport != "http":
             return
-        kept = _kept(session)
-        if kept is not None and (kept.id_hash in self._open or len(self._open) < MAX_KEPT):
-            self._open[kept.id_hash] = kept
+        saved = _saved(session)
+        if saved is not None and (saved.id_hash in self._open or len(self._open) < MAX_SAVED):
+            self._open[saved.id_hash] = saved
             if self._file is not None:
-                self._file.append(kept)
+                self._file.append(saved)
 
     def forget(self, session: Session) -> None:
         """A session ended, so nobody goes on with it."""
@@ -131,22 +131,22 @@ class ResumableSessions:
         if self._open.pop(digest, None) is not None and self._file is not None:
             self._file.append(_Ended(digest))
 
-    def take(self, id: str, owner: str) -> KeptSession | None:
-        """The kept session of an owner, who may go on with it; None for any other id. A session is taken once."""
+    def take(self, id: str, owner: str) -> SavedSession | None:
+        """The saved session of an owner, who may go on with it; None for any other id. A session is taken once."""
         if not self._earlier:
             return None
         digest = _digest(id)
-        kept = self._earlier.get(digest)
-        if kept is None or kept.owner != owner:
+        saved = self._earlier.get(digest)
+        if saved is None or saved.owner != owner:
             return None
         del self._earlier[digest]
-        return kept if self._is_good(kept) else None
+        return saved if self._is_good(saved) else None
 
     def keep_selection(self, client: str, selection: Selection) -> None:
         """Keep what a client of the stateless era selected. `client` names its owner and address."""
         digest = _digest(client)
-        if (digest in self._hosts or len(self._hosts) < MAX_KEPT) and _is_small(selection):
-            self._hosts[digest] = KeptHost(digest, selection)
+        if (digest in self._hosts or len(self._hosts) < MAX_SAVED) and _is_small(selection):
+            self._hosts[digest] = SavedHost(digest, selection)
             if self._file is not None:
                 self._file.append(self._hosts[digest])
 
@@ -158,8 +158,8 @@ class ResumableSessions:
 
     def take_selection(self, client: str) -> Selection:
         """The selection of a client of the stateless era in an earlier run, once."""
-        kept = self._earlier_hosts.pop(_digest(client), None) if self._earlier_hosts else None
-        return kept.selection if kept is not None and self._is_good(kept) else NO_SELECTION
+        saved = self._earlier_hosts.pop(_digest(client), None) if self._earlier_hosts else None
+        return saved.selection if saved is not None and self._is_good(saved) else NO_SELECTION
 
     async def touch(self) -> None:
         """Say that the hub is alive: sessions of a killed hub are idle from the last time it did."""
@@ -172,19 +172,19 @@ class ResumableSessions:
             await self._file.written()
 
     async def close(self) -> None:
-        """Write the kept sessions for the next run, all sessions having been ended by the hub's own end."""
+        """Write the saved sessions for the next run, all sessions having been ended by the hub's own end."""
         now = self._clock()
-        self._open = {each: msgspec.structs.replace(kept, kept_at=now) for each, kept in self._open.items()}
-        self._hosts = {each: msgspec.structs.replace(kept, kept_at=now) for each, kept in self._hosts.items()}
+        self._open = {each: msgspec.structs.replace(saved, kept_at=now) for each, saved in self._open.items()}
+        self._hosts = {each: msgspec.structs.replace(saved, kept_at=now) for each, saved in self._hosts.items()}
         if self._file is not None:
             await asyncio.shield(self._file.rewrite())
 
-    def _all(self) -> list[KeptSession | KeptHost]:
-        sessions = [*self._earlier.values(), *self._open.values()][-MAX_KEPT:]
-        return [*sessions, *[*self._earlier_hosts.values(), *self._hosts.values()][-MAX_KEPT:]]
+    def _all(self) -> list[SavedSession | SavedHost]:
+        sessions = [*self._earlier.values(), *self._open.values()][-MAX_SAVED:]
+        return [*sessions, *[*self._earlier_hosts.values(), *self._hosts.values()][-MAX_SAVED:]]
 
-    def _is_good(self, kept: KeptSession | KeptHost) -> bool:
-        return kept.kept_at is not None and self._clock() - kept.kept_at < IDLE_S
+    def _is_good(self, saved: SavedSession | SavedHost) -> bool:
+        return saved.kept_at is not None and self._clock() - saved.kept_at < IDLE_S
 
 
 class _Ended(msgspec.Struct, frozen=True, tag_field="is", tag="ended"):
@@ -192,7 +192,7 @@ class _Ended(msgspec.Struct, frozen=True, tag_field="is", tag="ended"):
     """The digest of a session's id, or of a client's name."""
 
 
-def _kept(session: Session) -> KeptSession | None:
+def _saved(session: Session) -> SavedSession | None:
     dialect = session.dialect
     initialize = msgspec.json.encode(
         {
@@ -211,7 +211,7 @@ def _kept(session: Session) -> KeptSession | None:
         subscriptions.append(((server, uri), address))
     owner, level = session.caller.owner, session.log_level
     selection = session.selection if _is_small(session.selection) else NO_SELECTION
-    return KeptSession(
+    return SavedSession(
         _digest(session.id), owner, msgspec.Raw(initialize), level, None, tuple(subscriptions), selection
     )  # fmt: skip
 

@@ -78,15 +78,15 @@ class Session(transport_session.Session):
         caller: SessionCaller,
         dialect: Dialect,
         keeper: SessionKeeper,
-        kept: SavedSettings = DEFAULT_SETTINGS,
+        saved: SavedSettings = DEFAULT_SETTINGS,
     ) -> None:
         super().__init__(id, channel, caller, dialect)
         self._keeper = keeper
-        self.log_level = kept.log_level
+        self.log_level = saved.log_level
         """The least severe log level that the client wants; None until it asks for messages."""
-        self.subscriptions = dict(kept.subscriptions)
+        self.subscriptions = dict(saved.subscriptions)
         """`(server, uri)` to the address that the client knows. Changed by `subscribed` and `unsubscribed`."""
-        self.selection = kept.selection
+        self.selection = saved.selection
         """The feature sets that a client selected which is a host of MCPL. Changed by `selects`."""
         self.private_connections: set[tuple[str, str]] = set()
         """`(server, name)` of the private connections of this session."""

@@ -20,7 +20,7 @@ from interlock.hub.sessions.session import Session
 from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.creations import Create
 from interlock.hub.tool_search.listings import ToolListings
-from interlock.hub.tool_search.needs import Best, Needs, Wanted
+from interlock.hub.tool_search.needs import Matches, Needs, ToolRequest
 from interlock.hub.tool_search.requested_tools import LOADED_TOKENS, Waiting, over_budget_entry
 from interlock.hub.tool_search.requests import Requests
 from interlock.hub.tool_search.search import CONNECTED, KNOWN, ToolSearch, split_aside
@@ -107,19 +107,19 @@ class DiscoveryTools:
         self, caller: Caller, session: Session | None, params: dict[str, Any], *, speaks_mgp: bool = False
     ) -> dict[str, object]:
         """`mgp/tools/request`: load tools for a missing capability, or request approval for them."""
-        wanted = Wanted.read(params)
+        wanted = ToolRequest.read(params)
         if wanted.create is not None:
             return await self._create(caller, session, wanted, wanted.create, speaks_mgp)
-        best = await self._needs.best(caller, wanted)
+        matches = await self._needs.best(caller, wanted)
         request_id = secrets.token_hex(8)
-        pending = await self._ask_for(caller, session, wanted, request_id, best, speaks_mgp)
-        summaries = await self._summaries(caller, session, list(best.found.values()))
+        pending = await self._ask_for(caller, session, wanted, request_id, matches, speaks_mgp)
+        summaries = await self._summaries(caller, session, list(matches.found.values()))
         context = self.contexts.of(caller, session)
         named_pending = _named(pending, context.remaining - LOADED_TOKENS)
         spare = LOADED_TOKENS + sum(map(cost_of, named_pending))
-        missing = _named(best.missing, context.remaining - spare)
+        missing = _named(matches.missing, context.remaining - spare)
         spare += sum(map(cost_of, missing))
-        costs = {name: self._listings.cost(caller.list_scope, tool) for name, tool in best.found.items()}
+        costs = {name: self._listings.cost(caller.list_scope, tool) for name, tool in matches.found.items()}
         unavailable_tokens = 0
         if spare + sum(costs.values()) + sum(each.tokens for each in summaries.values()) > context.remaining:
             unavailable_tokens = max(0, min(UNAVAILABLE_TOKENS, context.remaining - spare))
@@ -149,7 +149,7 @@ class DiscoveryTools:
         return result
 
     async def _create(
-        self, caller: Caller, session: Session | None, wanted: Wanted, create: Create, speaks_mgp: bool
+        self, caller: Caller, session: Session | None, wanted: ToolRequest, create: Create, speaks_mgp: bool
     ) -> dict[str, object]:
         """Register the tool that the agent wrote. The follow-up tells when it can be called."""
         why, trace = wanted.context or wanted.reason, wanted.task_trace_id
@@ -230,19 +230,19 @@ class DiscoveryTools:
         self,
         caller: Caller,
         session: Session | None,
-        wanted: Wanted,
+        wanted: ToolRequest,
         request_id: str,
-        best: Best,
+        matches: Matches,
         speaks_mgp: bool,
     ) -> list[dict[str, object]]:
         """Open approval requests for tools. Returns the waiting tools by name only."""
         pending: list[dict[str, object]] = []
-        for name, (tool, decision) in best.closed.items():
+        for name, (tool, decision) in matches.need_approval.items():
             id_ = decision
             if not id_:
                 opened = await self._requests.ask(caller, tool, {"reason": wanted.reason, "context": wanted.context})
                 if opened.state is DecisionState.DENIED:
-                    best.missing.append({"tool": name, "reason": f"denied by {opened.answered_by}"})
+                    matches.missing.append({"tool": name, "reason": f"denied by {opened.answered_by}"})
                     continue
                 id_ = opened.id
             self._requests.wait(Waiting(caller, session, request_id, wanted.task_trace_id, name, id_, speaks_mgp))

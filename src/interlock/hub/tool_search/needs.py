@@ -53,7 +53,7 @@ class Requirements(msgspec.Struct, frozen=True):
     preferred_risk_level: str | None = None
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ToolRequest(msgspec.Struct, frozen=True):
     """A request for tools."""
 
     context: str = ""
@@ -64,26 +64,26 @@ class Wanted(msgspec.Struct, frozen=True):
     """The tool that the agent wrote, after the answer `creating`."""
 
     @classmethod
-    def read(cls, params: dict[str, Any]) -> Wanted:
+    def read(cls, params: dict[str, Any]) -> ToolRequest:
         """Read a request. Raises INVALID_PARAMS with the problem."""
         try:
-            wanted = msgspec.convert(params, cls)
+            request = msgspec.convert(params, cls)
         except msgspec.ValidationError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
-        needs = wanted.requirements
+        needs = request.requirements
         lists = {"capabilities": (needs.capabilities, MAX_CAPABILITIES)}
         lists |= {"input_types": (needs.input_types, MAX_TYPES), "output_types": (needs.output_types, MAX_TYPES)}
         for name, (entries, limit) in lists.items():
             if len(entries) > limit:
                 raise Fault("INVALID_PARAMS", f"requirements.{name} has {len(entries)} entries; the limit is {limit}")
-        texts = (wanted.context, wanted.reason, wanted.task_trace_id or "", *needs.capabilities)
+        texts = (request.context, request.reason, request.task_trace_id or "", *needs.capabilities)
         if max(map(len, (*texts, *needs.input_types, *needs.output_types))) > MAX_TEXT_CHARS:
             raise Fault("INVALID_PARAMS", f"a text of the request has more than {MAX_TEXT_CHARS} characters")
         if needs.preferred_risk_level not in (None, *RISK_LEVELS):
             raise Fault("INVALID_PARAMS", f"requirements.preferred_risk_level is one of {', '.join(RISK_LEVELS)}")
-        if not any(text.strip() for text in (wanted.context, *needs.capabilities)):
+        if not any(text.strip() for text in (request.context, *needs.capabilities)):
             raise Fault("INVALID_PARAMS", "context or requirements.capabilities must state what is missing")
-        return wanted
+        return request
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -92,11 +92,11 @@ class Wanted(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(named)) or (self.context,)
 
 
-class Best(msgspec.Struct):
+class Matches(msgspec.Struct):
     """The best tools for the needs of a request, by their names for the caller."""
 
     found: dict[str, Tool] = {}
-    closed: dict[str, tuple[Tool, str]] = {}
+    need_approval: dict[str, tuple[Tool, str]] = {}
     """Tools that cannot be called yet, with the id of the open decision, or "" if none is open."""
     missing: list[dict[str, object]] = []
 
@@ -110,30 +110,30 @@ class Needs:
         self._search = search
         self._callable = callable_
 
-    async def best(self, caller: Caller, wanted: Wanted) -> Best:
+    async def best(self, caller: Caller, request: ToolRequest) -> Matches:
         """Find the best tools for each need, and the reason for each unmet need."""
-        best = Best()
-        types = " ".join((*wanted.requirements.input_types, *wanted.requirements.output_types))
-        level = wanted.requirements.preferred_risk_level
-        for need in wanted.needs:
+        matches = Matches()
+        types = " ".join((*request.requirements.input_types, *request.requirements.output_types))
+        level = request.requirements.preferred_risk_level
+        for need in request.needs:
             query = need.replace("_", " ")
             found, certain = await self._find(caller, query, types, level)
             if found and not certain:
-                best.missing.append({"capability": need[:MAX_NAMED_CHARS], "reason": PERHAPS})
+                matches.missing.append({"capability": need[:MAX_NAMED_CHARS], "reason": PERHAPS})
             if not found:
                 reason = NOTHING_FITS
                 if level is not None and any(
                     decision is None for _, decision in (await self._find(caller, query, types))[0]
                 ):
                     reason = f"the fitting tools have a higher risk than {level}"
-                best.missing.append({"capability": need[:MAX_NAMED_CHARS], "reason": reason})
+                matches.missing.append({"capability": need[:MAX_NAMED_CHARS], "reason": reason})
             for tool, decision in found:
                 name = self._listings.name(caller.list_scope, tool)
                 if decision is None:
-                    best.found[name] = tool
+                    matches.found[name] = tool
                 elif found[0][1] is not None:
-                    best.closed[name] = (tool, decision)
-        return best
+                    matches.need_approval[name] = (tool, decision)
+        return matches
 
     async def _find(
         self, caller: Caller, query: str, types: str, level: str | None = None

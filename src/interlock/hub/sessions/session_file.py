@@ -1,4 +1,4 @@
-"""The file that sessions are kept in. The hub appends a line for each change, so that it leaves them when it is killed.
+"""The file that sessions are saved in. The hub appends a line for each change, so that they outlive a killed hub.
 
 A thread writes, one write at a time, and no request waits for it. The file is written anew when most of its lines are
 out of date, and after a write that failed.
@@ -22,7 +22,7 @@ OUTDATED: Final = 1_000
 """So many entries more than twice the sessions make the file be written anew."""
 
 
-class KeptFile:
+class SessionFile:
     """Appends entries to a file. `current` gives the entries that say everything."""
 
     def __init__(
