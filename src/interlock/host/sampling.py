@@ -71,7 +71,7 @@ class ClientModel:
         params = msgspec.json.encode(_params(prompt, self._wanted))
         request = ClientRequest(self._server, METHOD, params, params, self._session.caller, self._session, beside=True)
         answer = await self._hub_app.hub.pipeline.ask_client(request)
-        decoded = decode_json(answer, _Answer, "UPSTREAM_ERROR", "the client's answer cannot be read")
+        decoded = decode_json(answer, _SamplingResult, "UPSTREAM_ERROR", "the client's answer cannot be read")
         self.info = ModelInfo(decoded.model[:200] or UNNAMED)
         text = decoded.text
         if text:
@@ -110,7 +110,7 @@ class _Block(msgspec.Struct):
     text: str = ""
 
 
-class _Answer(msgspec.Struct):
+class _SamplingResult(msgspec.Struct):
     content: _Block | list[_Block]
     model: str = ""
     stopReason: str | None = None

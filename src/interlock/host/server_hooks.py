@@ -11,7 +11,7 @@ from interlock.host.hooks import HookedTurn, Response
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.hooked_inference import Answer
+from interlock.hub.live.hooked_inference import ModelAnswer
 from interlock.protocols.mcpl.hooks import BeforeInference
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
 from interlock.protocols.mcpl.states import Connection
@@ -63,14 +63,14 @@ class ServerHooks:
     async def after(self, turn: HookedTurn, response: Response) -> Response:
         """The answer after every server has seen it. Raises a `Fault` where one that fails closed did not answer."""
         inference = self._of(turn)
-        answer = await self._hooks.after(inference, Answer(response.text, response.usage))
+        answer = await self._hooks.after(inference, ModelAnswer(response.text, response.usage))
         self._hooks.tell(inference, "completed", response.usage)
         return msgspec.structs.replace(response, text=answer.text)
 
     async def tell_shown(self, turn: HookedTurn, response: Response) -> None:
         """Tell the servers of an answer that its user has read already: none can replace or withhold it."""
         inference = self._of(turn)
-        await self._hooks.tell_shown(inference, Answer(response.text, response.usage))
+        await self._hooks.tell_shown(inference, ModelAnswer(response.text, response.usage))
         self._hooks.tell(inference, "completed", response.usage)
 
     def failed(self, turn: HookedTurn) -> None:

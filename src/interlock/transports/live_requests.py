@@ -15,7 +15,7 @@ import msgspec
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.errors import BY_CODE
 from interlock.protocols.mcpl.inference import InferenceChunk
-from interlock.protocols.mcpl.live import Answer, AnswerError
+from interlock.protocols.mcpl.live import AnswerError, AnswerParams
 from interlock.transports.sessions.session import Session
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
@@ -84,7 +84,7 @@ class HostRequests:
 
     def on_answer(self, host: str, params: bytes) -> None:
         """Take a `dev.interlock/answer`: good only from the host that was asked. Raises INVALID_PARAMS."""
-        answer = decode(Answer, params)
+        answer = decode(AnswerParams, params)
         asked_host, answered = self._waiting.get(str(answer.id), ("", None))
         if answered is None or asked_host != host:
             raise Fault("INVALID_PARAMS", "nothing waits for this answer", data={"field": "id"})

@@ -19,7 +19,7 @@ from interlock.protocols.mcpl.errors import BY_CODE, as_fault
 from interlock.protocols.mcpl.events import PushEvent, expand_tags
 from interlock.protocols.mcpl.feature_sets import Receipt, Update, read_feature_sets
 from interlock.protocols.mcpl.hooks import ChannelContext
-from interlock.protocols.mcpl.live import Answer, LiveFilter
+from interlock.protocols.mcpl.live import AnswerParams, LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS, find, read_params
 from interlock.protocols.mcpl.negotiation import read_offer
@@ -285,11 +285,11 @@ def test_a_manifest_notice_carries_no_payload() -> None:
 
 
 def test_an_answer_has_a_result_or_an_error_and_not_both() -> None:
-    assert decode(Answer, raw({"id": "a", "result": {"accepted": True}})).result == {"accepted": True}
-    assert decode(Answer, raw({"id": 1, "error": {"code": -32001, "message": "no"}})).error is not None
+    assert decode(AnswerParams, raw({"id": "a", "result": {"accepted": True}})).result == {"accepted": True}
+    assert decode(AnswerParams, raw({"id": 1, "error": {"code": -32001, "message": "no"}})).error is not None
     for wrong in ({"id": 1}, {"id": 1, "result": {}, "error": {"code": 1, "message": ""}}, {"result": {}}):
         with pytest.raises(Fault):
-            decode(Answer, raw(wrong))
+            decode(AnswerParams, raw(wrong))
 
 
 def test_a_stream_gets_the_messages_its_filter_names() -> None:

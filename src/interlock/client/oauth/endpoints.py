@@ -26,7 +26,7 @@ from interlock.protocols.oauth.metadata import (
     server_metadata_urls,
 )
 from interlock.protocols.oauth.tokens import DeviceCode, TokenRequest, refusal
-from interlock.transports.http.documents import Answer, exchange
+from interlock.transports.http.documents import DocumentResponse, exchange
 from interlock.transports.http.pool import Guard
 from interlock.transports.resolving import Resolver, guarded, guarded_for
 from interlock.wire.errors import Fault
@@ -93,7 +93,7 @@ class Endpoints:
             raise refusal(answer.status, answer.body)
         return read_registration(answer.body, metadata, redirect_uri, scopes)
 
-    async def token(self, endpoint: str, request: TokenRequest) -> Answer:
+    async def token(self, endpoint: str, request: TokenRequest) -> DocumentResponse:
         """Ask a token endpoint. Any status is an answer."""
         return await self._request("POST", endpoint, {**_FORM, **request.headers}, request.body)
 
@@ -111,10 +111,10 @@ class Endpoints:
                 raise Fault("UPSTREAM_ERROR", "the page to type the code at is not at a web address")
         return code
 
-    async def _get(self, url: str) -> Answer:
+    async def _get(self, url: str) -> DocumentResponse:
         return await self._request("GET", url, {}, b"")
 
-    async def _request(self, method: str, url: str, headers: dict[str, str], body: bytes) -> Answer:
+    async def _request(self, method: str, url: str, headers: dict[str, str], body: bytes) -> DocumentResponse:
         if method != "GET" and not is_safe(url):
             raise Fault("UPSTREAM_ERROR", f"{url[:200]!r} is not https; no secret is sent there")
         guard = self._guard(url)

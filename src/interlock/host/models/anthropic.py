@@ -51,8 +51,8 @@ class AnthropicModel(StreamedModel):
         headers = {"anthropic-version": VERSION} | ({"x-api-key": settings.key} if settings.key else {})
         super().__init__(settings, "anthropic", url, headers, resolver)
 
-    def _reader(self) -> _Answer:
-        return _Answer(self._endpoint.secrets)
+    def _reader(self) -> _StreamReader:
+        return _StreamReader(self._endpoint.secrets)
 
     async def _body(self, prompt: Prompt) -> bytes:
         body: dict[str, Any] = {
@@ -74,7 +74,7 @@ class AnthropicModel(StreamedModel):
         return await body_of(body, prompt, _messages)
 
 
-class _Answer(AnswerReader):
+class _StreamReader(AnswerReader):
     """The index of a tool call is that of its block."""
 
     def __init__(self, secrets: EndpointSecrets) -> None:

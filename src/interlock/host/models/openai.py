@@ -51,8 +51,8 @@ class OpenAiModel(StreamedModel):
         # OpenAI's newer models refuse `max_tokens`, other endpoints know nothing else.
         self._bound = "max_completion_tokens" if urlsplit(url).hostname == "api.openai.com" else "max_tokens"
 
-    def _reader(self) -> _Answer:
-        return _Answer(self._endpoint.secrets)
+    def _reader(self) -> _StreamReader:
+        return _StreamReader(self._endpoint.secrets)
 
     async def _body(self, prompt: Prompt) -> bytes:
         body: dict[str, Any] = {
@@ -76,7 +76,7 @@ class OpenAiModel(StreamedModel):
         return await body_of(body, prompt, messages)
 
 
-class _Answer(AnswerReader):
+class _StreamReader(AnswerReader):
     """The pieces of a tool call name its index; some endpoints name the same for all calls, or none."""
 
     def __init__(self, secrets: EndpointSecrets) -> None:

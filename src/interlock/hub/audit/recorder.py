@@ -45,7 +45,7 @@ MAX_WAITING: Final = 65_536
 """Entries that wait to be written, with the outcomes that calls under way have reserved."""
 _RETRY_S: Final = (0.1, 0.5, 2.0)
 
-Answer = Callable[[StoreError | None], None]
+OnCommitted = Callable[[StoreError | None], None]
 
 
 class Recorder:
@@ -90,7 +90,7 @@ class Recorder:
         """Calls without an outcome whose intents are in the queue."""
         self._open_intents: dict[int, None] = {}
         """Intents that left the queue, until their outcomes are committed too."""
-        self._strict: list[tuple[Ticket, Answer]] = []
+        self._strict: list[tuple[Ticket, OnCommitted]] = []
         """Calls that wait for the commit of their intents."""
         self._changes: dict[int, RecordedChange] = {}
         """Changes that are committed with their records, by the sequence numbers of these."""
@@ -129,7 +129,7 @@ class Recorder:
         target: Target,
         trace: str,
         arguments: bytes = b"",
-        committed: Answer | None = None,
+        committed: OnCommitted | None = None,
         judged: Judged = NOT_JUDGED,
     ) -> Ticket:
         """Record that a call is about to be sent. Raises Fault if it must not be, CommitSlow if it needs `committed`:

@@ -29,7 +29,7 @@ from interlock.protocols.mgp.health import HUB, PING, STATUS, Health, Ping, Stat
 MAX_SERVERS: Final = 1_000
 """Servers in one status."""
 
-Answer = Callable[[Exchange, Caller], Coroutine[Any, Any, None]]
+Handler = Callable[[Exchange, Caller], Coroutine[Any, Any, None]]
 
 
 class HealthHandler:
@@ -54,7 +54,7 @@ class HealthHandler:
         """The methods of this handler."""
         return {PING: partial(self._begin, self._ping), STATUS: partial(self._begin, self._status)}
 
-    def _begin(self, answer: Answer, exchange: Exchange, caller: Caller) -> None:
+    def _begin(self, answer: Handler, exchange: Exchange, caller: Caller) -> None:
         """Answer in short turns of the loop, as there may be thousands of servers."""
         self._background.begin(answer(exchange, caller), exchange)
 

@@ -9,7 +9,7 @@ import msgspec
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.hooked_inference import Answer
+from interlock.hub.live.hooked_inference import ModelAnswer
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.judge.results import made_visible
 from interlock.protocols.mcp.reserved_names import PREFIX
@@ -89,7 +89,7 @@ class ClientInferences:
         )
         inference = ClientInference(self._hosts, host, around)
         try:
-            answer = await self._hooks.after(inference, Answer(request.assistant_message, request.usage))
+            answer = await self._hooks.after(inference, ModelAnswer(request.assistant_message, request.usage))
         except Fault:
             self._hooks.tell(inference, "failed", request.usage)
             raise

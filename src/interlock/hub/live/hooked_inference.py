@@ -32,7 +32,7 @@ class HookedInference(Protocol):
         """The hook's params for one server, with the channels around the inference."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ModelAnswer(msgspec.Struct, frozen=True):
     """The answer of a model, after some servers have seen it."""
 
     text: str
@@ -43,7 +43,7 @@ class Answer(msgspec.Struct, frozen=True):
     """The remarks of these servers on their changes."""
 
 
-def after_params(inference: HookedInference, answer: Answer) -> AfterInference:
+def after_params(inference: HookedInference, answer: ModelAnswer) -> AfterInference:
     """The params of the hook after an inference."""
     around = inference.around
     return AfterInference(

@@ -22,7 +22,7 @@ from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.hook_parties import HookParties, Party
 from interlock.hub.live.hook_records import HookRecords
-from interlock.hub.live.hooked_inference import Answer, HookedInference, after_params
+from interlock.hub.live.hooked_inference import HookedInference, ModelAnswer, after_params
 from interlock.hub.live.judged_injections import judged
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.judge.instructions import is_loaded
@@ -116,7 +116,7 @@ class InferenceHooks:
             sizes = {name: cost for (of, name), cost in costs.items() if of == server}
             self._records.add(server, inference, BEFORE, "injected", sizes=sizes)
 
-    async def after(self, inference: HookedInference, answer: Answer) -> Answer:
+    async def after(self, inference: HookedInference, answer: ModelAnswer) -> ModelAnswer:
         """The answer after every server has seen it. Raises a `Fault` where one that fails closed did not answer."""
         parties = self._after_parties(inference)
         for party in parties:
@@ -131,7 +131,7 @@ class InferenceHooks:
         await self._tainting.note_delivery(inference.principal, (server for server, _ in answer.rewritten_by), AFTER)
         return answer
 
-    async def tell_shown(self, inference: HookedInference, answer: Answer) -> None:
+    async def tell_shown(self, inference: HookedInference, answer: ModelAnswer) -> None:
         """Tell the servers of an answer that its user has read already: none can replace or withhold it."""
         params = msgspec.json.encode(after_params(inference, answer))
         parties = self._after_parties(inference)
@@ -196,7 +196,7 @@ class InferenceHooks:
     def _after_parties(self, inference: HookedInference) -> list[Party]:
         return self._parties.find(inference, wants_after_inference)
 
-    async def _rewritten(self, party: Party, inference: HookedInference, answer: Answer) -> Answer:
+    async def _rewritten(self, party: Party, inference: HookedInference, answer: ModelAnswer) -> ModelAnswer:
         """The answer after one blocking hook."""
         result: AfterInferenceResult | None = None
         try:
@@ -224,7 +224,7 @@ class InferenceHooks:
         if text is None:
             return answer
         by = (*answer.rewritten_by, (party.live.server, result.feature_set))
-        return Answer(show_hidden(text), answer.usage, by, {**answer.metadata, **result.metadata})
+        return ModelAnswer(show_hidden(text), answer.usage, by, {**answer.metadata, **result.metadata})
 
     async def _ask_after(self, party: Party, inference: HookedInference, params: bytes) -> AfterInferenceResult:
         return decode(AfterInferenceResult, await self._parties.ask(party, inference, AFTER, params, AFTER_S), "result")

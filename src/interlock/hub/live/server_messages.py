@@ -20,7 +20,7 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.decoding import decode
-from interlock.protocols.mcpl.live import ANSWER, DELIVERY, Answer, AnswerError, Delivery
+from interlock.protocols.mcpl.live import ANSWER, DELIVERY, AnswerError, AnswerParams, Delivery
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.wire.errors import ErrorDialect, Fault
@@ -139,7 +139,7 @@ class ServerMessages:
             self._refuse(live, request, Fault("INTERNAL_ERROR", "a fault of the hub; it was logged"))
         else:
             if live.connection.modern:
-                self._say(live, Answer(request.id, msgspec.to_builtins(result)))
+                self._say(live, AnswerParams(request.id, msgspec.to_builtins(result)))
                 return
             with contextlib.suppress(Fault):
                 live.connection.answer(request.id, msgspec.json.encode(result))
@@ -158,12 +158,12 @@ class ServerMessages:
         self._refusals.add(live.server, request.method, named.feature_set, named.event, fault)
         error = fault.render(ErrorDialect.MCPL)
         if live.connection.modern:
-            self._say(live, Answer(request.id, error=AnswerError(error.code, error.message, error.data)))
+            self._say(live, AnswerParams(request.id, error=AnswerError(error.code, error.message, error.data)))
             return
         with contextlib.suppress(Fault):
             live.connection.refuse(request.id, error)
 
-    def _say(self, live: LiveConnection, answer: Answer) -> None:
+    def _say(self, live: LiveConnection, answer: AnswerParams) -> None:
         """Answer a server of the stateless era, with a request. One that takes no answers gets no more of them."""
         if len(live.requests) >= MAX_TASKS:
             self._logs.add(live.server, "hub", "takes its answers too slowly; some were dropped")

@@ -48,7 +48,7 @@ class Endpoint:
 
 
 def _read(answer: bytes, count: int) -> list[str | None]:
-    rows = decode_json(answer, _Answer, "UPSTREAM_UNAVAILABLE", "the endpoint's answer cannot be read").data
+    rows = decode_json(answer, _EmbeddingsResponse, "UPSTREAM_UNAVAILABLE", "the endpoint's answer cannot be read").data
     by_index = {row.index: row.embedding for row in rows}
     sizes = {len(vector) for vector in by_index.values()}
     if len(rows) != count or by_index.keys() != set(range(count)):
@@ -63,5 +63,5 @@ class _Row(msgspec.Struct):
     embedding: list[float]
 
 
-class _Answer(msgspec.Struct):
+class _EmbeddingsResponse(msgspec.Struct):
     data: list[_Row]

@@ -50,7 +50,7 @@ class AnswerError(Value, frozen=True):
     data: object = None
 
 
-class Answer(Value, frozen=True):
+class AnswerParams(Value, frozen=True):
     """The params of `dev.interlock/answer`."""
 
     id: Id

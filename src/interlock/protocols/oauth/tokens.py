@@ -132,7 +132,7 @@ def as_client(fields: dict[str, str], client: RegisteredClient, assertion: str |
     return TokenRequest(named)
 
 
-class _Answer(msgspec.Struct):
+class _TokenResponse(msgspec.Struct):
     access_token: str
     token_type: str = "Bearer"  # noqa: S105 - the name of a type
     expires_in: float | None = None
@@ -155,7 +155,7 @@ def read_tokens(
     if status != 200:
         raise refusal(status, body)
     try:
-        answer = msgspec.json.decode(body, type=_Answer, strict=False)
+        answer = msgspec.json.decode(body, type=_TokenResponse, strict=False)
     except JSON_ERRORS:
         # The decoder's message may quote the body, which holds a token.
         raise Fault("UPSTREAM_ERROR", "the answer of the token endpoint cannot be read") from None

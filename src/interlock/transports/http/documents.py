@@ -24,7 +24,7 @@ CONNECTIONS: Final = 2
 WAITING: Final = 64
 
 
-class Answer(msgspec.Struct, frozen=True):
+class DocumentResponse(msgspec.Struct, frozen=True):
     """A whole answer, of any status."""
 
     status: int
@@ -32,7 +32,7 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
 
     def __repr__(self) -> str:
-        return f"Answer({self.status})"
+        return f"DocumentResponse({self.status})"
 
 
 async def fetch(url: str, *, guard: Guard, most_bytes: int, within_s: float = WITHIN_S) -> bytes:
@@ -52,7 +52,7 @@ async def exchange(
     within_s: float = WITHIN_S,
     context: ssl.SSLContext | None = None,
     accept: str = "application/json",
-) -> Answer:
+) -> DocumentResponse:
     """One request on a connection of its own. Raises a `Fault` where no whole answer comes."""
     origin, target = split_url(url)
     pool = Pool(origin, size=1, queue=1, guard=guard, context=context)
@@ -94,7 +94,7 @@ class Post:
         await self._pool.close()
 
 
-async def _answer(pool: Pool, origin: Origin, request: bytes, most_bytes: int, within_s: float) -> Answer:
+async def _answer(pool: Pool, origin: Origin, request: bytes, most_bytes: int, within_s: float) -> DocumentResponse:
     answer = _Reading(most_bytes)
     pool.submit(request, answer)
     try:
@@ -106,7 +106,7 @@ async def _answer(pool: Pool, origin: Origin, request: bytes, most_bytes: int, w
         pool.drop(answer)
 
 
-def _good(answer: Answer) -> bytes:
+def _good(answer: DocumentResponse) -> bytes:
     if not 200 <= answer.status < 300:
         message = f"it answered with status {answer.status}"
         raise Fault("UPSTREAM_UNAVAILABLE", message, data={"status": answer.status})
@@ -121,7 +121,7 @@ class _Reading(Reply):
         self._body = bytearray()
         self._status = 0
         self._headers: Mapping[bytes, bytes] = {}
-        self.whole_answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.whole_answer: asyncio.Future[DocumentResponse] = asyncio.get_running_loop().create_future()
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status, self._headers = status, dict(headers)
@@ -136,7 +136,7 @@ class _Reading(Reply):
 
     def done(self) -> None:
         if not self.whole_answer.done():
-            self.whole_answer.set_result(Answer(self._status, self._headers, bytes(self._body)))
+            self.whole_answer.set_result(DocumentResponse(self._status, self._headers, bytes(self._body)))
 
     def failed(self, how: Failed) -> None:
         self._fail(how.why)

@@ -23,7 +23,7 @@ from interlock.process.turns import pieces_in_turns
 from interlock.transports.large_reading import LargeReading
 from interlock.web.admin.document import paths
 from interlock.web.rest.outcomes import RequestInfo, good_answer
-from interlock.web.rest.routes import ENTRANCE, Address, Answer
+from interlock.web.rest.routes import ENTRANCE, Address, RouteHandler
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large import LARGE
@@ -35,7 +35,7 @@ MAX_BODY: Final = 1024 * 1024
 
 def admin_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
     """The routes, a specific path before a general one that matches it too."""
-    by_path: dict[str, dict[str, Answer]] = {}
+    by_path: dict[str, dict[str, RouteHandler]] = {}
     for operation in OPERATIONS.values():
         if operation.path:
             by_path.setdefault(operation.path, {})[operation.verb] = _Endpoint(operation, hub_app, operations)

@@ -54,7 +54,7 @@ ENTRANCE: Final = "/mcp"
 """REST offers the same tools as this address: all, or those of the profile that the principal is bound to."""
 KEEP_ALIVE_S: Final = 15.0
 
-Answer = Callable[[Request, RequestInfo], Awaitable[Response]]
+RouteHandler = Callable[[Request, RequestInfo], Awaitable[Response]]
 Read = Callable[[bytes], Awaitable[Sequence[Octets]]]
 """Reads a result: its body for the client, in pieces."""
 More = Callable[[Caller], Mapping[str, object]]
@@ -78,7 +78,7 @@ def rest_routes(
 class Address:
     """One address and its HTTP methods. Every failure is answered with an error body."""
 
-    def __init__(self, methods: Mapping[str, Answer]) -> None:
+    def __init__(self, methods: Mapping[str, RouteHandler]) -> None:
         self._methods = methods
         self._allow = ", ".join([*methods, *(["HEAD"] if "GET" in methods else [])])
 

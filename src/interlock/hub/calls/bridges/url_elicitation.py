@@ -63,7 +63,7 @@ def check_visited(members: Members) -> None:
     raw = members.get(ANSWERS)
     if raw is None:
         return
-    answers = decode_json(raw, dict[str, _Answer], "INVALID_PARAMS", ANSWERS)
+    answers = decode_json(raw, dict[str, _ElicitResult], "INVALID_PARAMS", ANSWERS)
     if any(key.startswith(PREFIX) and answer.action != "accept" for key, answer in answers.items()):
         raise Fault("URL_ELICITATION_REQUIRED", "the server wants a page opened first, and it was not")
 
@@ -77,5 +77,5 @@ class _Data(msgspec.Struct):
     elicitations: list[_Page]
 
 
-class _Answer(msgspec.Struct):
+class _ElicitResult(msgspec.Struct):
     action: str = ""
