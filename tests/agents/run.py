@@ -89,7 +89,7 @@ class AgentHome:
         """An operation of the running hub."""
         from interlock.cli.control.hub_link import HubLink
 
-        with HubLink.open(self.hub) as link:
+        with HubLink.open(self.hub, own=True) as link:
             return link.ask(f"hub/{method}", params)
 
     def restart(self) -> None:
