@@ -314,3 +314,39 @@ def test_a_known_dialect_is_read_as_that_dialect_alone() -> None:
     text = "SELECT 'a\\'; DROP TABLE t; --'"
     assert judge_readonly_sql(text, "mysql") == ()
     assert judge_readonly_sql(text)
+
+
+@each_case(
+    ("command", "rule"),
+    [
+        ("find . {-name,x,-delete}", "readonly.writes"),
+        ("sort {-o,out} x", "readonly.writes"),
+        ("sort -{o,u} out x", "readonly.writes"),
+        ("sed -{i,n} p f", "readonly.writes"),
+        ("find . $(echo -delete)", "readonly.writes"),
+        ("find . ${x:--delete}", "readonly.writes"),
+        ("find . $(cat f)", "readonly.nested"),
+        ("find . x$(cat f)", "readonly.nested"),
+        ('sort "$(cat f)"', "readonly.nested"),
+        ("while read f; do sort $f; done < l", "readonly.nested"),
+        ("ls " + "{a,b}" * 40, "readonly.too_many"),
+    ],
+)
+def test_words_that_the_shell_makes_are_judged(command: str, rule: str) -> None:
+    assert rule in {finding.rule for finding in judge_readonly_shell(command)}
+
+
+@each_case(
+    "command",
+    [
+        "ls src/{a,b}",
+        "wc -l $(cat list)",
+        "git diff $(git merge-base main HEAD)",
+        'find "$(pwd)" -name x',
+        'find . -name "x$(date +%Y)"',
+        'ls *.json | while read f; do jq . "$f"; done',
+        "sort ${FILE:-a.txt}",
+    ],
+)
+def test_words_that_cannot_write_pass(command: str) -> None:
+    assert judge_readonly_shell(command) == ()

@@ -14,6 +14,7 @@ from interlock.judge.findings import Finding, reported
 from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.evaluation import evaluated
+from interlock.judge.shell.everyday import Everyday
 from interlock.judge.shell.flags import operands, uses_flag
 from interlock.judge.shell.lookalikes import find_lookalikes
 from interlock.judge.shell.patterns import compiled
@@ -94,8 +95,12 @@ def _judge_script(text: str, script: Script, rules: ReadonlyRules, depth: int) -
         yield Finding("readonly.nested", message, "write the number or the name itself", span)
     for redirect in script.redirects:
         yield from _judge_redirect(redirect)
+    everyday = Everyday(script)
     for command in script.commands:
-        yield from _judge_command(command, rules, depth)
+        yield from _judge_command(command, everyday, rules, depth)
+    if everyday.too_many:
+        message = "variables take more values, or a command more words, than are followed"
+        yield Finding("readonly.too_many", message, "use fewer values at a time", (0, len(text)))
 
 
 _REFUSED_OPERATORS = {
@@ -131,7 +136,7 @@ def _judge_redirect(redirect: Redirect) -> Iterator[Finding]:
             yield Finding("readonly.redirect", "writes a file by redirection", "let the tool return the output", span)
 
 
-def _judge_command(command: Command, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
+def _judge_command(command: Command, everyday: Everyday, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
     span = (command.start, command.end)
     for name, value in command.assignments:
         if compiled("<RISKY_VARIABLES>").match(name) or value.dynamic:
@@ -147,7 +152,15 @@ def _judge_command(command: Command, rules: ReadonlyRules, depth: int) -> Iterat
             (first.start, first.end),
         )
         return
-    yield from _judge_argv([word.text for word in command.words], rules, span, depth)
+    program = known(program_name(first.text))
+    takes_anything = program.reader is not None and program.reader.takes_anything and not program.writes
+    for word in command.words[1:]:
+        if program.writes is not None and not takes_anything and everyday.may_be_options(word):
+            message = "a substitution may print options with which the program writes"
+            yield Finding("readonly.nested", message, "pass the value it would give", (word.start, word.end))
+            break
+    for argv in everyday.readings(command):
+        yield from _judge_argv(argv, rules, span, depth)
 
 
 def _judge_argv(

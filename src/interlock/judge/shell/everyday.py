@@ -67,6 +67,7 @@ class Everyday:
                 self.too_many = True
                 del given[_MAX_READINGS:]
         self._assigned = {name for name, _ in script.assignments}
+        self._plain = {value.name for value in script.values if value.plain}
         self._turns = {value.name for value in script.values if value.kind == "turn"}
         self._folders = self._follow_folders()
         self._pipes = self._find_pipes()
@@ -277,6 +278,15 @@ class Everyday:
             )
         self.left -= len(found) if names else 0
         return found
+
+    def may_be_options(self, word: Word) -> bool:
+        """Whether a word comes from a command of the text that may print anything, options among it."""
+        names = _INSERTED.findall(word.template)
+        if word.text[:1] == '"':
+            # One word, mostly a file of a loop; the output of a command that stands here may be an option.
+            names = [name for name in names[:1] if name[:1] == "$" and word.template.startswith("${")]
+        open_names = set(names) & self.unknown - self._plain
+        return any(self.values.get(name, [_UNKNOWN]) == [_UNKNOWN] for name in open_names)
 
     def is_known(self, word: Word) -> bool:
         """Whether all that a word may stand for is in the text itself."""

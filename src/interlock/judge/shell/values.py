@@ -13,6 +13,11 @@ from interlock.judge.shell.script import Command, Value, Word
 TEMPORARY = "/tmp/mktemp.x"  # noqa: S108 - stands for a name that nobody knows before
 """The file or folder that `mktemp` makes."""
 _MAKES_TEMPORARY = re.compile(r"mktemp(?: -[dqu]+)*")
+_PRINTS_NAMES = re.compile(
+    r"(?:arch|date|dirname|hostname|id|nproc|pwd|realpath|seq|tty|uname|wc|which|whoami)(?: |$)"
+    r"|git (?:rev-parse|merge-base|branch|describe|rev-list|symbolic-ref)(?: |$)"
+)
+"""Commands that print no text which somebody else wrote."""
 _OPTION = re.compile(r"-[neE]+")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INDEXED = re.compile(r"\$?\{?(\w+)\[(.*)\]\}?", re.DOTALL)
@@ -73,7 +78,8 @@ def printed(name: str, commands: Sequence[Command]) -> Value:
         return Value(name, shown, "printed", complete=False)
     if len(commands) == 1 and _MAKES_TEMPORARY.fullmatch(" ".join([word.text for word in commands[0].words])):
         return Value(name, [Word(TEMPORARY, 0, 0)], "printed")
-    return Value(name, words, "named", complete=False)
+    plain = all(_PRINTS_NAMES.match(" ".join([word.text for word in command.words])) for command in commands)
+    return Value(name, words, "named", complete=False, plain=plain and bool(commands))
 
 
 def read_from_input(commands: Sequence[Command]) -> Iterator[Value]:
