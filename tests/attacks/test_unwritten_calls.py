@@ -146,7 +146,7 @@ async def test_t34_readiness_is_what_a_call_meets(
             refused = (await call(hub))["error"]
             assert (refused["data"]["name"], refused["data"]["retry_after_ms"]) == ("RESOURCE_EXHAUSTED", 1000)
             assert "audit log: the database has not committed an entry for 1 s" in refused["message"]
-            assert "load of the machine" in refused["data"]["hint"]
+            assert "load of the machine" in (await hub.operate("status"))["warnings"][0]["hint"]
         assert "result" in await waiting
         await until(lambda: is_ready(hub, True))
         assert "result" in await call(hub)
@@ -168,6 +168,24 @@ async def test_a_call_that_was_denied_while_it_waited_for_its_entry_is_not_sent(
             assert (await held)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
         assert hub.hub_app.hub.open_calls == 0
         assert (await ended_calls(hub, "bob"))[0].outcome == NOT_SENT
+
+
+async def test_the_place_of_a_database_that_cannot_be_written_is_told_to_operators_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_module, "BUSY_S", 0.1)
+    database = tmp_path / "home" / "hub.db"
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        with locked(database):
+            async with asyncio.timeout(WITHIN_S):
+                while "error" not in (refused := await call(hub)):
+                    await asyncio.sleep(0.01)
+            assert "cannot write the audit log: database is locked" in refused["error"]["message"]
+            assert str(tmp_path) not in json.dumps(refused)
+            assert "other program" not in json.dumps(refused)
+            problems = str((await hub.operate("status"))["warnings"])
+            assert str(database) in problems
+            assert "other program" in problems
 
 
 async def test_a_call_waits_for_its_entry_no_longer_than_for_its_server(

@@ -17,10 +17,21 @@ Value = TypeVar("Value", bound=msgspec.Struct)
 
 
 def fault_of(cause: StoreError) -> Fault:
-    """The error for a failure of the store."""
+    """The error for a failure of the store. Clients do not learn the place of the database."""
+    fault = _fault(cause, cause.public)
+    fault.operator_text = cause.message if cause.message != cause.public else ""
+    return fault
+
+
+def operator_fault_of(cause: StoreError) -> Fault:
+    """The same for an operator, with the place of the database."""
+    return _fault(cause, cause.message)
+
+
+def _fault(cause: StoreError, message: str) -> Fault:
     if isinstance(cause, NotRecorded | StoreBusy | StoreFull | StoreUnavailable | Conflict):
-        return Fault("RESOURCE_EXHAUSTED", cause.message, hint=cause.hint, retry_after_ms=RETRY_AFTER_MS)
-    return Fault("INTERNAL_ERROR", cause.message, hint=cause.hint)
+        return Fault("RESOURCE_EXHAUSTED", message, hint=cause.hint, retry_after_ms=RETRY_AFTER_MS)
+    return Fault("INTERNAL_ERROR", message, hint=cause.hint)
 
 
 @contextmanager

@@ -11,9 +11,12 @@ class StoreError(Exception):
 
     hint = ""
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", public: str = "") -> None:
         super().__init__(message)
         self.message = message
+        """For operators: it may name the place of the database."""
+        self.public = public or message
+        """For everyone else."""
         if hint:
             self.hint = hint
 

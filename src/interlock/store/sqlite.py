@@ -197,12 +197,12 @@ def _store_errors(path: Path) -> Iterator[None]:
         hint = "check that the disk is healthy and has free space" if kind is StoreUnavailable else ""
         if "no such table" in str(cause):
             hint = "another program changed it; restore a backup with `interlock restore`"
-        raise kind(f"{path}: {cause}", hint) from cause
+        raise kind(f"{path}: {cause}", hint, str(cause)) from cause
     except OverflowError as cause:
-        raise StoreError(f"{path}: {cause}", "use a smaller number") from cause
+        raise StoreError(f"{path}: {cause}", "use a smaller number", str(cause)) from cause
     except OSError as cause:
         if cause.errno == errno.ENOSPC:
-            raise StoreFull(f"{path}: {cause.strerror}") from cause
+            raise StoreFull(f"{path}: {cause.strerror}", public="the disk of the database is full") from cause
         if (exhausted := no_descriptor_left()) is not None:
             raise exhausted from cause
-        raise StoreReadOnly(f"{path}: {cause.strerror or cause}") from cause
+        raise StoreReadOnly(f"{path}: {cause.strerror or cause}", public="the database cannot be written") from cause

@@ -262,7 +262,7 @@ class OneStreamLink(Link):
         for waiter in self._conversation.abandon():
             name = "OUTCOME_UNKNOWN" if self._reached(waiter) else "UPSTREAM_UNAVAILABLE"
             lost = Fault(name, fault.message)
-            lost.server_text = fault.server_text
+            lost.operator_text = fault.operator_text
             waiter.sink.on_lost(lost)
 
 

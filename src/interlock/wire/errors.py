@@ -198,11 +198,11 @@ class Fault(Exception):
         """Set when the error came from a peer: its own code is passed on, not translated."""
         self.challenge = ""
         """Further parameters of `WWW-Authenticate: Bearer`, where HTTP carries the answer."""
-        self.server_text = ""
-        """Text that a server wrote beside the protocol. Operators may read it; `render` leaves it out."""
+        self.operator_text = ""
+        """Text for operators alone, such as a path or the last lines of a server; `render` leaves it out."""
 
     def __str__(self) -> str:
-        return f"{self.message}: {self.server_text}" if self.server_text else self.message
+        return f"{self.message}: {self.operator_text}" if self.operator_text else self.message
 
     @property
     def name(self) -> str:

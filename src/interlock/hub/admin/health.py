@@ -38,7 +38,7 @@ class HealthOperations:
             servers = [_row(upstream, details)]
         well = refusal is None and all(row.health in WITHOUT_FAULT for row in servers)
         status = Health.UNHEALTHY if refusal is not None else Health.HEALTHY if well else Health.DEGRADED
-        return HubHealth(status, "" if refusal is None else refusal[1].message, servers)
+        return HubHealth(status, "" if refusal is None else str(refusal[1]), servers)
 
 
 def _row(upstream: Upstream, details: dict[str, Any] | None) -> HealthRow:

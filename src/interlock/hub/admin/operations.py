@@ -39,7 +39,7 @@ from interlock.hub.admin.tools import ToolOperations
 from interlock.hub.app import HubApp
 from interlock.hub.audit.record import OPERATED
 from interlock.hub.auth.principals import Principal, local_person
-from interlock.hub.store_faults import fault_of
+from interlock.hub.store_faults import operator_fault_of
 from interlock.hub.upstreams.logs import line_of
 from interlock.protocols.traces import new_trace_id
 from interlock.store import StoreError
@@ -131,7 +131,7 @@ class Operations:
             self._hub_app.journal.refused(by, operation.shown, fault, trace)
             raise
         except StoreError as cause:
-            raise fault_of(cause) from None
+            raise operator_fault_of(cause) from None
         except Exception as cause:
             raise self._failed(operation, cause) from cause
         if OPERATED in operation.events:

@@ -71,7 +71,7 @@ class ToolOperations:
             return Why(refusal=hub.pipeline.refusals.last(params.agent))
         if (refusal := self._hub_app.refusal) is not None:
             fault = refusal[1]
-            judgement = DryRun("refused", "hub", refusal[0], fault.name, fault.message, fault.hint)
+            judgement = DryRun("refused", "hub", refusal[0], fault.name, str(fault), fault.hint)
             return Why(params.agent, params.tool, judgement)
         caller: Caller
         if params.agent is not None and params.agent.startswith(SERVER):

@@ -87,11 +87,19 @@ def cannot_record(error: StoreError | None) -> Fault:
     """The fault for a call that cannot be recorded; without an error, because too many entries wait."""
     if error is None:
         return Fault("RESOURCE_EXHAUSTED", "too many entries wait for the audit log", retry_after_ms=100)
-    message = f"the hub makes no call while it cannot write the audit log: {error.message}"
-    return Fault("RESOURCE_EXHAUSTED", message, hint=error.hint, retry_after_ms=1000)
+    fault = Fault(
+        "RESOURCE_EXHAUSTED",
+        f"the hub makes no call while it cannot write the audit log: {error.public}",
+        hint="call again later; `interlock status` tells an operator more",
+        retry_after_ms=1000,
+    )
+    fault.operator_text = error.message if error.message != error.public else ""
+    return fault
 
 
 def not_recorded(cause: StoreError | None) -> NotRecorded:
     """The error for a change that cannot be recorded."""
-    why, hint = ("too many entries wait", "") if cause is None else (cause.message, cause.hint)
-    return NotRecorded(f"the hub changes nothing while it cannot write the audit log: {why}", hint)
+    stopped = "the hub changes nothing while it cannot write the audit log"
+    if cause is None:
+        return NotRecorded(f"{stopped}: too many entries wait")
+    return NotRecorded(f"{stopped}: {cause.message}", cause.hint, f"{stopped}: {cause.public}")

@@ -49,7 +49,7 @@ def explained(fault: Fault, id: str, settings: Server) -> Fault:
         "sockets of other programs, such as docker's, stay closed"
     )
     hinted = Fault(fault.name, fault.message, hint=hint, retry_after_ms=fault.retry_after_ms, data=fault.data)
-    hinted.server_text = fault.server_text
+    hinted.operator_text = fault.operator_text
     return hinted
 
 

@@ -237,7 +237,7 @@ class StdioLink(OneStreamLink):
         fault = Fault("UPSTREAM_UNAVAILABLE", f"the server {how}", data={"exit_code": code})
         # A process that a signal ends from outside says nothing of it: its last lines are about something else.
         if code not in _SILENT_ENDS:
-            fault.server_text = "; ".join(list(self._stderr.last)[-3:])
+            fault.operator_text = "; ".join(list(self._stderr.last)[-3:])
         return fault
 
 
