@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from interlock.hub.auth.access import Access
@@ -152,8 +154,12 @@ class CallHandler:
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
         if uri.startswith(pages.PREFIX):
-            page = self._pages.read(caller.owner, uri, lambda tool: self._access.may_call(caller.principal, tool))
-            answer(exchange, page, ttl_ms=0)
+            page, tool = self._pages.read(caller.owner, uri, lambda tool: self._access.may_call(caller.principal, tool))
+            deliver = partial(answer, exchange, page, ttl_ms=0)
+            if tool is None:
+                deliver()
+            else:
+                self._pipeline.policy.note_text(caller, tool.server, "resources/read", deliver)
             return
         if self._own_resources.read(exchange, caller, uri):
             return

@@ -48,9 +48,11 @@ class Pages:
         self._bytes_of[owner] = self._bytes_of.get(owner, 0) + len(text)
         return f"{PREFIX}{id_}/1", len(bounds) - 1
 
-    def read(self, owner: str, uri: str, may_have: Callable[[Tool], bool] = lambda tool: True) -> bytes:
-        """A page, as a `resources/read` result. `may_have` says whether its owner may still call the tool it came from.
-        Raises RESOURCE_NOT_FOUND."""
+    def read(
+        self, owner: str, uri: str, may_have: Callable[[Tool], bool] = lambda tool: True
+    ) -> tuple[bytes, Tool | None]:
+        """A page, as a `resources/read` result, and the tool that it came from. `may_have` says whether its owner may
+        still call that. Raises RESOURCE_NOT_FOUND."""
         id_, _, number = uri.removeprefix(PREFIX).partition("/")
         kept = self._kept.get(id_)
         page = int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
@@ -63,7 +65,7 @@ class Pages:
         if page + 1 < len(kept.bounds):
             about["dev.interlock/next"] = f"{PREFIX}{id_}/{page + 1}"
         content = {"uri": uri, "mimeType": "text/plain", "text": text, "_meta": about}
-        return msgspec.json.encode({"contents": [content]})
+        return msgspec.json.encode({"contents": [content]}), kept.of
 
     def _evict_oldest(self, owner: str, size: int) -> None:
         now = self._clock()

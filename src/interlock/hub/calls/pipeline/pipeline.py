@@ -55,7 +55,7 @@ class Pipeline:
         findings: ObservedFindings,
     ) -> None:
         self._names = names
-        self._policy = policy
+        self.policy = policy
         self.plan_generation = plan_generation
         self._approvals = approvals
         self.dispatcher = dispatcher
@@ -75,7 +75,7 @@ class Pipeline:
     @property
     def gates(self) -> Sequence[Gate]:
         """The gates, in the order in which a call passes them."""
-        return self._policy.gates
+        return self.policy.gates
 
     def plan(self, caller: Caller, kind: TargetKind, name: str, exchange: Exchange | None = None) -> Plan:
         """The plan for a name. Raises a `Fault` for a name that the caller cannot use.
@@ -95,7 +95,7 @@ class Pipeline:
             if exchange is not None:
                 self.record_unresolved(exchange, caller, kind, name, fault)
             raise
-        return make_plan(self._policy, self, caller, name, target, generation)
+        return make_plan(self.policy, self, caller, name, target, generation)
 
     def record_unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Record that a name was refused."""
@@ -104,7 +104,7 @@ class Pipeline:
 
     async def listed(self, upstream: Upstream, tool: str) -> None:
         """Wait until a server that starts has listed its tools, or is down; at most as long as a call may take."""
-        timeouts = self._policy.timeouts_of(Target("tool", upstream.id, tool))
+        timeouts = self.policy.timeouts_of(Target("tool", upstream.id, tool))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeouts.tool_s):
                 await upstream.supervisor.started()
@@ -194,7 +194,7 @@ class Pipeline:
         kind, name = CLIENT_TARGETS[request.method]
         assert isinstance(request.caller, Caller), "the hub admitted the caller whose client this is"
         caller = request.caller.acting(request.server)
-        exchange = ServerRequestExchange(request, caller, self._policy)
+        exchange = ServerRequestExchange(request, caller, self.policy)
         plan = self.plan(caller, kind, name)
         self.submit(Call(exchange, caller, plan.target, request.params, trace=request.trace), plan)
         return exchange.answer
