@@ -304,10 +304,10 @@ def _wrong(server: str, tool: str, settings: Any, arguments: dict[str, object], 
     if chosen.places is None:
         return "no validator is configured (`use`), so the example cannot be checked"
     judging = JudgingThreads(Resolver())
-    against = ToolCheck(server, tool, chosen, judging, local=settings.transport == "stdio").judge(
+    objections = ToolCheck(server, tool, chosen, judging, local=settings.transport == "stdio").judge(
         chosen.places.find(arguments)
     )
     judging.close()
-    if wanted and against:
-        return f"refused: {against[0].found.where}: {against[0].finding.message} [{against[0].finding.rule}]"
-    return "" if wanted or against else "not refused: there were no findings"
+    if wanted and objections:
+        return f"refused: {objections[0].found.where}: {objections[0].finding.message} [{objections[0].finding.rule}]"
+    return "" if wanted or objections else "not refused: there were no findings"

@@ -16,7 +16,7 @@ import msgspec
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.gates.validator_choice import Chosen, Use
-from interlock.hub.calls.gates.validator_refusals import Against, ask, refuse
+from interlock.hub.calls.gates.validator_refusals import Objection, ask, refuse
 from interlock.hub.calls.verdicts import PASS, Verdict, Wait
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.judge.arguments import Found, TooMany
@@ -75,29 +75,29 @@ class ToolCheck:
             return PASS
         if self._is_long(values):
             return Wait(lambda: self._later(call, lambda: values))
-        against = self.judge(values)
-        verdict = self._settle(call, against)
+        objections = self.judge(values)
+        verdict = self._settle(call, objections)
         if verdict is not PASS or self._network is None:
             return verdict
         names = self._names(values)
         if all(self._judging.resolver.known(name) is not None for name in names):
-            return self._settle(call, [*against, *self._resolved(names)])
-        return Wait(lambda: self._resolve(call, names, against))
+            return self._settle(call, [*objections, *self._resolved(names)])
+        return Wait(lambda: self._resolve(call, names, objections))
 
-    def judge(self, values: list[Found]) -> list[Against]:
+    def judge(self, values: list[Found]) -> list[Objection]:
         """Everything that the validators have against the values, links on the way of paths included."""
-        against: list[Against] = []
+        objections: list[Objection] = []
         for use in self._uses:
             for found in values:
                 try:
                     findings = self._findings(use, found)
                 except Exception as cause:  # a value that breaks a judge is not let through by that
                     findings = (Finding("validator.failed", f"it could not be judged ({type(cause).__name__})"),)
-                against += [Against(use, found, each) for each in findings if not _is_noise(use, found, each)]
+                objections += [Objection(use, found, each) for each in findings if not _is_noise(use, found, each)]
         if self._network is None:
-            against += [Against(self._uses[0], found, each) for found in values for each in judge_metadata(found)]
+            objections += [Objection(self._uses[0], found, each) for found in values for each in judge_metadata(found)]
         self._judging.warm.update(use.validator for use in self._uses)
-        return against
+        return objections
 
     def _findings(self, use: Use, found: Found) -> tuple[Finding, ...]:
         findings = judge_value(use.validator, found, use.rules)
@@ -126,22 +126,22 @@ class ToolCheck:
         return False
 
     async def _later(self, call: Call, find: Callable[[], list[Found]]) -> Verdict:
-        def judge() -> tuple[list[Against], dict[str, Found]]:
+        def judge() -> tuple[list[Objection], dict[str, Found]]:
             values = find()
             return self.judge(values), {} if self._network is None else self._names(values)
 
-        against, names = await self._judging.run_check(call.caller.owner, judge)
-        verdict = self._settle(call, against)
+        objections, names = await self._judging.run_check(call.caller.owner, judge)
+        verdict = self._settle(call, objections)
         if verdict is not PASS or self._network is None:
             return verdict
-        return await self._resolve(call, names, against)
+        return await self._resolve(call, names, objections)
 
-    def _settle(self, call: Call, against: list[Against]) -> Verdict:
+    def _settle(self, call: Call, objections: list[Objection]) -> Verdict:
         """Refuse what must be; of the rest ask who is there, or keep it with the call as what would be refused."""
-        if not against:
+        if not objections:
             call.would_refuse = ()
             return PASS
-        refused = [each for each in against if each.use.enforced or is_metadata(each.finding)]
+        refused = [each for each in objections if each.use.enforced or is_metadata(each.finding)]
         if refused:
             return refuse(self._server, self._tool, refused)
         if call.approval is not None:
@@ -149,9 +149,9 @@ class ToolCheck:
             call.would_refuse = ()
             return PASS
         # A person who is asked about the call for any reason reads this, too.
-        call.would_refuse = tuple(each.finding for each in against)
+        call.would_refuse = tuple(each.finding for each in objections)
         if self._attended is not None and self._attended(call.caller.principal):
-            return ask(self._tool if call.target.tool is None else call.target.tool.exposed, against)
+            return ask(self._tool if call.target.tool is None else call.target.tool.exposed, objections)
         return PASS
 
     # Names
@@ -159,12 +159,12 @@ class ToolCheck:
     def _names(self, values: list[Found]) -> dict[str, Found]:
         return {name: found for found in values for name in names_in(found)}
 
-    async def _resolve(self, call: Call, names: dict[str, Found], against: list[Against]) -> Verdict:
+    async def _resolve(self, call: Call, names: dict[str, Found], objections: list[Objection]) -> Verdict:
         assert self._network is not None
         enforced = self._network.enforced
         if len(names) > MAX_NAMES and enforced:
             finding = Finding("url.too_many_names", f"more than {MAX_NAMES} different hosts", "Name fewer at once.")
-            return self._settle(call, [Against(self._network, next(iter(names.values())), finding)])
+            return self._settle(call, [Objection(self._network, next(iter(names.values())), finding)])
         resolved = list(names)[:MAX_NAMES]
         work = asyncio.gather(*(self._judging.resolver.addresses(name) for name in resolved))
         try:
@@ -173,9 +173,9 @@ class ToolCheck:
         except (TimeoutError, Fault):
             if enforced:
                 raise
-        return self._settle(call, [*against, *self._resolved({name: names[name] for name in resolved})])
+        return self._settle(call, [*objections, *self._resolved({name: names[name] for name in resolved})])
 
-    def _resolved(self, names: dict[str, Found]) -> Iterable[Against]:
+    def _resolved(self, names: dict[str, Found]) -> Iterable[Objection]:
         use = self._network
         assert use is not None
         for name, found in names.items():
@@ -185,7 +185,7 @@ class ToolCheck:
             for finding in judge_resolved(name, addresses or (), use.rules.urls):
                 advice = msgspec.structs.replace(finding, message=f"{finding.message} {_ADVICE}")
                 if finding.rule not in use.rules.ignored and not _is_noise(use, found, finding):
-                    yield Against(use, found, advice)
+                    yield Objection(use, found, advice)
 
 
 _ADVICE = "(The server resolves the name again by itself: this is what it resolves to here.)"

@@ -17,7 +17,7 @@ MAX_SHOWN_REFUSALS = 5
 EXCERPT = 60
 
 
-class Against(NamedTuple):
+class Objection(NamedTuple):
     """One thing that a validator has against a value."""
 
     use: Use
@@ -25,10 +25,10 @@ class Against(NamedTuple):
     finding: Finding
 
 
-def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
+def refuse(server: str, tool: str, objections: Sequence[Objection]) -> Refuse:
     """The refusal of a call, for the model that made it and for the person behind it."""
-    first = against[0]
-    code = [each for each in against if each.finding.rule.startswith("code.")]
+    first = objections[0]
+    code = [each for each in objections if each.finding.rule.startswith("code.")]
     data: dict[str, object] = {
         "validator": first.use.validator,
         "origin": first.use.origin,
@@ -40,7 +40,7 @@ def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
                 "argument": each.found.where,
                 "excerpt": excerpt(each.found, each.finding),
             }
-            for each in against[:MAX_SHOWN_REFUSALS]
+            for each in objections[:MAX_SHOWN_REFUSALS]
         ],
     }
     if code:
@@ -50,10 +50,12 @@ def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
         data["rejection"] = rejection((each.finding for each in code), rules)
     reasons = [
         f"{each.found.where}: {each.finding.message} [{each.finding.rule}]{_shown(each)}"
-        for each in against[:MAX_SHOWN_REFUSALS]
+        for each in objections[:MAX_SHOWN_REFUSALS]
     ]
     message = f"Refused by the {first.use.validator} validator ({first.use.origin}):\n" + "\n".join(reasons)
-    suggestions = list(dict.fromkeys(each.finding.hint for each in against[:MAX_SHOWN_REFUSALS] if each.finding.hint))
+    suggestions = list(
+        dict.fromkeys(each.finding.hint for each in objections[:MAX_SHOWN_REFUSALS] if each.finding.hint)
+    )
     suggestions.append(how_to_allow(server, tool, first.finding))
     name = "CODE_SAFETY_VIOLATION" if first.use.validator == "code_safety" else "VALIDATION_BLOCKED"
     return Refuse(
@@ -61,15 +63,15 @@ def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
     )
 
 
-def ask(shown: str, against: Sequence[Against]) -> Ask:
+def ask(shown: str, objections: Sequence[Objection]) -> Ask:
     """The question about a call that nobody asked to have checked, and that would not pass the check."""
     reasons = "; ".join(
         f"{each.found.where}: {each.finding.message} [{each.finding.rule}], at {excerpt(each.found, each.finding)!r}"
-        for each in against[:MAX_SHOWN_REFUSALS]
+        for each in objections[:MAX_SHOWN_REFUSALS]
     )
     return Ask(
         f"{shown} would not pass the checks that its arguments call for. {reasons}",
-        f"inferred: {against[0].finding.rule}",
+        f"inferred: {objections[0].finding.rule}",
     )
 
 
@@ -100,7 +102,7 @@ def excerpt(found: Found, finding: Finding) -> str:
     return show_hidden(found.value[start : min(end, start + EXCERPT)])
 
 
-def _shown(each: Against) -> str:
+def _shown(each: Objection) -> str:
     text = excerpt(each.found, each.finding)
     return f"\n  at: {text}" if text else ""
 
