@@ -227,7 +227,7 @@ async def test_t72_a_client_that_does_not_read_slows_its_server_down_and_nobody_
         await one.stall()
         pending = one.start("tools/call", {**flood, "_mgp": {"stream": True}}, 1)
         link = hub.hub_app.upstreams["s"].pool.shared.connection.link
-        await until(lambda: link.output.held)
+        await until(lambda: link.output.paused)
         assert int(sent.read_text()) < 5_000, "the server ran ahead of its reader"
         await two.stream("s__say", {"texts": ["quick"]}, 1)
         assert texts(two.notes(CHUNK, 1)) == ["quick"], "a neighbour waits for nobody"
@@ -246,7 +246,7 @@ async def test_a_client_that_reads_again_gets_every_chunk_where_no_neighbour_nee
         await one.stall()
         pending = one.start("tools/call", {**flood, "_mgp": {"stream": True}}, 1)
         link = hub.hub_app.upstreams["s"].pool.shared.connection.link
-        await until(lambda: link.output.held)
+        await until(lambda: link.output.paused)
         one.go_on()
         result = (await asyncio.wait_for(asyncio.shield(pending), 60))["result"]
         assert [chunk["index"] for chunk in one.notes(CHUNK, 1)] == list(range(3_000))

@@ -65,7 +65,7 @@ def test_a_line_without_end_holds_no_more_than_the_limit() -> None:
     reader = LineReader(1000)
     for _ in range(100):
         assert reader.feed(b"x" * 100) == []
-        assert reader.held <= 1000
+        assert reader.buffered_bytes <= 1000
 
 
 one_line = st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])

@@ -61,7 +61,7 @@ class Starter(Protocol):
         """Begin a conversation."""
 
     async def send(
-        self, conversation: str, text: str | None, context: tuple[Sourced, ...] = (), *, held: bool = False
+        self, conversation: str, text: str | None, context: tuple[Sourced, ...] = (), *, calls_wait: bool = False
     ) -> Turn:
         """Begin a turn."""
 
@@ -312,7 +312,7 @@ class ChannelConversations:
             if events:
                 self._places.set(conversation, table.publish, events)
             try:
-                return await self._host.send(conversation, text, context, held=bool(events))
+                return await self._host.send(conversation, text, context, calls_wait=bool(events))
             except Fault as fault:
                 if fault.name != "RESOURCE_EXHAUSTED" or time.monotonic() > ends:
                     raise

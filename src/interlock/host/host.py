@@ -112,12 +112,12 @@ class Host:
         context: tuple[Sourced, ...] = (),
         model: str | None = None,
         *,
-        held: bool = False,
+        calls_wait: bool = False,
     ) -> Turn:
         """Begin a turn, and return when it is in the store. Iterate it for its pieces, or await its `answer`.
 
         `text` is None for a turn that no user began; `context` then says why it begins. `model` answers from now on.
-        With `held` it makes no call before `Turn.let_call`.
+        With `calls_wait` it makes no call before `Turn.let_call`.
         Raises a `Fault`, also while another turn of this conversation is under way, and then changes nothing.
         """
         id_ = conversation if isinstance(conversation, str) else conversation.id
@@ -130,7 +130,7 @@ class Host:
         if model is not None:
             self.models.settings(model)
             found = msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, model=model))
-        turn = Turn(found, text, self.models.get(found.stored.model), context, held=held)
+        turn = Turn(found, text, self.models.get(found.stored.model), context, calls_wait=calls_wait)
         self._check_free(id_)
         task = asyncio.ensure_future(self._turns.run(turn))
         self._running[id_] = (turn, task)

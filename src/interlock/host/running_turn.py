@@ -46,7 +46,7 @@ class RunningTurn:
         """Everything that the model said in this turn."""
         self.usage = Usage(0, 0)
         self.finish: Finish = "end_turn"
-        self._held = False
+        self._withheld = False
         """Whether a server may still replace everything that the model said."""
         self._size = 0
         self._ids: set[str] = set()
@@ -60,9 +60,9 @@ class RunningTurn:
         """The turn is stored, with this version."""
         self.version = version
 
-    def hold(self, *, held: bool) -> None:
+    def hold(self, *, withheld: bool) -> None:
         """Store no words of the model before the end, where a server may replace them."""
-        self._held = held
+        self._withheld = withheld
 
     def use(self, stable: Stable) -> None:
         """Take over the stable part of the prompt as this turn has it."""
@@ -143,7 +143,7 @@ class RunningTurn:
             messages = [*messages, Message("user", (*self._results, *self._missing()))]
         if ended:
             return messages
-        return [without_media(message) for message in (_without_words(messages) if self._held else messages)]
+        return [without_media(message) for message in (_without_words(messages) if self._withheld else messages)]
 
     def _beginning(self) -> list[Message]:
         """The message of the user and of the host, as long as no server was asked."""

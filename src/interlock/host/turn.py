@@ -52,7 +52,7 @@ class Turn:
         model: Model,
         context: tuple[Sourced, ...] = (),
         *,
-        held: bool = False,
+        calls_wait: bool = False,
     ) -> None:
         self.conversation = conversation
         self.index = conversation.stored.turns
@@ -70,7 +70,7 @@ class Turn:
         self._begun = asyncio.Event()
         self._may_call = asyncio.Event()
         """Set unless the calls of the turn are held until the messages that began it are marked as answered."""
-        if not held:
+        if not calls_wait:
             self._may_call.set()
         self._refused: Fault | None = None
 

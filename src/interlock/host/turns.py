@@ -106,12 +106,12 @@ class Turns:
         running.messages.append(user_message(turn.user_message, arranged))
         earlier = self._history(running, tools, stored)
         # An answer that a server may rewrite is shown to nobody before that.
-        held = self._hooks.rewrites(turn)
-        running.hold(held=held)
+        withheld = self._hooks.rewrites(turn)
+        running.hold(withheld=withheld)
         for _ in range(self._hub_app.config.host.rounds):
             system = system_of(running.conversation.stable)
             prompt = Prompt((*earlier, *running.messages), system, tools, self._answer_room(running))
-            calls = await self._answer(running, prompt, held=held)
+            calls = await self._answer(running, prompt, withheld=withheld)
             if not calls:
                 break
             for use in calls:
@@ -123,7 +123,7 @@ class Turns:
         if response.text != running.text:
             turn.keep_unmoderated(running.text)
             running.rewrite(response.text)
-        if held and response.text:
+        if withheld and response.text:
             turn.add(Piece("text", response.text))
 
     def _history(
@@ -147,7 +147,7 @@ class Turns:
         window = running.turn.model.info.context_window or 0
         return max(1, min(window // 2, window if settings is None else settings.max_tokens))
 
-    async def _answer(self, running: RunningTurn, prompt: Prompt, *, held: bool) -> list[ToolUse]:
+    async def _answer(self, running: RunningTurn, prompt: Prompt, *, withheld: bool) -> list[ToolUse]:
         """Ask the model once. Returns the tools that it calls."""
         turn, text, calls = running.turn, "", []
         finish: Finish | None = None
@@ -157,7 +157,7 @@ class Turns:
                     text += chunk.text
                     if len(text) > MAX_TURN_BYTES // 4:
                         raise Fault("TOO_LARGE", f"the model wrote more than {MAX_TURN_BYTES // 4} characters")
-                    if not held:
+                    if not withheld:
                         turn.add(Piece("text", chunk.text))
                 elif isinstance(chunk, ThinkingDelta):
                     turn.add(Piece("thinking", chunk.text))

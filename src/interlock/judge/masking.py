@@ -110,78 +110,78 @@ class MaskedStream:
         self._masker = masker
         self._before = ""
         """The last character that left the buffer: whether a word begins depends on it."""
-        self._held = ""
+        self._tail = ""
         self._skipping: re.Pattern[str] | None = None
         """Where the secret ends whose beginning was masked already."""
 
     def feed(self, piece: str) -> str:
         """Take the next piece. Returns the text that can be shown by now."""
-        self._held += piece
-        if not self._skip() or not self._held:
+        self._tail += piece
+        if not self._skip() or not self._tail:
             return ""
-        found, before = self._find(), self._held
+        found, before = self._find(), self._tail
         text = self._give(found, self._safe_end(found))
         if self._skipping is not None:
             # The mark of a secret's end may be split as well.
-            self._held = before[-MAX_KEY_END_CHARS:]
+            self._tail = before[-MAX_KEY_END_CHARS:]
         return text
 
     def end(self) -> str:
         """The rest, when no more pieces come."""
-        return self._give(self._find(), len(self._held)) if self._skip() else ""
+        return self._give(self._find(), len(self._tail)) if self._skip() else ""
 
     def _find(self) -> list[Secret]:
         at = len(self._before)
-        found = self._masker.find(self._before + self._held)
+        found = self._masker.find(self._before + self._tail)
         return [Secret(each.kind, max(0, each.start - at), each.end - at) for each in found if each.end > at]
 
     def _safe_end(self, found: list[Secret]) -> int:
         """The number of characters that can leave the buffer: no match that begins in them continues in the next
         piece."""
-        held = self._held
+        tail = self._tail
         last = found[-1] if found else None
-        if last is not None and last.kind == "private_key" and last.end == len(held) and not _KEY_END.search(held):
+        if last is not None and last.kind == "private_key" and last.end == len(tail) and not _KEY_END.search(tail):
             self._skipping = _KEY_END
             return last.end
-        end = len(held) - self._masker.held_for_own
+        end = len(tail) - self._masker.held_for_own
         while (earlier := self._earlier(found, end)) != end:
             end = earlier
-        if len(held) - end <= max(MAX_HELD_CHARS, self._masker.held_for_own):
+        if len(tail) - end <= max(MAX_HELD_CHARS, self._masker.held_for_own):
             return end
         # One word without an end. Its parts cannot be told apart from a token's, so its beginning decides.
-        if (last is not None and last.end == len(held)) or _TOKEN_BEGINS.search(held, end):
+        if (last is not None and last.end == len(tail)) or _TOKEN_BEGINS.search(tail, end):
             self._skipping = _WORD_END
-            if last is None or last.end < len(held):
-                found.append(Secret("json_web_token", end, len(held)))
-        return len(held)
+            if last is None or last.end < len(tail):
+                found.append(Secret("json_web_token", end, len(tail)))
+        return len(tail)
 
     def _earlier(self, found: list[Secret], end: int) -> int:
         """The last place before `end` where a secret, a word, or the beginning of a secret is not cut in two."""
         if end <= 0:
             return 0
         end = min((each.start for each in found if each.start < end < each.end), default=end)
-        end = _LAST_WORD.search(self._held, 0, end).start()  # type: ignore[union-attr]
-        opening = _OPENING.search(self._held, max(0, end - 512), end)
+        end = _LAST_WORD.search(self._tail, 0, end).start()  # type: ignore[union-attr]
+        opening = _OPENING.search(self._tail, max(0, end - 512), end)
         return end if opening is None else opening.start()
 
     def _give(self, found: list[Secret], end: int) -> str:
         leaving = [each for each in found if each.start < end]
         self.counts.update(each.kind for each in leaving)
-        text = _replaced(self._held, leaving, 0, end)
-        self._before = self._held[end - 1 : end] or self._before
-        self._held = self._held[end:]
+        text = _replaced(self._tail, leaving, 0, end)
+        self._before = self._tail[end - 1 : end] or self._before
+        self._tail = self._tail[end:]
         return text
 
     def _skip(self) -> bool:
         """Drop the rest of a secret that was masked already. False while its end has not come."""
         if self._skipping is None:
             return True
-        match = self._skipping.search(self._held)
+        match = self._skipping.search(self._tail)
         if match is None:
-            self._held = self._held[-MAX_KEY_END_CHARS:]
+            self._tail = self._tail[-MAX_KEY_END_CHARS:]
             return False
         at = match.end() if self._skipping is _KEY_END else match.start()
-        self._before, self._held, self._skipping = self._held[:at][-1:], self._held[at:], None
+        self._before, self._tail, self._skipping = self._tail[:at][-1:], self._tail[at:], None
         return True
 
 

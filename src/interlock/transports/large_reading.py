@@ -31,7 +31,7 @@ class LargeReading:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._thread = WorkerThreads(1, "large-messages")
-        self.held = 0
+        self.buffered_bytes = 0
         """Bytes that wait to be read, or are being read."""
 
     @classmethod
@@ -45,7 +45,7 @@ class LargeReading:
 
     def read(self, data: bytes, limits: Limits, members: int, then: Callable[[Outcome], None]) -> None:
         """Read a message or a batch, and hand it over on the loop."""
-        if self.held + len(data) > MAX_HELD:
+        if self.buffered_bytes + len(data) > MAX_HELD:
             bad = BadMessage("RESOURCE_EXHAUSTED", "too many large messages wait to be read")
             self._loop.call_soon(then, bad)
             return
@@ -54,18 +54,18 @@ class LargeReading:
             self._loop.call_soon_threadsafe(self._done, size, future, then)
 
         size = len(data)
-        self.held += size
+        self.buffered_bytes += size
         self._submit(decode_large, data, limits, members).add_done_callback(done)
 
     async def value(self, data: bytes, limits: Limits) -> Read:
         """Read a JSON value that is no message. Raises a `Fault`."""
-        if self.held + len(data) > MAX_HELD:
+        if self.buffered_bytes + len(data) > MAX_HELD:
             raise Fault("RESOURCE_EXHAUSTED", "too many large messages wait to be read", retry_after_ms=1000)
-        self.held += len(data)
+        self.buffered_bytes += len(data)
         try:
             return await self._loop.run_in_executor(self._thread, decode_large_value, data, limits, limits.members)
         finally:
-            self.held -= len(data)
+            self.buffered_bytes -= len(data)
 
     def work(self, payload: bytes, change: Callable[[bytes], bytes], then: Callable[[bytes | Fault], None]) -> None:
         """Change a large payload in the thread, and hand it over on the loop. `change` may raise a `Fault`."""
@@ -73,7 +73,7 @@ class LargeReading:
         def done(future: Future[bytes]) -> None:
             self._loop.call_soon_threadsafe(self._changed, len(payload), future, then)
 
-        self.held += len(payload)
+        self.buffered_bytes += len(payload)
         self._submit(change, payload).add_done_callback(done)
 
     def _submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -86,7 +86,7 @@ class LargeReading:
             return refused
 
     def _changed(self, size: int, future: Future[bytes], then: Callable[[bytes | Fault], None]) -> None:
-        self.held -= size
+        self.buffered_bytes -= size
         outcome: bytes | Fault
         try:
             outcome = future.result()
@@ -98,7 +98,7 @@ class LargeReading:
         then(outcome)
 
     def _done(self, size: int, future: Future[Outcome], then: Callable[[Outcome], None]) -> None:
-        self.held -= size
+        self.buffered_bytes -= size
         try:
             outcome = future.result()
         except Fault as fault:

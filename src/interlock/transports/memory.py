@@ -242,11 +242,11 @@ class _MemoryExchange(OpenExchange):
         "_deadline",
         "_drain",
         "_extension",
-        "_held",
         "_latest",
         "_least",
         "_link",
         "_open",
+        "_paused",
         "sink",
     )
 
@@ -261,7 +261,7 @@ class _MemoryExchange(OpenExchange):
         self._asks: list[asyncio.Future[bytes]] = []
         self._accepts = outgoing.accepts
         self._drain = Drain()
-        self._held = False
+        self._paused = False
         self._open = True
         self._extension = outgoing.deadline - loop.time()
         self._least = 0.0
@@ -300,7 +300,7 @@ class _MemoryExchange(OpenExchange):
         return waiter
 
     def drained(self) -> asyncio.Future[None] | None:
-        return self._drain.wait() if self._held and self._open else None
+        return self._drain.wait() if self._paused and self._open else None
 
     @property
     def conversation(self) -> object:
@@ -311,7 +311,7 @@ class _MemoryExchange(OpenExchange):
 
     def hold(self, *, on: bool) -> None:
         """The sink takes no more notifications for now, or takes them again."""
-        self._held = on
+        self._paused = on
         if not on:
             self._drain.release()
 

@@ -71,7 +71,6 @@ class WebSocketConnection(asyncio.Protocol):
         "_closing",
         "_forget",
         "_frames",
-        "_held",
         "_parts",
         "_ping_sent_at",
         "_protocol",
@@ -81,6 +80,7 @@ class WebSocketConnection(asyncio.Protocol):
         "_seen_at",
         "_serial",
         "_share",
+        "_undelivered",
         "_waiting",
         "transport",
     )  # fmt: skip
@@ -100,7 +100,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._frames = Frames()
         """Bytes that were received and not read yet."""
         self._share = Share()
-        self._held: tuple[bytes, bool] | None = None
+        self._undelivered: tuple[bytes, bool] | None = None
         """A message that the receiver did not take yet."""
         self._parts: tuple[Opcode, bytearray] | None = None
         """A message of several frames that is not whole yet."""
@@ -230,9 +230,9 @@ class WebSocketConnection(asyncio.Protocol):
         frames, receiver = self._frames, self._receiver
         began = thread_time()
         ends = began + TURN_S
-        if self._held is not None:
-            data, binary = self._held
-            self._held = None
+        if self._undelivered is not None:
+            data, binary = self._undelivered
+            self._undelivered = None
             taken = self._hand_over(data, binary)
         else:
             taken = Taken.ACCEPTED
@@ -292,7 +292,7 @@ class WebSocketConnection(asyncio.Protocol):
             return Taken.REFUSED
         taken = self._receiver.on_message(data, binary)
         if taken is Taken.LATER and not self._closing:
-            self._held = data, binary
+            self._undelivered = data, binary
             self._waiting = True
         return taken
 
@@ -325,7 +325,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _drop(self) -> None:
         """Let go of all that was received."""
-        self._held = self._parts = None
+        self._undelivered = self._parts = None
         self._frames = Frames()
         if self._resting is not None:
             self._resting.cancel()

@@ -38,12 +38,12 @@ _ID_LAST: Final = re.compile(rb"[,{]\s*" + _ID + rb"\}\s*$")
 class LineReader:
     """Collects bytes and gives lines, without their line ends. Blank lines are left out."""
 
-    __slots__ = ("_head", "_last", "_limit", "_tail", "held", "skipping")
+    __slots__ = ("_head", "_last", "_limit", "_tail", "buffered_bytes", "skipping")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._tail: list[bytes] = []
-        self.held = 0
+        self.buffered_bytes = 0
         """Bytes of a line that has not ended yet."""
         self.skipping = False
         """Whether a line that is too long has not ended yet."""
@@ -54,7 +54,7 @@ class LineReader:
         *ended, rest = data.split(b"\n")
         lines: list[bytes | Oversize] = []
         for piece in ended:
-            whole = not (self.held or self.skipping or len(piece) > self._limit)
+            whole = not (self.buffered_bytes or self.skipping or len(piece) > self._limit)
             line = piece.strip() if whole else self._end_line(piece)
             if line:
                 lines.append(line)
@@ -75,25 +75,25 @@ class LineReader:
     def _end_line(self, piece: bytes) -> bytes | Oversize:
         """A line that began in earlier bytes, or is too long."""
         line: bytes | Oversize
-        if self.skipping or self.held + len(piece) > self._limit:
+        if self.skipping or self.buffered_bytes + len(piece) > self._limit:
             if not self.skipping:
                 self._skip(piece)
             line = Oversize(self._head, (self._last + piece[-SEEN:])[-SEEN:])
         else:
             line = b"".join((*self._tail, piece)).strip()
         self._tail.clear()
-        self.held = 0
+        self.buffered_bytes = 0
         self.skipping = False
         return line
 
     def _hold(self, piece: bytes) -> None:
-        if self.skipping or self.held + len(piece) > self._limit:
+        if self.skipping or self.buffered_bytes + len(piece) > self._limit:
             if not self.skipping:
                 self._skip(piece)
             self._last = (self._last + piece[-SEEN:])[-SEEN:]
             return
         self._tail.append(piece)
-        self.held += len(piece)
+        self.buffered_bytes += len(piece)
 
     def _skip(self, piece: bytes) -> None:
         """Let go of a line that is too long. Its ends may name its id."""
@@ -106,4 +106,4 @@ class LineReader:
         self._last = b""
         self._tail.clear()
         self.skipping = True
-        self.held = 0
+        self.buffered_bytes = 0

@@ -39,12 +39,12 @@ def encode_event(data: bytes, id: str | None = None, retry: int | None = None) -
 class EventReader:
     """Gives the events that the bytes complete (WHATWG, Server-sent events: interpreting an event stream)."""
 
-    __slots__ = ("_cut", "_data", "_event", "_held", "_id", "_limit", "_pieces", "_retry", "_size", "_started")
+    __slots__ = ("_buffered", "_cut", "_data", "_event", "_id", "_limit", "_pieces", "_retry", "_size", "_started")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pieces: list[bytes] = []
-        self._held = 0
+        self._buffered = 0
         self._cut = False
         """The last byte was a CR, which ended its line; an LF that follows belongs to it."""
         self._started = False
@@ -64,11 +64,11 @@ class EventReader:
             self._hold(data)
             return []
         events: list[SseEvent] = []
-        if self._held > LONG:
+        if self._buffered > LONG:
             data = self._end_long_line(data, events)
         buffer = b"".join((*self._pieces, data))
         self._pieces.clear()
-        self._held = 0
+        self._buffered = 0
         if not self._started and len(buffer) >= 3:
             self._started = True
             buffer = buffer.removeprefix(b"\xef\xbb\xbf")
@@ -84,7 +84,7 @@ class EventReader:
     def _end_long_line(self, data: bytes, events: list[SseEvent]) -> bytes:
         """Take the line that came in many pieces and ends in these bytes, with one copy of it. Gives what follows."""
         end = min(at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0)
-        pieces, self._pieces, self._held = self._pieces, [], 0
+        pieces, self._pieces, self._buffered = self._pieces, [], 0
         if not self._started:
             self._started = True
             pieces[0] = pieces[0].removeprefix(b"\xef\xbb\xbf")
@@ -107,8 +107,8 @@ class EventReader:
         self._data.append(value)
 
     def _hold(self, piece: bytes) -> None:
-        self._held += len(piece)
-        if self._held + self._size > self._limit:
+        self._buffered += len(piece)
+        if self._buffered + self._size > self._limit:
             raise EventTooLarge(f"event is over the limit of {self._limit} bytes")
         if piece:
             self._pieces.append(piece)

@@ -240,7 +240,7 @@ class Call(msgspec.Struct, eq=False):
             return
         if self._waiting is None:
             self._take_events(events)
-        elif LargeReading.here().held > MAX_HELD or len(self._waiting) + len(events) > BAD_EVENTS:
+        elif LargeReading.here().buffered_bytes > MAX_HELD or len(self._waiting) + len(events) > BAD_EVENTS:
             self._lose("UPSTREAM_ERROR", FLOOD)
         else:
             self._waiting += events

@@ -94,7 +94,7 @@ class CallParking:
         self._owners: Counter[str] = Counter()
         self._finished: dict[bytes, ParkedCall] = {}
         """Those that only stay for a retry, oldest first."""
-        self._held = 0
+        self._buffered_bytes = 0
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -147,7 +147,7 @@ class CallParking:
         self.stop_clock(parked)
         self._finished.pop(parked.id, None)
         if self._parked.pop(parked.id, None) is not None:
-            self._held -= parked.size_bytes
+            self._buffered_bytes -= parked.size_bytes
             owner = parked.work.owner
             self._owners[owner] -= 1
             if not self._owners[owner]:
@@ -197,12 +197,12 @@ class CallParking:
     def _hold(self, parked: ParkedCall, size: int) -> bool:
         """Count what is kept for a call now. False when there is no room for it."""
         wanted = size - parked.size_bytes
-        while self._held + wanted > self._limits.held_bytes:
+        while self._buffered_bytes + wanted > self._limits.held_bytes:
             oldest = next((other for other in self._finished.values() if other is not parked), None)
             if oldest is None:
                 return False
             self.leave(oldest)
-        self._held += wanted
+        self._buffered_bytes += wanted
         parked.size_bytes = size
         return True
 

@@ -61,7 +61,7 @@ class StdioServer(asyncio.Protocol):
         self._writer: asyncio.WriteTransport | None = None
         self._two_pipes = False
         self._out: list[bytes] = []
-        self._held = 0
+        self._buffered_bytes = 0
         self._full = False
         self._drain = Drain()
         self._flushing = False
@@ -257,21 +257,21 @@ class StdioServer(asyncio.Protocol):
         if self._closed.done():
             return
         self._out.append(message)
-        self._held += len(message)
+        self._buffered_bytes += len(message)
         if not self._flushing and not self._full:
             self._flushing = True
             self._loop.call_soon(self._flush)
 
     def offer(self, message: bytes) -> None:
         """Send a message, unless the client is not keeping up."""
-        if self._held >= HELD_BYTES and not self._full:
+        if self._buffered_bytes >= HELD_BYTES and not self._full:
             self._flush()
-        if self._held < HELD_BYTES:
+        if self._buffered_bytes < HELD_BYTES:
             self.send(message)
 
     def drained(self) -> asyncio.Future[None] | None:
         """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
-        if self._closed.done() or not (self._full or self._held > DRAIN_BYTES):
+        if self._closed.done() or not (self._full or self._buffered_bytes > DRAIN_BYTES):
             return None
         if not self._full:
             self._flush()
@@ -289,5 +289,5 @@ class StdioServer(asyncio.Protocol):
         self._out.append(b"")
         data = b"\n".join(self._out)
         self._out.clear()
-        self._held = 0
+        self._buffered_bytes = 0
         self._writer.write(data)

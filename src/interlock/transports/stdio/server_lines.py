@@ -89,7 +89,7 @@ class ServerLines:
         """Bytes that were received and are not read yet, while the server rests."""
         self.reading = False
         """Whether a large message is being read; the lines behind it wait."""
-        self.held = False
+        self.paused = False
         """Whether nobody takes more from the server for now."""
         self.exited = False
         """Whether the server has exited: its last lines are read without a rest."""
@@ -98,7 +98,7 @@ class ServerLines:
         """Take the lines that these bytes complete."""
         if self._link.gone:
             return
-        if self._later is None and self.held:
+        if self._later is None and self.paused:
             self._rest(self._lines.each(data), data)
         elif self._later is None:
             self._take_lines(data)
@@ -112,14 +112,14 @@ class ServerLines:
     def finish(self) -> None:
         """The server has exited: read what it wrote last."""
         self.exited = True
-        self.held = False
+        self.paused = False
         self._go_on()
 
     def hold(self, *, on: bool) -> None:
         """Leave the server's lines unread, or go on reading."""
-        if on is self.held or self.exited:
+        if on is self.paused or self.exited:
             return
-        self.held = on
+        self.paused = on
         if on:
             self._link.read(on=False)
         elif self._later is not None:
@@ -166,7 +166,7 @@ class ServerLines:
             else:
                 rest = 0.0
                 began = None
-            if self.held:
+            if self.paused:
                 self._rest(lines, data)
                 return
             if (rest or thread_time() > ends) and not link.gone and not self.exited:
@@ -185,7 +185,7 @@ class ServerLines:
             link.give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
 
     def _go_on(self) -> None:
-        if self.reading or self.held:
+        if self.reading or self.paused:
             return
         later, self._later = self._later, None
         if later is None or self._link.gone:

@@ -16,10 +16,10 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@
 class StderrLines:
     """Splits bytes into lines that are fit for a log. It keeps the last few, to explain an exit."""
 
-    __slots__ = ("_allowance", "_cut", "_dropped", "_held", "_second", "last")
+    __slots__ = ("_allowance", "_cut", "_dropped", "_second", "_tail", "last")
 
     def __init__(self) -> None:
-        self._held = b""
+        self._tail = b""
         self._cut = False
         self._second = 0
         self._allowance = LINES_PER_SECOND
@@ -33,7 +33,7 @@ class StderrLines:
             # A flood: it is no longer reported, and only its end is kept.
             kept = data.rsplit(b"\n", REMEMBERED + 1)[1:]
             self._dropped += data.count(b"\n") - REMEMBERED
-            self._held, self._cut, data = b"", False, b"\n".join(kept)
+            self._tail, self._cut, data = b"", False, b"\n".join(kept)
         *whole, rest = data.split(b"\n")
         for piece in whole:
             lines += self._end_line(piece)
@@ -57,16 +57,16 @@ class StderrLines:
         return [f"({dropped} more lines were dropped)"] if dropped else []
 
     def _hold(self, piece: bytes) -> None:
-        room = LINE_BYTES - len(self._held)
-        self._held += piece[:room]
+        room = LINE_BYTES - len(self._tail)
+        self._tail += piece[:room]
         self._cut = self._cut or len(piece) > room
 
     def _end_line(self, piece: bytes) -> list[str]:
         self._hold(piece)
-        text = printable(self._held)
+        text = printable(self._tail)
         if self._cut:
             text += " (cut)"
-        self._held, self._cut = b"", False
+        self._tail, self._cut = b"", False
         if not text:
             return []
         self.last.append(text)

@@ -96,7 +96,7 @@ def _of_loop() -> dict[str, Values]:
     return {
         "interlock_loop_stall_seconds": _one(watch.longest_s),
         "interlock_loop_stalls_total": _one(watch.stalls),
-        "interlock_large_message_bytes": _one(LargeReading.here().held),
+        "interlock_large_message_bytes": _one(LargeReading.here().buffered_bytes),
     }
 
 
