@@ -69,6 +69,22 @@ async def test_a_server_that_asks_after_the_handshake_knows_the_roots_at_the_fir
         assert len(client.asked) == 1
 
 
+async def test_an_official_server_has_looked_at_the_roots_before_the_first_call(tmp_path: Path) -> None:
+    servers = {"r": child("rooted_official_server.py", era="legacy")}
+    async with running_hub(tmp_path, servers, hub=Hub(**SETTINGS)) as hub, AnsweringClient(hub) as client:
+        assert text_of(await client.call("r__known", b"{}", 1)) == "/work"
+
+
+async def test_a_server_that_asks_late_is_waited_for_once_it_is_known_to_ask(tmp_path: Path) -> None:
+    servers = {"r": child("rooted_official_server.py", "0.4", era="legacy")}
+    async with running_hub(tmp_path, servers, hub=Hub(**SETTINGS)) as hub:
+        async with AnsweringClient(hub) as first:
+            await first.call("r__known", b"{}", 1)
+            await until(lambda: hub.hub_app.upstreams["r"].pool.roots_use.at_start)
+        async with AnsweringClient(hub) as second:
+            assert text_of(await second.call("r__known", b"{}", 1)) == "/work"
+
+
 async def test_a_client_that_does_not_answer_for_its_roots_is_served_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

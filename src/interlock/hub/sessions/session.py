@@ -156,6 +156,10 @@ class ConnectionKey(msgspec.Struct, frozen=True):
     """The kind and the id of its principal."""
     handshake: bool = False
     """Whether a server of the stateless era is to be spoken to in the handshake era."""
+    asks_roots: bool = False
+    """Whether its server may ask for the roots of the client whenever it likes."""
+    roots: bytes | None = None
+    """The roots of all clients that use it; None where a session has it, or the server does not know any."""
 
 
 Exchange: TypeAlias = SessionExchange[Session, SessionCaller]

@@ -16,6 +16,7 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub.catalog.audiences import DECLARES, capabilities_of
+from interlock.hub.upstreams.connection_owner import ROOTS
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
 from interlock.hub.upstreams.current_settings import CurrentSettings
@@ -23,6 +24,7 @@ from interlock.hub.upstreams.early_requests import RequestListener, refuse
 from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
+from interlock.hub.upstreams.roots_use import RootsUse
 from interlock.hub.upstreams.starts import Starts
 from interlock.process.task_set import TaskSet
 from interlock.store import StoreError
@@ -151,7 +153,7 @@ class AudienceLists:
         return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()
 
     async def _listed_by_session(self, capabilities: bytes, within_s: float) -> list[bytes]:
-        listener = _ListingListener()
+        listener = _ListingListener(self._pool.roots_use)
         connection = await self._connector.listing(capabilities, listener)
         listener.attach(connection)
         try:
@@ -168,10 +170,15 @@ class AudienceLists:
 class _ListingListener(RequestListener):
     """Refuses every request of a server that is only listed."""
 
-    changed = False
-    """Whether the server said that its list changed."""
+    def __init__(self, roots_use: RootsUse) -> None:
+        super().__init__()
+        self._roots_use = roots_use
+        self.changed = False
+        """Whether the server said that its list changed."""
 
     def answer(self, connection: Connection, request: Request) -> None:
+        if request.method == ROOTS:
+            self._roots_use.on_asked(beside_calls=True)
         refuse(connection, request, f"{request.method} is not served while the server is listed")
 
     def on_notification(self, method: str, params: bytes) -> None:

@@ -8,24 +8,29 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from interlock.client.connection import Connection
-from interlock.hub.sessions.session import Session, SessionCaller
+from interlock.hub.sessions.session import ConnectionKey, Session, SessionCaller
 from interlock.hub.upstreams.client_requests import ClientChannel, ClientRequest, RequestJudge
 from interlock.hub.upstreams.early_requests import RequestListener, refuse
-from interlock.hub.upstreams.server_requests import RELAYED, ServerRequests
+from interlock.hub.upstreams.roots_use import RootsUse
+from interlock.hub.upstreams.server_requests import RELAYED, Ask, ServerRequests
+from interlock.hub.upstreams.sharing import audience_of
+from interlock.process.wake_signal import WakeSignal
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.reserved_names import params_of_server
 from interlock.protocols.mcp.tasks import related_task, with_related
 from interlock.transports.exchange import check_capability
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Request
+from interlock.wire.messages import Request, one_line
 
 _SESSION_NOTICES = frozenset({"notifications/message", "notifications/elicitation/complete"})
 """Notifications for the one client of a private connection, rather than for everyone who uses the server."""
-_OF_SESSION: Final = "roots/list"
+ROOTS: Final = "roots/list"
 """A request about the client as a whole. It belongs to the session, whichever calls are open."""
 FIRST_QUESTIONS_S: Final = 3.0
 """How long the first calls wait for a server that asks for the roots of its client."""
+LOOKED_AT_S: Final = 0.3
+"""How long a server has to look at the folders that it was told. It says no word when it is done."""
 
 
 class OpenCall(Protocol):
@@ -48,13 +53,21 @@ class OpenCall(Protocol):
 class ConnectionOwner(RequestListener):
     """The owner of a private connection. Only the owner receives the server's messages on it."""
 
-    def __init__(self, server: str, connection_key: str, session: Session | None, judge: RequestJudge) -> None:
+    def __init__(self, server: str, key: ConnectionKey, judge: RequestJudge, roots_use: RootsUse) -> None:
         super().__init__()
         self._server = server
         self._judge = judge
-        self.connection_key = connection_key
+        self.connection_key = key.name
         """The name of the connection."""
-        self._session = session
+        self.audience = audience_of(key.name)
+        """The clients that use it, or one like it for other roots."""
+        self._session = key.session
+        self._asks_roots = key.asks_roots
+        self.roots = key.roots
+        """The roots that its server knows, where several clients use it."""
+        self._roots_use = roots_use
+        self._asked = WakeSignal()
+        """Set when the server has asked for roots."""
         self.tasks: dict[str, str] = {}
         """Tasks of the owner that are not fetched yet: the server's id, and the hub's."""
         self.waits: dict[str, OpenCall] = {}
@@ -76,16 +89,23 @@ class ConnectionOwner(RequestListener):
         hub, the answer arrives before the first call. Here the first call opens the connection.
         """
         super().attach(connection)
-        if self._session is not None and self._session.dialect.capabilities.roots and not connection.modern:
+        if self._asks_roots and not connection.modern:
             self.first_questions = asyncio.create_task(self._await_first_questions(connection))
 
     async def _await_first_questions(self, connection: Connection) -> None:
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(FIRST_QUESTIONS_S):
                 # A server answers in order: what it asks because of the handshake, it asks before this answer.
-                with contextlib.suppress(Fault):
-                    await connection.request("ping")
+                await _ping(connection)
+                if self._roots_use.at_start:
+                    await self._asked.wait()
                 await self.questions.settled()
+                if self._asked.is_set() and (self._session is not None or self.roots is not None):
+                    await asyncio.sleep(LOOKED_AT_S)
+                    await _ping(connection)
+        except TimeoutError:
+            if not self._asked.is_set():
+                self._roots_use.on_silent()
         self.first_questions = None
 
     async def first_questions_asked(self, exchange: ClientChannel) -> None:
@@ -116,18 +136,49 @@ class ConnectionOwner(RequestListener):
 
         With several open calls the hub never guesses which one a request belongs to. Roots belong to the session.
         """
+        if request.method == ROOTS and self._answer_roots(connection, request):
+            return
         task = related_task(request.params) if self.tasks or self.waits else None
         call = self.only_call() if task is None else self.waits.get(task)
         if task in self.tasks and call is None:
             request = Request(request.id, request.method, with_related(request.params, self.tasks[task]))
         session = self._session
-        if call is not None and (session is None or task is not None or request.method != _OF_SESSION):
+        if call is not None and (session is None or task is not None or request.method != ROOTS):
             call.on_request(request)
         elif session is not None:
             shown = None if session.caller.view.bare else self._server
             self.questions.relay(connection, request, session.caller, partial(self._ask_beside, session), shown)
         else:
             refuse(connection, request, f"{request.method} cannot be attributed to one of {len(self.open)} calls")
+
+    def relay(
+        self, connection: Connection, request: Request, client: SessionCaller, ask: Ask, shown: str | None
+    ) -> None:
+        """Put a request that belongs to a call to the client of that call."""
+        if request.method != ROOTS:
+            self.questions.relay(connection, request, client, ask, shown)
+        elif not self._answer_roots(connection, request):
+            self.questions.relay(connection, request, client, partial(self._ask_roots, ask), shown)
+
+    def _answer_roots(self, connection: Connection, request: Request) -> bool:
+        """Answer with the roots that every client of this connection has. False where a client is to be asked."""
+        self._roots_use.on_asked(beside_calls=not self.open)
+        self._asked.set()
+        if self.roots is None:
+            return False
+        connection.answer(request.id, self.roots)
+        return True
+
+    def _ask_roots(self, ask: Ask, method: str, params: bytes, client_params: bytes) -> asyncio.Future[bytes]:
+        waiting = ask(method, params, client_params)
+        if self._session is None and self._asks_roots:
+            waiting.add_done_callback(self._on_roots)
+        return waiting
+
+    def _on_roots(self, waiting: asyncio.Future[bytes]) -> None:
+        """From now on the server knows the roots of one client. The connection is for clients with the same roots."""
+        if not waiting.cancelled() and waiting.exception() is None:
+            self.roots = one_line(waiting.result())
 
     def _wants(self, session: Session, method: str, params: bytes) -> bool:
         return method != "notifications/message" or is_severe(params, session.log_level)
@@ -169,6 +220,11 @@ class ConnectionOwner(RequestListener):
             return next(iter(self.open))
         attended = [call for call in self.open if call.attended]
         return attended[0] if len(attended) == 1 else None
+
+
+async def _ping(connection: Connection) -> None:
+    with contextlib.suppress(Fault):
+        await connection.request("ping")
 
 
 class _SessionOrCall(NamedTuple):

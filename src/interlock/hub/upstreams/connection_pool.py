@@ -22,6 +22,8 @@ from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
 from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.hub.upstreams.restarts import Restarts
+from interlock.hub.upstreams.roots_use import RootsUse
+from interlock.hub.upstreams.sharing import rooted_name
 from interlock.hub.upstreams.starts import Starts
 from interlock.process.shared_runs import SharedRuns
 from interlock.protocols.mgp.lifecycle import SHUTDOWN, shutdown_answer
@@ -51,6 +53,7 @@ class ConnectionPool:
         self._restarts = restarts
         self._starts = starts
         self.private = PrivateConnections(max_private)
+        self.roots_use = RootsUse()
         self.shared: UpstreamConnection | None = None
         """The connection that all callers may use, while it is open and listed."""
         self.modern = False
@@ -144,7 +147,21 @@ class ConnectionPool:
 
     async def open_private(self, key: ConnectionKey) -> UpstreamConnection:
         """The private connection of a caller, opened if it is not there."""
+        if key.asks_roots and key.session is None:
+            self._separate_roots()
         return await self.private.open(key.name, lambda: self._connect_private(key))
+
+    def by_roots(self, key: ConnectionKey) -> bool:
+        """Whether the server keeps the roots of the clients that use this connection, and no session says whose they
+        are: then each call brings its own."""
+        return key.asks_roots and key.session is None and self.roots_use.asked
+
+    def _separate_roots(self) -> None:
+        """Leave connections whose server learned roots within a call to the clients that have the same."""
+        for name, found in self.private.items():
+            owner = found.owner
+            if owner is not None and owner.roots is not None and name == owner.audience:
+                self.private.rename(name, rooted_name(name, owner.roots))
 
     async def close_private(self) -> None:
         """Close every private connection."""
@@ -186,14 +203,16 @@ class ConnectionPool:
 
     async def watch_private(self, name: str | None) -> None:
         """Subscribe to resources in a caller's own process: no other process sees a change there."""
-        found = None if name is None or self._current.server.url is not None else self.private.get(name)
-        if found is not None:
-            async with self._watching:
-                uris = frozenset(self._hub.subscriptions(self._current.id, name))
-                await found.connection.watch(lists=False, uris=uris)
+        if name is None or self._current.server.url is not None:
+            return
+        for found in self.private.open_connections():
+            if found.owner is not None and found.owner.audience == name:
+                async with self._watching:
+                    uris = frozenset(self._hub.subscriptions(self._current.id, name))
+                    await found.connection.watch(lists=False, uris=uris)
 
     async def _connect_private(self, key: ConnectionKey) -> UpstreamConnection:
-        owner = ConnectionOwner(self._current.id, key.name, key.session, self._hub)
+        owner = ConnectionOwner(self._current.id, key, self._hub, self.roots_use)
         failures = self._restarts.failures(asyncio.get_running_loop().time())
         turn = self._starts.ask(failures, called=True)
         try:
@@ -207,7 +226,7 @@ class ConnectionPool:
         owner.attach(connection)
         if key.log_level is not None:
             await set_log_level(connection, key.log_level, self._current.discovery_s)
-        uris = self._hub.subscriptions(self._current.id, key.name)
+        uris = self._hub.subscriptions(self._current.id, owner.audience)
         if uris and self._current.server.url is None:
             await connection.watch(lists=False, uris=frozenset(uris))
         return UpstreamConnection(connection, owner)

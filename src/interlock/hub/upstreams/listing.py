@@ -21,6 +21,7 @@ from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restarts import MAX_DOUBLINGS, requested_wait_s
+from interlock.hub.upstreams.sharing import audience_of
 from interlock.hub.upstreams.task_offers import takes_tasks
 from interlock.process.threads import WorkerThreads
 from interlock.process.turns import in_turns
@@ -183,7 +184,7 @@ def further_tools(
             name = _name_of(definition)
             first, audiences = found.get(name, (definition, frozenset[str]()))
             if name and name not in known and first == definition:
-                found[name] = (first, audiences | {audience})
+                found[name] = (first, audiences | {audience_of(audience)})
     return found
 
 

@@ -48,7 +48,7 @@ class NotificationDispatcher:
         elif method == RESOURCE_UPDATED:
             with contextlib.suppress(msgspec.DecodeError):
                 uri = msgspec.json.decode(params, type=_Updated).uri
-                self._hub.on_resource_updated(self._server, uri, None if owner is None else owner.connection_key)
+                self._hub.on_resource_updated(self._server, uri, None if owner is None else owner.audience)
         elif method == EVENT and owner is None:
             self._hub.on_event(self._server, params)
         elif method in CLAIMS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable
 
 from interlock.client.connection import Connection
@@ -41,6 +42,19 @@ class PrivateConnections:
         """Every open connection."""
         return list(self._open.values())
 
+    def items(self) -> list[tuple[str, UpstreamConnection]]:
+        """Every open connection with its name."""
+        return list(self._open.items())
+
+    def rename(self, name: str, other: str) -> None:
+        """Lend a connection under another name from now on. Where that one is taken, it is lent to nobody, and closed
+        when it is idle."""
+        entry, connection = self._entries.pop(name), self._open.pop(name)
+        if other in self._entries:
+            self._entries[f"{other}.{secrets.token_hex(8)}"] = entry
+        else:
+            self._entries[other], self._open[other] = entry, connection
+
     async def open(self, name: str, opener: Callable[[], Awaitable[UpstreamConnection]]) -> UpstreamConnection:
         """The connection of this name, opened if it is not there. Simultaneous callers get the same connection."""
         entry = self._entries.get(name)
@@ -78,6 +92,11 @@ class PrivateConnections:
         self._open.pop(name, None)
         if entry is not None:
             self._closing.begin(self._close(entry))
+
+    def drop_idle(self, name: str) -> None:
+        """Close a connection, unless it has a request pending or a task running."""
+        if name in self._open and _idle(self._entries[name]):
+            self.drop(name)
 
     def reap(self, unused_since: float) -> None:
         """Close idle connections that nobody used since then."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final
+
+import msgspec
 
 from interlock.config.value_types import Share
 from interlock.hub.catalog.audiences import declared_audience
 from interlock.hub.sessions.session import ConnectionKey, Origin, Session
 from interlock.protocols.mcp.capability_projection import capabilities_across, capabilities_along
 from interlock.protocols.mcp.dialect import Dialect
+
+_ROOTS: Final = "#roots:"
+"""Between the name of a private connection and the digest of the roots that its server knows."""
 
 
 def connection_key(
@@ -32,11 +38,31 @@ def connection_key(
     # Only a private session is notified of changed roots and may fetch a client's tasks.
     project = capabilities_across if dialect.modern or share == "principal" else capabilities_along
     capabilities = project(dialect.capabilities.raw) if answers else b"{}"
+    asks_roots = answers and dialect.capabilities.roots and share != "principal"
     if share != "principal" and session is not None:
-        return ConnectionKey(_of_session(session), capabilities, level, session, owner)
+        return ConnectionKey(_of_session(session), capabilities, level, session, owner, asks_roots=asks_roots)
     if not own:
         return ConnectionKey(_of_principal(owner), owner=owner)
-    return ConnectionKey(_of_declared(owner, capabilities, level), capabilities, level, owner=owner)
+    name = _of_declared(owner, capabilities, level)
+    return ConnectionKey(name, capabilities, level, owner=owner, asks_roots=asks_roots)
+
+
+def with_roots(key: ConnectionKey, roots: bytes) -> ConnectionKey:
+    """The connection for clients with these roots. A server keeps the roots that it was told, so clients with others
+    need another connection."""
+    return msgspec.structs.replace(key, name=rooted_name(key.name, roots), roots=roots)
+
+
+def rooted_name(name: str, roots: bytes) -> str:
+    """The name of a private connection whose server knows these roots."""
+    told = msgspec.json.encode(msgspec.json.decode(roots), order="deterministic")
+    return f"{name}{_ROOTS}{hashlib.sha256(told).hexdigest()[:16]}"
+
+
+def audience_of(name: str) -> str:
+    """The audience of a private connection: clients that differ in their roots alone are one audience, as a client
+    that lists or subscribes has not said its roots."""
+    return name.rpartition(_ROOTS)[0] or name
 
 
 def prefers_handshake(dialect: Dialect, session: Session | None) -> bool:

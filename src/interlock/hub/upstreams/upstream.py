@@ -6,7 +6,8 @@ A server that is slow, dead or wrong harms only its own calls.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -74,7 +75,7 @@ class Upstream:
         self.last_use = 0.0
         """When the last open call ended, or the server connected, by the loop's clock."""
         self.waiting_calls = 0
-        """Open calls that wait for a connection."""
+        """Open calls that wait for a connection, or for the roots that it depends on."""
         self.idle: asyncio.Event | None = None
         """Set when no open call is at the server any more, if somebody waits for that."""
         self.tasks = 0
@@ -254,10 +255,16 @@ class Upstream:
 
     async def open_for_call(self, key: ConnectionKey | None) -> UpstreamConnection:
         """The same for an open call: while it waits, no drain waits for the call."""
+        with self.waiting():
+            return await self.open_connection(key)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """An open call waits before it is sent. No drain waits for it."""
         self.waiting_calls += 1
         self.check_idle()
         try:
-            return await self.open_connection(key)
+            yield
         finally:
             self.waiting_calls -= 1
 

@@ -51,12 +51,19 @@ class Retries:
         exchange = call.exchange
         if upstream_connection.owner is None or upstream_connection.connection.modern or not exchange.dialect.modern:
             return
-        if isinstance(exchange, ParkedExchange):
-            # It was asked something already, by the hub itself.
-            return
         if METHODS[exchange.request.method].may_ask:
-            given = bytes(call.members.get(ANSWERS, b"{}"))
-            call.exchange = ParkedExchange(exchange, self._parking, lambda: binding_of(call), given)
+            self.parked(call)
+
+    def parked(self, call: Call) -> ParkedExchange:
+        """The exchange of a call, on which its client can be asked. It may have been asked already, by the hub."""
+        exchange = call.exchange
+        if isinstance(exchange, ParkedExchange):
+            return exchange
+        given = bytes(call.members.get(ANSWERS, b"{}"))
+        on_cancel = exchange.on_cancel
+        parked = ParkedExchange(exchange, self._parking, lambda: binding_of(call), given)
+        call.exchange, parked.on_cancel = parked, on_cancel
+        return parked
 
     def hold_for_callbacks(self, call: Call, connection: Connection) -> None:
         """Let a new client answer callbacks of a server as elicitations, where it cannot answer them otherwise."""

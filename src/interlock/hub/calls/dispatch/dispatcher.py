@@ -18,6 +18,7 @@ from interlock.hub.calls.bridges.retries import STATE, Bridges
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.callbacks import Callbacks
 from interlock.hub.calls.dispatch.client_forwarder import ClientForwarder
+from interlock.hub.calls.dispatch.client_roots import ClientRoots
 from interlock.hub.calls.dispatch.commit_waits import CommitWaits
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.calls.dispatch.login_answers import answer_with_login
@@ -79,6 +80,7 @@ class Dispatcher:
         self._recording = recording
         self.states = bridges.states
         self._retries = bridges.retries
+        self._client_roots = ClientRoots(bridges.retries)
         self._tasks = tasks
         self.recovery = recovery
         self.late_results = LateResults()
@@ -199,8 +201,9 @@ class Dispatcher:
         pool, run, key = upstream.pool, upstream.supervisor, self._connection_key(exchange, upstream)
         connection = pool.shared
         if key is not None:
-            # A server that is being ended may still have private connections.
-            connection = None if run.draining or run.stopped is not None else pool.private.get(key.name)
+            # A server that is being ended may still have private connections. One that keeps roots has some for each.
+            unusable = run.draining or run.stopped is not None or (key.session is None and pool.by_roots(key))
+            connection = None if unusable else pool.private.get(key.name)
             if connection is not None and connection.owner is not None and connection.owner.first_questions is not None:
                 connection = None
         if connection is None or connection.connection.reopening is not None:
@@ -294,23 +297,41 @@ class Dispatcher:
 
     async def _connect(self, call: Call, plan: Plan, upstream: Upstream) -> UpstreamConnection:
         """The connection of a call, as soon as its server takes calls. Raises a `Fault` or TimeoutError."""
-        async with asyncio.timeout(plan.timeouts.tool_s):
+        pool, timeout_s = upstream.pool, plan.timeouts.tool_s
+        async with asyncio.timeout(timeout_s):
             upstream_connection = await upstream.open_for_call(None)
             # The key depends on the era of the server, which is known now, and on whether it takes the handshake.
             key: ConnectionKey | None = None
             for _ in range(2):
                 settled = self._connection_key(call.exchange, upstream)
-                if settled == key:
+                if settled == key or (settled is not None and pool.by_roots(settled)):
                     break
                 key = settled
                 upstream_connection = await upstream.open_for_call(key)
-            if key is not None and key.session is not None:
-                key.session.private_connections.add((upstream.id, key.name))
-            if (opening := upstream_connection.connection.reopening) is not None:
-                await asyncio.wait([opening])
+            await _reopened(upstream_connection)
+        if key is not None and key.session is not None:
+            key.session.private_connections.add((upstream.id, key.name))
+        if upstream_connection.owner is not None:
+            await upstream_connection.owner.first_questions_asked(call.exchange)
+        settled = self._connection_key(call.exchange, upstream)
+        if settled is None or not pool.by_roots(settled):
+            return upstream_connection
+        if key is not None:
+            # Its server asked for roots, and was refused them: nobody had said whose.
+            pool.private.drop_idle(key.name)
+        key = await self._client_roots.rooted(call, plan, upstream, settled)
+        async with asyncio.timeout(timeout_s):
+            upstream_connection = await upstream.open_for_call(key)
+            await _reopened(upstream_connection)
         if upstream_connection.owner is not None:
             await upstream_connection.owner.first_questions_asked(call.exchange)
         return upstream_connection
+
+
+async def _reopened(upstream_connection: UpstreamConnection) -> None:
+    """Wait for a connection that is being opened again."""
+    if (opening := upstream_connection.connection.reopening) is not None:
+        await asyncio.wait([opening])
 
 
 def _gone(server: str) -> Refuse:

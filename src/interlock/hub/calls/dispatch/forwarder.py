@@ -269,7 +269,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._connection.listener.on_request(request)
             return
         ask = partial(self._requests().ask, self._owner)
-        self._owner.questions.relay(self._connection, request, self._call.caller, ask, self._call.exposed_server)
+        self._owner.relay(self._connection, request, self._call.caller, ask, self._call.exposed_server)
 
     def on_lost(self, fault: Fault) -> None:
         """Answer a call that the server will not answer."""

@@ -1,0 +1,43 @@
+"""Asks a client of the stateless era for its roots before a call, where the server of the call works by them.
+
+A server of the handshake era asks once, when it likes, and keeps the answer. Such a client has no session that the
+answer could belong to, so every call brings its own roots and takes the connection whose server was told the same.
+"""
+
+from __future__ import annotations
+
+from interlock.hub.calls.bridges.retries import Retries
+from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.recording import trace_of
+from interlock.hub.calls.refusals import is_refusal
+from interlock.hub.sessions.session import ConnectionKey
+from interlock.hub.upstreams.client_requests import ClientRequest
+from interlock.hub.upstreams.connection_owner import ROOTS
+from interlock.hub.upstreams.sharing import with_roots
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.protocols.mcp.methods import METHODS
+from interlock.wire.errors import Fault
+from interlock.wire.messages import one_line
+
+
+class ClientRoots:
+    """Finds the connection of calls that depends on the roots of their clients."""
+
+    def __init__(self, retries: Retries) -> None:
+        self._retries = retries
+
+    async def rooted(self, call: Call, plan: Plan, upstream: Upstream, key: ConnectionKey) -> ConnectionKey:
+        """The connection for the roots of the client of a call. It is the same one as before where the client cannot be
+        asked, or a gate denies the server the roots. Raises a `Fault`."""
+        if not upstream.pool.by_roots(key) or not METHODS[call.exchange.request.method].may_ask:
+            return key
+        channel = self._retries.parked(call)
+        call.trace = call.trace or trace_of(channel)
+        request = ClientRequest(call.target.server, ROOTS, b"{}", b"{}", call.caller, channel, call.trace)
+        try:
+            with upstream.waiting():
+                return with_roots(key, one_line(await plan.pipeline.ask_client(request)))
+        except Fault as fault:
+            if is_refusal(fault):
+                return key
+            raise

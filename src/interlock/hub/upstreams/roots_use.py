@@ -1,0 +1,29 @@
+"""What is known of how one server uses the roots of its clients, from every connection it had.
+
+A server of the handshake era asks when it likes and keeps the answer. The hub learns from the first question.
+"""
+
+from __future__ import annotations
+
+
+class RootsUse:
+    """Whether a server asks for roots, and whether it does so as soon as it is connected."""
+
+    __slots__ = ("asked", "at_start")
+
+    def __init__(self) -> None:
+        self.asked = False
+        """Whether the server ever asked for roots."""
+        self.at_start: bool | None = None
+        """Whether it asks by itself after the handshake, rather than within a call; None until that was seen."""
+
+    def on_asked(self, *, beside_calls: bool) -> None:
+        """The server asks for roots, while it has a call to answer or beside all calls."""
+        self.asked = True
+        if beside_calls and self.at_start is None:
+            self.at_start = True
+
+    def on_silent(self) -> None:
+        """The server was waited for after the handshake, and did not ask. It is not waited for again."""
+        if self.at_start:
+            self.at_start = False

@@ -1,0 +1,120 @@
+"""Clients of the stateless era have no session that roots could belong to: each call brings its own, where the server
+of the handshake era works by them, and a connection whose server knows roots serves clients with the same alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from interlock.config.settings import Hub, Limits, Requests, Timeouts
+
+from .modern_client import ModernClient
+from .running_hub import RunningHub, child, running_hub, text_of, until
+from .test_bridges_new_client import web_hub
+from .test_bridges_questions import steps
+from .test_bridges_updates import NOTE, UPDATED, open_stream, updates
+
+SETTINGS = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
+OFFICIAL = child("rooted_official_server.py", era="legacy")
+
+
+def client_in(hub: RunningHub, folder: str, key: str | None = None) -> ModernClient:
+    client = ModernClient(hub.url + "/mcp", {"roots/list": {"roots": [{"uri": f"file://{folder}"}]}}, key)
+    client.capabilities = {"roots": {}}
+    return client
+
+
+def private(hub: RunningHub, server: str = "r") -> list[str]:
+    return [name for name, _ in hub.hub_app.upstreams[server].pool.private.items()]
+
+
+async def test_an_official_server_that_asks_after_the_handshake_has_the_roots_at_the_first_call(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"r": OFFICIAL}, hub=SETTINGS) as hub:
+        client = client_in(hub, "/work")
+        assert text_of(await client.call("r__known")) == "/work"
+        assert [asked["method"] for asked in client.asked] == ["roots/list"]
+        assert len(private(hub)) == 1, "the connection on which the server was refused is closed"
+
+
+async def test_two_clients_of_one_principal_do_not_get_the_roots_of_each_other(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"r": OFFICIAL}, hub=SETTINGS) as hub:
+        one, two = client_in(hub, "/one"), client_in(hub, "/two")
+        for client, folder in ((one, "/one"), (two, "/two"), (one, "/one"), (two, "/two")):
+            assert text_of(await client.call("r__known")) == folder
+        assert (len(one.asked), len(two.asked)) == (2, 2)
+        assert len(private(hub)) == 2, "clients with the same roots share a connection"
+
+
+async def test_first_calls_at_once_of_two_clients_have_each_its_own_roots(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"r": OFFICIAL}, hub=SETTINGS) as hub:
+        folders = ("/one", "/two", "/one", "/two")
+        answers = await asyncio.gather(*(client_in(hub, folder).call("r__known") for folder in folders))
+        assert tuple(map(text_of, answers)) == folders
+
+
+async def test_a_client_that_changes_its_folder_works_in_the_new_one(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"r": OFFICIAL}, hub=SETTINGS) as hub:
+        client = client_in(hub, "/one")
+        assert text_of(await client.call("r__known")) == "/one"
+        client.answers = client_in(hub, "/two").answers
+        assert text_of(await client.call("r__known")) == "/two"
+
+
+async def test_roots_that_a_server_asks_for_in_a_call_stay_with_the_clients_that_have_them(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"a": child("asking_server.py", "legacy", era="legacy")}, hub=SETTINGS) as hub:
+        for folder in ("/one", "/two", "/one"):
+            assert text_of(await client_in(hub, folder).call("a__places")) == f"file://{folder}"
+        assert len(private(hub, "a")) == 2, "the first connection serves the clients whose roots it knows"
+
+
+async def test_the_same_holds_where_a_question_arrives_on_the_stream_of_its_call(tmp_path: Path) -> None:
+    async with web_hub(tmp_path) as hub:
+        for folder in ("/one", "/two", "/one"):
+            client = client_in(hub, folder)
+            assert text_of(await client.call("a__places")) == f"file://{folder}"
+            assert len(client.asked) == 1
+        assert len(private(hub, "a")) == 2
+
+
+async def test_a_server_that_is_denied_the_roots_is_called_without_them(tmp_path: Path) -> None:
+    servers = {"r": child("rooted_server.py", "eager", era="legacy", requests=Requests(roots="deny"))}
+    async with running_hub(tmp_path, servers, hub=SETTINGS) as hub:
+        for _ in range(2):
+            client = client_in(hub, "/work")
+            assert "code" in json.loads(text_of(await client.call("r__now")))
+            assert client.asked == []
+
+
+async def test_a_call_whose_client_does_not_answer_for_its_roots_is_not_made(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(SETTINGS, limits=Limits(parked_s=0.5))
+    async with running_hub(tmp_path, {"r": OFFICIAL}, hub=settings) as hub:
+        asked: Any = await client_in(hub, "/work").start("r__known")
+        assert [each["method"] for each in asked["inputRequests"].values()] == ["roots/list"]
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
+        assert private(hub) == []
+
+
+async def test_a_call_that_is_denied_while_its_client_is_asked_for_roots_is_not_made(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"r": OFFICIAL}, hub=SETTINGS) as hub:
+        client = client_in(hub, "/work", await hub.new_key("ci"))
+        asked = await client.start("r__known")
+        await hub.deny("ci", "r", "known")
+        refused = await client.ask("tools/call", {"name": "r__known", "arguments": {}}, **client.reply(asked))
+        assert refused["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+        assert private(hub) == []
+
+
+async def test_a_stream_has_the_updates_of_a_process_for_the_roots_of_its_client(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}, hub=SETTINGS) as hub:
+        client, heard = ModernClient(hub.url + "/mcp", {"roots/list": {"roots": []}}), []  # type: ignore[var-annotated]
+        hub.hub_app.upstreams["a"].pool.roots_use.on_asked(beside_calls=False)
+        stream = asyncio.ensure_future(open_stream(client, heard, [NOTE]))
+        await until(lambda: bool(heard))
+        await client.call("a__do", steps({"until": "resources/subscribe"}, UPDATED))
+        assert len(client.asked) == 1
+        await until(lambda: updates(heard) == [NOTE])
+        stream.cancel()
