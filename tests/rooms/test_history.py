@@ -126,7 +126,7 @@ async def test_the_history_outlives_a_restart_but_not_a_crash_and_is_sealed(tmp_
     async with running_rooms(tmp_path, build=KEPT) as rooms:
         async with rooms.hub_app.store.transaction() as change:
             change.put(HISTORY_HEADS, HistoryHead(place, epoch, None))
-        rooms.gateway.topics.histories._kept.clear()
+        rooms.gateway.topics.histories._by_topic.clear()
     async with running_rooms(tmp_path, build=KEPT) as rooms:
         rooms._keys |= keys
         back = await rooms.join("bob", since=cursor(bob))
@@ -179,7 +179,7 @@ def test_the_bound_of_a_history_counts_bytes_and_holds_while_the_store_hangs() -
     sizes = [sum(map(len, one)) for one in missed if one is not None]
     assert max(sizes) <= MAX_BYTES
     assert len(sizes) < 13
-    assert len(history._unwritten) == len(history._kept)
+    assert len(history._unwritten) == len(history._entries)
 
 
 async def test_envelopes_that_could_not_be_stored_are_stored_with_the_next_write(

@@ -72,7 +72,7 @@ class Host:
         self._channels = ChannelConversations(hub_app, self, places)
         self._pushes = ClientPushes(hub_app)
         self._rooms = RoomConversations(hub_app, self._channels, rooms)
-        self._kept: OrderedDict[tuple[str, int], Turn] = OrderedDict()
+        self._recent_turns: OrderedDict[tuple[str, int], Turn] = OrderedDict()
         self._running: dict[str, tuple[Turn, asyncio.Task[Conversation]]] = {}
         """By conversation. A turn that has ended is no longer in the way of the next."""
 
@@ -139,7 +139,7 @@ class Host:
         try:
             await turn.begun()
         except Fault:
-            self._kept.pop((id_, turn.index), None)
+            self._recent_turns.pop((id_, turn.index), None)
             raise
         return turn
 
@@ -166,7 +166,7 @@ class Host:
 
     async def read(self, conversation: str, turn: int, after: int, wait_s: float) -> Pieces:
         """The next pieces of a turn."""
-        found = self._kept.get((conversation, turn))
+        found = self._recent_turns.get((conversation, turn))
         if found is None:
             hint = "`interlock conversations show` has what was said"
             raise Fault("NOT_FOUND", f"turn {turn} of {conversation} is not under way", hint=hint)
@@ -247,12 +247,12 @@ class Host:
             del self._running[turn.conversation.id]
 
     def _keep(self, turn: Turn) -> None:
-        self._kept[turn.conversation.id, turn.index] = turn
-        while len(self._kept) > KEPT_TURNS:
-            ended = next((key for key, kept in self._kept.items() if kept.ended), None)
+        self._recent_turns[turn.conversation.id, turn.index] = turn
+        while len(self._recent_turns) > KEPT_TURNS:
+            ended = next((key for key, each in self._recent_turns.items() if each.ended), None)
             if ended is None:
                 break
-            del self._kept[ended]
+            del self._recent_turns[ended]
 
 
 def _row(stored: StoredConversation) -> ConversationRow:

@@ -26,7 +26,7 @@ class Histories:
 
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
-        self._kept: dict[str, History] = {}
+        self._by_topic: dict[str, History] = {}
         self._ended: set[str] = set()
         """Topics whose stored envelopes are to be deleted. A new history of such a topic is written after that."""
         self._writing: asyncio.Task[None] | None = None
@@ -40,31 +40,31 @@ class Histories:
         places = (head.key for head in await self._hub_app.store.find(HISTORY_HEADS))
         own = self._place("")
         self._ended.update(place.removeprefix(own) for place in places if place.startswith(own))
-        self._ended -= self._kept.keys()
+        self._ended -= self._by_topic.keys()
 
     def of(self, topic: str, settings: TopicSettings) -> History | None:
         """The history of a topic; None where it keeps none. One that a reload switched on begins anew."""
         if not settings.history:
             return None
-        history = self._kept.get(topic)
+        history = self._by_topic.get(topic)
         if history is None:
             from interlock.rooms.history import History
 
             key = self._hub_app.keys.derived(b"rooms")
-            history = self._kept[topic] = History(self._place(topic), settings.history, key)
+            history = self._by_topic[topic] = History(self._place(topic), settings.history, key)
         return history
 
     def apply(self, rooms: RoomSettings) -> None:
         """Forget the histories of topics that were closed, or keep none any more."""
-        for topic in list(self._kept):
+        for topic in list(self._by_topic):
             settings = rooms.topics.get(topic)
             if settings is None or not settings.history:
-                del self._kept[topic]
+                del self._by_topic[topic]
                 self._ended.add(topic)
 
     def tick(self) -> None:
         """Write what is new."""
-        if (self._kept or self._ended) and (self._writing is None or self._writing.done()):
+        if (self._by_topic or self._ended) and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self._write(), name="write room histories")
 
     async def close(self) -> None:
@@ -79,7 +79,7 @@ class Histories:
             await self._delete_ended()
         except StoreError as cause:
             _log.warning("the history of a closed room could not be deleted: %s", cause)
-        for topic, history in list(self._kept.items()):
+        for topic, history in list(self._by_topic.items()):
             if topic in self._ended:
                 continue
             try:

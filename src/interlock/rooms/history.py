@@ -33,7 +33,7 @@ CURSORS_PER_TICK: Final = 100
 _MAC_CHARS: Final = 32
 
 
-class Kept(NamedTuple):
+class Entry(NamedTuple):
     """One envelope, and who receives it."""
 
     offset: int
@@ -52,10 +52,10 @@ class History:
         self._key = key
         self._seal = ViewSeal(history_key(key))
         self._epoch = secrets.token_hex(8)
-        self._kept: deque[Kept] = deque()
+        self._entries: deque[Entry] = deque()
         self._bytes = 0
         """The size of all kept envelopes on the wire."""
-        self._unwritten: deque[Kept] = deque()
+        self._unwritten: deque[Entry] = deque()
         self._segments: deque[tuple[str, int]] = deque()
         """The stored segments: ids, with the last offset of each."""
         self._has_head = False
@@ -71,9 +71,9 @@ class History:
     def add(self, envelope: Envelope, proposer: str | None) -> None:
         """Keep an envelope that is passed on."""
         self.offset += 1
-        kept = Kept(self.offset, envelope.sender, envelope.to, proposer, envelope.raw.decode())
-        self._kept.append(kept)
-        self._unwritten.append(kept)
+        entry = Entry(self.offset, envelope.sender, envelope.to, proposer, envelope.raw.decode())
+        self._entries.append(entry)
+        self._unwritten.append(entry)
         self._bytes += len(envelope.raw)
         self._trim()
 
@@ -93,9 +93,9 @@ class History:
         if offset + 1 < self._first:
             return None
         return [
-            kept.data.encode()
-            for kept in self._kept
-            if kept.offset > offset and recipients((participant,), kept.sender, kept.to, kept.proposer)
+            entry.data.encode()
+            for entry in self._entries
+            if entry.offset > offset and recipients((participant,), entry.sender, entry.to, entry.proposer)
         ]
 
     # The store.
@@ -104,17 +104,17 @@ class History:
         """Go on where the hub stopped. After a crash a new epoch begins, since the last envelopes may be missing."""
         found = sorted(await store.find(HISTORY_SEGMENTS, place=self._place), key=lambda one: one.value.first)
         head = await store.get(HISTORY_HEADS, self._place)
-        kept: list[Kept] = []
+        entries: list[Entry] = []
         for segment in found:
             text = self._seal.open(SealedView(segment.value.id, segment.value.sealed))
-            kept += [] if text is None else msgspec.json.decode(text, type=list[Kept])
-            self._segments.append((segment.key, kept[-1].offset if kept else 0))
-        unbroken = all(later.offset == one.offset + 1 for one, later in pairwise(kept))
-        last = kept[-1].offset if kept else 0
+            entries += [] if text is None else msgspec.json.decode(text, type=list[Entry])
+            self._segments.append((segment.key, entries[-1].offset if entries else 0))
+        unbroken = all(later.offset == one.offset + 1 for one, later in pairwise(entries))
+        last = entries[-1].offset if entries else 0
         if head is not None and head.value.clean == last and unbroken:
             self._epoch, self.offset = head.value.epoch, last
-            self._kept.extend(kept)
-            self._bytes = sum(_size(one) for one in kept)
+            self._entries.extend(entries)
+            self._bytes = sum(_size(one) for one in entries)
             self._trim()
         else:
             await self._drop_segments(store)
@@ -160,7 +160,7 @@ class History:
     @property
     def _first(self) -> int:
         """The offset of the oldest envelope that is kept."""
-        return self._kept[0].offset if self._kept else self.offset + 1
+        return self._entries[0].offset if self._entries else self.offset + 1
 
     def _cursor(self, subject: str, offset: int) -> str:
         signed = msgspec.json.encode((self._place, subject, self._epoch, offset))
@@ -168,8 +168,8 @@ class History:
         return f"{self._epoch}.{offset}.{mac}"
 
     def _trim(self) -> None:
-        while len(self._kept) > self._most or self._bytes > MAX_BYTES:
-            self._bytes -= _size(self._kept.popleft())
+        while len(self._entries) > self._most or self._bytes > MAX_BYTES:
+            self._bytes -= _size(self._entries.popleft())
         # The store may hang for a while: envelopes that are no longer kept are not written either.
         while self._unwritten and self._unwritten[0].offset < self._first:
             self._unwritten.popleft()
@@ -200,5 +200,5 @@ async def delete_history(store: Store, place: str) -> None:
         change.delete(HISTORY_HEADS, place)
 
 
-def _size(kept: Kept) -> int:
-    return len(kept.data) if kept.data.isascii() else len(kept.data.encode())
+def _size(entry: Entry) -> int:
+    return len(entry.data) if entry.data.isascii() else len(entry.data.encode())

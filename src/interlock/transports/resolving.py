@@ -35,14 +35,14 @@ class Resolver:
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, within_s: float = WITHIN_S) -> None:
         self._clock = clock
         self._within_s = within_s
-        self._kept: OrderedDict[str, tuple[float, tuple[str, ...]]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[float, tuple[str, ...]]] = OrderedDict()
         self._asking: dict[str, asyncio.Future[tuple[str, ...]]] = {}
         self._running = asyncio.Semaphore(MAX_AT_ONCE)
 
     def known(self, name: str) -> tuple[str, ...] | None:
         """The addresses of a name that was resolved a moment ago; empty if it has none."""
-        kept = self._kept.get(name)
-        return kept[1] if kept is not None and kept[0] > self._clock() else None
+        cached = self._cache.get(name)
+        return cached[1] if cached is not None and cached[0] > self._clock() else None
 
     async def addresses(self, name: str) -> tuple[str, ...]:
         """Every address of a name; none if it has none. Raises TIMEOUT and RESOURCE_EXHAUSTED."""
@@ -95,10 +95,10 @@ class Resolver:
         self._asking.pop(name, None)
         if done.cancelled() or done.exception() is not None:
             return
-        self._kept[name] = (self._clock() + KEPT_S, done.result())
-        self._kept.move_to_end(name)
-        while len(self._kept) > MAX_NAMES:
-            self._kept.popitem(last=False)
+        self._cache[name] = (self._clock() + KEPT_S, done.result())
+        self._cache.move_to_end(name)
+        while len(self._cache) > MAX_NAMES:
+            self._cache.popitem(last=False)
 
 
 class Checked(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ class LateResults:
     """Answers calls with their results, and keeps those of one hub that nobody waited for."""
 
     def __init__(self) -> None:
-        self.kept: dict[_Key, LateResult] = {}
+        self.results: dict[_Key, LateResult] = {}
 
     def answer(self, call: Call, plan: Plan, result: bytes) -> None:
         """Answer a call with a result, processed as the plan says. One that does not reach the client is kept."""
@@ -50,7 +50,7 @@ class LateResults:
 
     def take(self, call: Call) -> LateResult | None:
         """The result for an identical call, marked as that of an earlier one; None if there is none."""
-        late = self.kept.pop(_key(call), None)
+        late = self.results.pop(_key(call), None)
         age = 0.0 if late is None else time.monotonic() - late.finished
         return None if late is None or age >= KEPT_S else late._replace(result=_marked(late.result, age))
 
@@ -75,12 +75,12 @@ class LateResults:
         if call.target.kind != "tool" or len(result) > MAX_BYTES:
             return
         now = time.monotonic()
-        self.kept = {key: kept for key, kept in self.kept.items() if now - kept.finished < KEPT_S}
-        own = [key for key in self.kept if key[0] == call.caller.owner]
+        self.results = {key: late for key, late in self.results.items() if now - late.finished < KEPT_S}
+        own = [key for key in self.results if key[0] == call.caller.owner]
         for key in own[: max(0, len(own) + 1 - MAX_KEPT_PER_OWNER)]:
-            del self.kept[key]
-        if len(self.kept) < MAX_KEPT:
-            self.kept[_key(call)] = LateResult(now, result, processed)
+            del self.results[key]
+        if len(self.results) < MAX_KEPT:
+            self.results[_key(call)] = LateResult(now, result, processed)
 
 
 def _key(call: Call) -> _Key:

@@ -79,7 +79,7 @@ class CallHandler:
             if further is None:
                 return
             name = further
-        if self._contexts.kept:
+        if self._contexts.by_caller:
             self._contexts.used(caller, exchange.session, name)
         try:
             plan = self._pipeline.plan(caller, "tool", name, exchange)

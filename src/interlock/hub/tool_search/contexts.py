@@ -40,40 +40,41 @@ class Contexts:
 
     def __init__(self, listings: ToolListings) -> None:
         self._listings = listings
-        self.kept: OrderedDict[_Key, _Context] = OrderedDict()
+        self.by_caller: OrderedDict[_Key, _Context] = OrderedDict()
 
     def of(self, caller: Caller, session: Session | None) -> SessionTools:
         """The context of a caller, with its present budget and tools."""
         key, stamp = _key(caller, session), self._listings.stamp(caller.list_scope)
         budget = self._listings.budget(caller.list_scope) or UNBOUNDED
         pinned = self._listings.pinned(caller.list_scope)
-        context = self.kept.get(key)
+        context = self.by_caller.get(key)
         if context is None:
-            context = self.kept[key] = _Context(SessionTools(budget, pinned), caller, session, stamp)
+            context = self.by_caller[key] = _Context(SessionTools(budget, pinned), caller, session, stamp)
         elif context.stamp != stamp or context.tools.budget != budget:
             context.tools.refresh(self._costs(caller, context.tools.loaded))
             context.tools.adopt(budget, pinned)
         context.caller, context.stamp = caller, stamp
-        self.kept.move_to_end(key)
-        if len(self.kept) > MAX_CALLERS:
-            self.kept.popitem(last=False)
+        self.by_caller.move_to_end(key)
+        if len(self.by_caller) > MAX_CALLERS:
+            self.by_caller.popitem(last=False)
         return context.tools
 
     def listed(self, caller: Caller, session: Session | None) -> tuple[str, ...]:
         """The loaded tools in a session's list, in the order of loading."""
-        if session is None or _key(caller, session) not in self.kept or self._listings.level(caller.list_scope) != "L3":
+        known = session is not None and _key(caller, session) in self.by_caller
+        if not known or self._listings.level(caller.list_scope) != "L3":
             return ()
         return self.of(caller, session).loaded
 
     def used(self, caller: Caller, session: Session | None, name: str) -> None:
         """Note a call of a tool."""
-        context = self.kept.get(_key(caller, session))
+        context = self.by_caller.get(_key(caller, session))
         if context is not None:
             context.tools.use(name)
 
     def changed(self, caller: Caller, session: Session | None) -> None:
         """Notify a session if the loaded tools in its list changed."""
-        context = self.kept.get(_key(caller, session))
+        context = self.by_caller.get(_key(caller, session))
         if context is None or session is None:
             return
         loaded = self.listed(caller, session)
@@ -85,13 +86,13 @@ class Contexts:
 
     def recheck(self) -> None:
         """Check every session with loaded tools after a change."""
-        for context in list(self.kept.values()):
+        for context in list(self.by_caller.values()):
             if context.listed:
                 self.changed(context.caller, context.session)
 
     def forget(self, session: Session) -> None:
         """Drop the context of a closed session."""
-        self.kept.pop(_key(session.caller, session), None)
+        self.by_caller.pop(_key(session.caller, session), None)
 
     def _costs(self, caller: Caller, names: tuple[str, ...]) -> dict[str, int]:
         list_scope = caller.list_scope

@@ -106,13 +106,13 @@ class Learning:
     async def forget(self) -> int:
         """Forget what was learned from all principals. Returns how many uses that were."""
         async with self._busy:
-            kept = await self._store().find(LEARNED)
+            stored = await self._store().find(LEARNED)
             async with self._store().transaction() as change:
-                for document in kept:
+                for document in stored:
                     change.delete(LEARNED, document.key)
             self.usage = Usage()
             self._open.clear()
-        return sum(len(document.value.uses) for document in kept)
+        return sum(len(document.value.uses) for document in stored)
 
     async def close(self) -> None:
         """Learn no more."""
@@ -132,15 +132,15 @@ class Learning:
                 self._log("hub", f"what was learned from use cannot be kept: {cause}")
 
     async def _load(self) -> None:
-        kept = await self._store().find(LEARNED)
+        stored = await self._store().find(LEARNED)
         # Uses that name no principal would let one agent rank tools for the others.
-        owned = [document for document in kept if ":" in document.key]
+        owned = [document for document in stored if ":" in document.key]
         usage = Usage()
         async for owner, use in in_turns((document.key, use) for document in owned for use in document.value.uses):
             usage.add(owner, use)
         self.usage = usage
         self._loaded.set()
-        turns = in_turns(kept, at_once=1)
+        turns = in_turns(stored, at_once=1)
         changed = {each.key async for each in turns if len(each.value.uses) != len(usage.of(each.key))}
         if changed:
             await self._keep(changed)

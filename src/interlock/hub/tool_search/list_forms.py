@@ -36,11 +36,11 @@ class ListForms:
     def __init__(self, secured: SecurityListing, generation: PlanGeneration) -> None:
         self._secured = secured
         self._generation = generation
-        self._kept: dict[tuple[Joined, ListForm, int], Joined] = {}
+        self._cache: dict[tuple[Joined, ListForm, int], Joined] = {}
 
     def at_hand(self, form: ListForm, listed: Joined) -> Joined | None:
         """A list in a form, if it is known."""
-        return self._kept.get(self._key(form, listed)) if _differs(form, listed) else listed
+        return self._cache.get(self._key(form, listed)) if _differs(form, listed) else listed
 
     async def make(self, form: ListForm, listed: Joined) -> Joined:
         """A list in a form."""
@@ -49,9 +49,9 @@ class ListForms:
             return known
         key = self._key(form, listed)
         made = Joined.of([self._changed(form, each) async for each in in_turns(listed.items())])
-        if len(self._kept) >= MAX_KEPT:
-            self._kept.clear()
-        self._kept[key] = made
+        if len(self._cache) >= MAX_KEPT:
+            self._cache.clear()
+        self._cache[key] = made
         return made
 
     def at_once(self, form: ListForm, listed: Joined) -> Joined:

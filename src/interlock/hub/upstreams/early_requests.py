@@ -20,15 +20,15 @@ class EarlyRequests:
     """Keeps requests until the connection on which they are answered is known."""
 
     def __init__(self) -> None:
-        self._kept: list[Request] = []
+        self._to_serve: list[Request] = []
         self._refused: list[Id] = []
         self._flooded = False
         self._closing = TaskSet()
 
     def keep(self, request: Request) -> None:
         """Keep a request, or its id beyond the bound."""
-        if len(self._kept) < MAX_EARLY:
-            self._kept.append(request)
+        if len(self._to_serve) < MAX_EARLY:
+            self._to_serve.append(request)
         elif len(self._refused) < MAX_REFUSED:
             self._refused.append(request.id)
         else:
@@ -36,7 +36,7 @@ class EarlyRequests:
 
     def release(self, connection: Connection) -> list[Request]:
         """The requests to serve now. The others are refused on the connection."""
-        (kept, refused), self._kept, self._refused = (self._kept, self._refused), [], []
+        (to_serve, refused), self._to_serve, self._refused = (self._to_serve, self._refused), [], []
         error = Fault(
             "RESOURCE_EXHAUSTED", f"the hub serves {MAX_EARLY} requests from before the connection was open"
         ).render(ErrorDialect.OLD_MCP)
@@ -46,7 +46,7 @@ class EarlyRequests:
             # Their ids are not known any more; the end of the connection answers them.
             self._closing.begin(connection.close())
             return []
-        return kept
+        return to_serve
 
 
 class RequestListener(ABC):

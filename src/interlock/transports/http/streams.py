@@ -35,15 +35,15 @@ class ReplayBudget:
 class Streams:
     """The streams of one session, and the events kept for those that are cut off."""
 
-    __slots__ = ("_bounds", "_budget", "_by_token", "_kept", "_kept_bytes", "_primes", "standalone")
+    __slots__ = ("_bounds", "_budget", "_by_token", "_primes", "_replayable", "_replayable_bytes", "standalone")
 
     def __init__(self, bounds: HttpBounds, budget: ReplayBudget, primes: bool) -> None:
         self._bounds = bounds
         self._budget = budget
         self._primes = primes
         self._by_token: dict[str, SessionStream] = {}
-        self._kept: deque[tuple[SessionStream, int, bytes]] = deque()
-        self._kept_bytes = 0
+        self._replayable: deque[tuple[SessionStream, int, bytes]] = deque()
+        self._replayable_bytes = 0
         self.standalone = self._new(STANDALONE)
 
     @property
@@ -81,32 +81,32 @@ class Streams:
 
     def keep(self, stream: SessionStream, place: int, event: bytes) -> None:
         """Remember an event, at the cost of the oldest."""
-        self._kept.append((stream, place, event))
-        stream.kept += 1
-        self._kept_bytes += len(event)
+        self._replayable.append((stream, place, event))
+        stream.replayable += 1
+        self._replayable_bytes += len(event)
         self._budget.used += len(event)
         bounds = self._bounds
-        while self._kept and (
-            len(self._kept) > bounds.replay_events
-            or self._kept_bytes > bounds.replay_bytes
+        while self._replayable and (
+            len(self._replayable) > bounds.replay_events
+            or self._replayable_bytes > bounds.replay_bytes
             or self._budget.used > self._budget.limit
         ):
             self._drop_oldest()
 
     def kept_after(self, stream: SessionStream, place: int) -> list[bytes]:
         """The events of a stream that came after a place in it."""
-        return [event for kept, at, event in self._kept if kept is stream and at > place]
+        return [event for one, at, event in self._replayable if one is stream and at > place]
 
     def forget(self, stream: SessionStream) -> None:
         """Drop a stream that is over and of which nothing is kept."""
-        if stream.finished and not stream.kept:
+        if stream.finished and not stream.replayable:
             self._by_token.pop(stream.token, None)
 
     def close(self) -> None:
         """End all of them, and keep nothing."""
         for stream in list(self._by_token.values()):
             stream.end()
-        while self._kept:
+        while self._replayable:
             self._drop_oldest()
         self._by_token.clear()
 
@@ -116,9 +116,9 @@ class Streams:
         return stream
 
     def _drop_oldest(self) -> None:
-        stream, _, event = self._kept.popleft()
-        stream.kept -= 1
-        self._kept_bytes -= len(event)
+        stream, _, event = self._replayable.popleft()
+        stream.replayable -= 1
+        self._replayable_bytes -= len(event)
         self._budget.used -= len(event)
         self.forget(stream)
 
@@ -126,7 +126,7 @@ class Streams:
 class SessionStream:
     """One stream, with or without a client on it."""
 
-    __slots__ = ("_primes", "_streams", "_turn", "delivered", "finished", "kept", "place", "token")
+    __slots__ = ("_primes", "_streams", "_turn", "delivered", "finished", "place", "replayable", "token")
 
     def __init__(self, streams: Streams, token: str, primes: bool) -> None:
         self._streams = streams
@@ -137,7 +137,7 @@ class SessionStream:
         """The last event's."""
         self.delivered = 0
         """The last event that was written to a client."""
-        self.kept = 0
+        self.replayable = 0
         self.finished = False
 
     @property

@@ -19,7 +19,7 @@ MAX_BYTES_EACH: Final = 16 * 1024 * 1024
 """Bounds for one principal; beyond either the oldest page goes first."""
 
 
-class _Kept(msgspec.Struct):
+class _CutText(msgspec.Struct):
     owner: str
     text: bytes
     bounds: list[int]
@@ -33,7 +33,7 @@ class Pages:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._kept: dict[str, _Kept] = {}
+        self._cut_texts: dict[str, _CutText] = {}
         self._bytes = 0
         self._bytes_of: dict[str, int] = {}
 
@@ -43,7 +43,7 @@ class Pages:
         self._evict_oldest(owner, len(text))
         bounds = [0, *(end for end in ends if end < len(text)), len(text)]
         id_ = secrets.token_urlsafe(18)
-        self._kept[id_] = _Kept(owner, text, bounds, self._clock() + LIFE_S, of)
+        self._cut_texts[id_] = _CutText(owner, text, bounds, self._clock() + LIFE_S, of)
         self._bytes += len(text)
         self._bytes_of[owner] = self._bytes_of.get(owner, 0) + len(text)
         return f"{PREFIX}{id_}/1", len(bounds) - 1
@@ -54,30 +54,30 @@ class Pages:
         """A page, as a `resources/read` result, and the tool that it came from. `may_have` says whether its owner may
         still call that. Raises RESOURCE_NOT_FOUND."""
         id_, _, number = uri.removeprefix(PREFIX).partition("/")
-        kept = self._kept.get(id_)
+        cut = self._cut_texts.get(id_)
         page = int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
-        there = kept is not None and kept.owner == owner and kept.until >= self._clock()
-        if kept is None or not there or not 0 < page < len(kept.bounds) or not (kept.of is None or may_have(kept.of)):
+        there = cut is not None and cut.owner == owner and cut.until >= self._clock()
+        if cut is None or not there or not 0 < page < len(cut.bounds) or not (cut.of is None or may_have(cut.of)):
             hint = "what is cut off a result is kept for a quarter of an hour; repeat the call"
             raise Fault("RESOURCE_NOT_FOUND", "Resource not found", hint=hint, data={"uri": uri[:300]})
-        text = kept.text[kept.bounds[page - 1] : kept.bounds[page]].decode()
-        about: dict[str, object] = {"dev.interlock/page": page, "dev.interlock/pages": len(kept.bounds) - 1}
-        if page + 1 < len(kept.bounds):
+        text = cut.text[cut.bounds[page - 1] : cut.bounds[page]].decode()
+        about: dict[str, object] = {"dev.interlock/page": page, "dev.interlock/pages": len(cut.bounds) - 1}
+        if page + 1 < len(cut.bounds):
             about["dev.interlock/next"] = f"{PREFIX}{id_}/{page + 1}"
         content = {"uri": uri, "mimeType": "text/plain", "text": text, "_meta": about}
-        return msgspec.json.encode({"contents": [content]}), kept.of
+        return msgspec.json.encode({"contents": [content]}), cut.of
 
     def _evict_oldest(self, owner: str, size: int) -> None:
         now = self._clock()
-        for id_, kept in list(self._kept.items()):
+        for id_, cut in list(self._cut_texts.items()):
             full = self._bytes + size > MAX_BYTES
-            full_of_own = kept.owner == owner and self._bytes_of.get(owner, 0) + size > MAX_BYTES_EACH
-            if full or full_of_own or kept.until < now:
-                del self._kept[id_]
-                self._bytes -= len(kept.text)
-                self._bytes_of[kept.owner] -= len(kept.text)
-                if not self._bytes_of[kept.owner]:
-                    del self._bytes_of[kept.owner]
+            full_of_own = cut.owner == owner and self._bytes_of.get(owner, 0) + size > MAX_BYTES_EACH
+            if full or full_of_own or cut.until < now:
+                del self._cut_texts[id_]
+                self._bytes -= len(cut.text)
+                self._bytes_of[cut.owner] -= len(cut.text)
+                if not self._bytes_of[cut.owner]:
+                    del self._bytes_of[cut.owner]
 
 
 def head(text: bytes, most: int) -> int:

@@ -165,11 +165,11 @@ class ResultPostprocessor:
             note += f" and on to /{count}"
         if len(cut.rest) > MAX_BYTES_EACH:
             note += f", no further than {MAX_BYTES_EACH:,} bytes"
-        kept: list[object] = [*cut.kept, {"type": "text", "text": f"{note}, for {LIFE_S / 60:.0f} minutes.]"}]
+        blocks: list[object] = [*cut.shown_blocks, {"type": "text", "text": f"{note}, for {LIFE_S / 60:.0f} minutes.]"}]
         if call.exchange.dialect.revision.name >= LINKS_SINCE:
             named = {"name": f"The rest of the result ({count} pages)", "mimeType": "text/plain", "size": len(cut.rest)}
-            kept.append({"type": "resource_link", "uri": uri, **named})
-        return msgspec.json.encode({**cut.fields, "content": kept})
+            blocks.append({"type": "resource_link", "uri": uri, **named})
+        return msgspec.json.encode({**cut.fields, "content": blocks})
 
 
 class _Long(NamedTuple):
@@ -183,7 +183,7 @@ class _Long(NamedTuple):
 
 class _Cut(NamedTuple):
     fields: dict[str, msgspec.Raw]
-    kept: list[object]
+    shown_blocks: list[object]
     rest: bytes
     division: Division
 
@@ -229,20 +229,20 @@ def _cut(long: _Long, measured: Division | None, most: int, extra: bool) -> _Cut
     division = measured or _by_bytes(long.texts, most, whole_last=extra)
     if division.fits:
         return None
-    kept: list[object] = []
+    shown_blocks: list[object] = []
     for index, (block, text) in enumerate(zip(long.blocks, long.texts, strict=False)):
         if not text or index < division.block:
-            kept.append(block)
+            shown_blocks.append(block)
         elif isinstance(block, dict):
             shown = text.encode()[: division.at].decode() if index == division.block else ""
             resource = block.get("resource")
             if isinstance(resource, dict):
                 # Its address belongs to what is shown, however little of its text does.
-                kept.append({**block, "resource": {**resource, "text": shown}})
+                shown_blocks.append({**block, "resource": {**resource, "text": shown}})
             elif shown:
-                kept.append({**block, "text": shown})
+                shown_blocks.append({**block, "text": shown})
     rest = left_over(long.texts, division.block, division.at)
-    return _Cut(long.fields, kept, rest.encode(), division)
+    return _Cut(long.fields, shown_blocks, rest.encode(), division)
 
 
 def _by_bytes(texts: list[str], most: int, *, whole_last: bool) -> Division:

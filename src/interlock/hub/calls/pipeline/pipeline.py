@@ -180,7 +180,7 @@ class Pipeline:
     def submit(self, call: Call, plan: Plan) -> None:
         """Judge a call and dispatch it, or answer why not."""
         verdict, gate = self.judge(call, plan)
-        if self.dispatcher.late_results.kept and self._answers_late(call, plan, verdict):
+        if self.dispatcher.late_results.results and self._answers_late(call, plan, verdict):
             return
         if verdict is not PASS:
             self._proceed(call, plan, verdict, gate)
