@@ -9,31 +9,31 @@ from interlock.protocols.patterns import PatternError, compile_pattern
 
 from .channel_settings import Channel
 from .names import why_bad_agent, why_bad_url
-from .problems import Place
+from .problems import Section
 from .shape import build
 
 
-def read_channel(table: Mapping[str, object], name: str, place: Place) -> Channel:
+def read_channel(table: Mapping[str, object], name: str, section: Section) -> Channel:
     """Read one table."""
-    channel = build(Channel, table, place)
+    channel = build(Channel, table, section)
     if why := why_bad_agent(channel.agent) if channel.agent else "is missing":
-        place.add("agent", f"`agent` of [channels.{name}] {why}", "name the agent whose rights it has")
-    check_channels(channel.incoming, "incoming", place)
+        section.add("agent", f"`agent` of [channels.{name}] {why}", "name the agent whose rights it has")
+    check_channels(channel.incoming, "incoming", section)
     if channel.publish is not None:
         try:
             split_hub_channel_id(channel.publish)
         except ValueError as why_bad:
-            place.add("publish", f"`publish` of [channels.{name}]: {why_bad}", "write server/channel")
+            section.add("publish", f"`publish` of [channels.{name}]: {why_bad}", "write server/channel")
     if channel.webhook.url is not None and (why := why_bad_url(channel.webhook.url)):
         message = f"`url` of [channels.{name}.webhook] {why}"
-        place.add(("webhook", "url"), message, "write it as https://host/path")
+        section.add(("webhook", "url"), message, "write it as https://host/path")
     return channel
 
 
-def check_channels(patterns: tuple[str, ...], key: str, place: Place) -> None:
+def check_channels(patterns: tuple[str, ...], key: str, section: Section) -> None:
     """Report each text that is no pattern over `server/channel`."""
     for pattern in patterns:
         try:
             compile_pattern(pattern)
         except PatternError as why:
-            place.add(key, f"{pattern!r} is no pattern: {why}", "write server/channel, such as chat/*")
+            section.add(key, f"{pattern!r} is no pattern: {why}", "write server/channel, such as chat/*")

@@ -20,7 +20,7 @@ from .documents import Document
 from .expand import literal, sources_in
 from .launch import why_unsafe
 from .names import adopt_id
-from .problems import KeyPath, Place, Report
+from .problems import KeyPath, Report, Section
 from .settings import Permissions, Restart, Server, Tools
 from .shape import kind
 from .tables import check_server
@@ -69,27 +69,27 @@ def _is_own_entry(table: object) -> bool:
 def _read(name: str, table: object, at: KeyPath, project: Path | None, report: Report, *, trusted: bool) -> Server:
     """`project` is the folder that the file assigns the server to, if it covers several."""
     folder = project or project_folder(report.file)
-    place = report.places[name] = Place(report, at, name)
+    section = report.sections[name] = Section(report, at, name)
     before = len(report.problems)
     server = Server(source=str(report.file))
     if not isinstance(table, Mapping):
-        place.add((), f"the server must be an object, not {kind(table)}")
+        section.add((), f"the server must be an object, not {kind(table)}")
     elif not _is_encodable(table):
-        place.add((), f"server `{name}` has half a surrogate pair in a text", "remove the broken character")
+        section.add((), f"server `{name}` has half a surrogate pair in a text", "remove the broken character")
     elif any(isinstance(value, list) and len(value) > MAX_ARGUMENTS for value in table.values()):
-        place.add((), f"the command of `{name}` is too long: over {MAX_ARGUMENTS} words", "start it with fewer")
+        section.add((), f"the command of `{name}` is too long: over {MAX_ARGUMENTS} words", "start it with fewer")
     else:
-        server = replace(_ImportedTable(table, place, folder).server(), source=str(report.file))
-        check_server(server, name, place, has_command="command" in table)
+        server = replace(_ImportedTable(table, section, folder).server(), source=str(report.file))
+        check_server(server, name, section, has_command="command" in table)
         texts = (*server.command, *server.env.values(), *server.headers.values(), server.url or "", server.cwd or "")
         for source in dict.fromkeys(source for text in texts for source in sources_in(text)):
             # Not even by import: it would be expanded in the operator's own file.
             message = f"server `{name}` uses `${{{source}:…}}`, which only your own interlock.toml may"
-            place.add((), message, "add it there by hand, if you trust it")
+            section.add((), message, "add it there by hand, if you trust it")
         if not trusted:
             for message in why_unsafe(server, folder):
                 hint = "to use it anyway, add it to your own interlock.toml (`interlock add`)"
-                place.add((), f"server `{name}` {message}", hint)
+                section.add((), f"server `{name}` {message}", hint)
         if server.url is None and (server.cwd is not None or project is not None or not trusted):
             server = replace(server, cwd=str(Path(literal(str(folder))) / Path(server.cwd or ".").expanduser()))
         if trusted and server.command:
@@ -111,9 +111,9 @@ def _is_encodable(table: object) -> bool:
 class _ImportedTable:
     """One server's table in any of the supported formats."""
 
-    def __init__(self, table: Mapping[str, object], place: Place, folder: Path) -> None:
+    def __init__(self, table: Mapping[str, object], section: Section, folder: Path) -> None:
         self.table = table
-        self.place = place
+        self.section = section
         self.folder = folder
 
     def server(self) -> Server:
@@ -224,14 +224,14 @@ class _ImportedTable:
         Gemini's variables may have no braces.
         """
         named = _INPUT.sub(lambda found: "${" + re.sub(r"\W", "_", found[1]).upper() + "}", text)
-        if self.place.report.file.parent.name == ".gemini":
+        if self.section.report.file.parent.name == ".gemini":
             named = _BARE.sub(r"${\1}", named)
         places = {"workspaceFolder": str(self.folder), "workspaceFolderBasename": self.folder.name}
         places |= {"pathSeparator": os.sep, "/": os.sep}
         return _PLACE.sub(lambda found: literal(places[found[1]]), named)
 
     def _wrong(self, key: str, message: str, hint: str) -> None:
-        self.place.add(key, f"server `{self.place.server}`: {message}", hint)
+        self.section.add(key, f"server `{self.section.server}`: {message}", hint)
 
 
 _Entry = tuple[str, object, KeyPath, Path | None]

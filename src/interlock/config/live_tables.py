@@ -13,7 +13,7 @@ from interlock.protocols.patterns import FEATURE_SETS, NAMES, PatternError, comp
 
 from .live_settings import Hook, Live, LiveRule
 from .names import why_bad_agent, why_bad_name
-from .problems import KeyPath, Place, Report
+from .problems import KeyPath, Report, Section
 from .shape import build, kind, read_tables
 
 if TYPE_CHECKING:
@@ -23,24 +23,24 @@ MIN_SECRET_BYTES: Final = 24
 """Standard Webhooks: a secret has 24 to 64 bytes."""
 
 
-def read_live(table: object, place: Place) -> Live:
+def read_live(table: object, section: Section) -> Live:
     """Read the rules and the rest."""
     if not isinstance(table, Mapping):
-        place.add((), f"`live` must be a table, not {kind(table)}", "write [live.rules.NAME]")
+        section.add((), f"`live` must be a table, not {kind(table)}", "write [live.rules.NAME]")
         return Live()
     rest = dict(table)
-    rules = read_tables(rest.pop("rules", {}), place.inside("rules"), why_bad_name, _read_rule)
-    return msgspec.structs.replace(build(Live, rest, place), rules=rules)
+    rules = read_tables(rest.pop("rules", {}), section.inside("rules"), why_bad_name, _read_rule)
+    return msgspec.structs.replace(build(Live, rest, section), rules=rules)
 
 
-def read_hook(table: Mapping[str, object], name: str, place: Place) -> Hook:
+def read_hook(table: Mapping[str, object], name: str, section: Section) -> Hook:
     """Read one webhook."""
-    hook = build(Hook, table, place)
+    hook = build(Hook, table, section)
     if why := why_bad_agent(hook.agent) if hook.agent else "is missing":
-        place.add("agent", f"`agent` of the webhook `{name}` {why}", "name the agent that gets its events")
+        section.add("agent", f"`agent` of the webhook `{name}` {why}", "name the agent that gets its events")
     if not hook.secret_env:
         message = f"the webhook `{name}` names no secret"
-        place.add("secret_env", message, 'add secret_env = "NAME_OF_A_VARIABLE"')
+        section.add("secret_env", message, 'add secret_env = "NAME_OF_A_VARIABLE"')
     return hook
 
 
@@ -75,12 +75,12 @@ def check_webhook_secrets(config: Config, environ: Mapping[str, str], report: Re
             report.add(at, f"{effect}: its secret in ${variable} {why}", hint, fatal=False)
 
 
-def _read_rule(table: Mapping[str, object], name: str, place: Place) -> LiveRule:
-    rule = build(LiveRule, table, place)
+def _read_rule(table: Mapping[str, object], name: str, section: Section) -> LiveRule:
+    rule = build(LiveRule, table, section)
     for setting in ("agents", "servers", "channels", "tags_any", "tags_all", "tags_none", "feature_sets"):
         for pattern in getattr(rule, setting) or ():
             try:
                 compile_pattern(pattern, FEATURE_SETS if setting == "feature_sets" else NAMES)
             except PatternError as why:
-                place.add(setting, f"`{pattern}` in [live.rules.{name}] is no pattern: {why}", "correct it")
+                section.add(setting, f"`{pattern}` in [live.rules.{name}] is no pattern: {why}", "correct it")
     return rule

@@ -24,7 +24,7 @@ from .hub_secret import BadHubSecret, configured_secret
 from .live_tables import check_webhook_secrets
 from .model_settings import Model
 from .names import why_bad_url
-from .problems import KeyPath, Place, Problem, Report
+from .problems import KeyPath, Problem, Report, Section
 from .secret_sources import SecretSources
 from .settings import Config, Origin, Server, ServerOAuth
 from .tables import is_one_line, read_config
@@ -93,7 +93,7 @@ class _Loading:
         self.problems: list[Problem] = []
         self.unconfirmed: dict[str, Unconfirmed] = {}
         self.servers: dict[str, Server] = {}
-        self.places: dict[str, Place] = {}
+        self.sections: dict[str, Section] = {}
         """The table of each server."""
         self._home = home
         self._secrets: dict[str, SecretSources] = {}
@@ -157,11 +157,11 @@ class _Loading:
         if own:
             self._secrets[str(document.path)] = SecretSources(self._home, document.path.parent, self.env)
         config = read_config(document.content, report)
-        self.places |= report.places
+        self.sections |= report.sections
         for name, server in config.servers.items():
             self.servers[name] = replace(server, cwd=_absolute_cwd(server.cwd, document.path.parent))
         check_webhook_secrets(config, self.env, report)
-        hub = Place(report, ("hub",))
+        hub = Section(report, ("hub",))
         config = self._with_models(self._with_sealing_key(self._with_store(config, hub), hub, own=own), report)
         for number, written in enumerate(config.imports):
             path = document.path.parent / Path(written).expanduser()
@@ -175,7 +175,7 @@ class _Loading:
         self.problems += report.problems
         return config
 
-    def _with_store(self, config: Config, hub: Place) -> Config:
+    def _with_store(self, config: Config, hub: Section) -> Config:
         """The database's address may hold a password, which comes from elsewhere."""
         written = config.hub.store
         if written is None or "${" not in written:
@@ -183,7 +183,7 @@ class _Loading:
         filled = self._filled_setting("store", written, hub)
         return config if filled is None else replace(config, hub=replace(config.hub, store=filled))
 
-    def _with_sealing_key(self, config: Config, hub: Place, *, own: bool) -> Config:
+    def _with_sealing_key(self, config: Config, hub: Section, *, own: bool) -> Config:
         """The key is never in the file itself, and no project's file can choose it."""
         key = "sealing_key"
         written = config.hub.sealing_key
@@ -206,7 +206,7 @@ class _Loading:
             hub.add(key, cause.message, cause.hint)
         return replace(config, hub=replace(config.hub, sealing_key=filled))
 
-    def _filled_setting(self, name: str, written: str, hub: Place) -> str | None:
+    def _filled_setting(self, name: str, written: str, hub: Section) -> str | None:
         """A setting of `[hub]` with its variables filled in; None, with a problem, where one cannot be."""
         result = self._expand(written, hub.report.file)
         if result.complete:
@@ -279,7 +279,7 @@ class _Loading:
                 self.problems.append(Problem(str(path), None, message, "rename one of them", fatal=False))
             else:
                 self.servers[name] = server
-                self.places[name] = report.places[name]
+                self.sections[name] = report.sections[name]
 
     def _await_confirmation(
         self,
@@ -303,7 +303,7 @@ class _Loading:
         problems: list[Problem] = []
 
         def report(at: KeyPath, message: str, hint: str) -> None:
-            line = self.places[name].line(at)
+            line = self.sections[name].line(at)
             problems.append(Problem(server.source, line, message, hint, server=name, fatal=False))
 
         def fill(text: str, *at: str | int) -> str:

@@ -8,24 +8,24 @@ from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pat
 
 from .model_settings import Host, Model
 from .names import why_bad_url
-from .problems import KeyPath, Place
+from .problems import KeyPath, Section
 from .shape import build
 
 
-def read_model(table: Mapping[str, object], name: str, place: Place) -> Model:
+def read_model(table: Mapping[str, object], name: str, section: Section) -> Model:
     """Read one model."""
-    model = build(Model, table, place)
+    model = build(Model, table, section)
     if model.kind == "scripted":
         if model.script is None:
-            place.add("script", f"the scripted model `{name}` has no `script`", 'add script = "answers.json"')
+            section.add("script", f"the scripted model `{name}` has no `script`", 'add script = "answers.json"')
     elif not model.model:
-        place.add("model", f"the model `{name}` does not name a model", 'add model = "…", as the endpoint has it')
+        section.add("model", f"the model `{name}` does not name a model", 'add model = "…", as the endpoint has it')
     if model.url is not None and (why := why_bad_url(model.url)):
-        place.add("url", f"the url of the model `{name}` {why}", "write it as https://host/v1")
+        section.add("url", f"the url of the model `{name}` {why}", "write it as https://host/v1")
     return model
 
 
-def check_host(host: Host, models: Mapping[str, Model], place: Place) -> None:
+def check_host(host: Host, models: Mapping[str, Model], section: Section) -> None:
     """Report names of models that do not exist, and routes that are no patterns."""
     inference = host.inference
     named: dict[KeyPath, str | None] = {("model",): host.model, ("inference", "default"): inference.default}
@@ -34,10 +34,10 @@ def check_host(host: Host, models: Mapping[str, Model], place: Place) -> None:
     for at, name in named.items():
         if name is not None and name not in models:
             others = ", ".join(sorted(models)) or "none yet"
-            place.add(at, f"there is no model `{name}`", f"add [models.{name}], or name one that exists ({others})")
+            section.add(at, f"there is no model `{name}`", f"add [models.{name}], or name one that exists ({others})")
     for route in inference.routes:
         try:
             compile_pattern(route.rpartition("/")[2], FEATURE_SETS)
         except PatternError as why:
             message = f"`{route}` is no pattern of feature sets: {why}"
-            place.add(("inference", "routes", route), message, "correct it")
+            section.add(("inference", "routes", route), message, "correct it")

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from interlock.protocols.registry.permissions import WRITTEN, why_bad_permission
 
 from .listen import is_loopback
-from .problems import Place
+from .problems import Section
 from .settings import Hub, Issuer
 
 MAX_SCOPES = 256
@@ -17,24 +17,24 @@ _URL_HINT = "write it as https://host/path; http:// is allowed only for this mac
 _ISSUER_HINT = 'add issuer = "https://…", exactly as in the `iss` of its tokens'
 
 
-def check_oauth(hub: Hub, profiles: Collection[str], place: Place) -> None:
+def check_oauth(hub: Hub, profiles: Collection[str], section: Section) -> None:
     oauth = hub.oauth
     if oauth.issuer is None and (oauth.jwks_url or oauth.jwks_file or oauth.audience or oauth.scopes):
-        place.add((), "[hub.oauth] names no issuer", _ISSUER_HINT)
+        section.add((), "[hub.oauth] names no issuer", _ISSUER_HINT)
     if oauth.resource is not None and (why := _why_bad(oauth.resource, query=False)):
-        place.add("resource", f"`resource` {why}", _URL_HINT)
+        section.add("resource", f"`resource` {why}", _URL_HINT)
     if not oauth.every:
         if oauth.resource is not None and oauth.issuer is None:
-            place.add((), "[hub.oauth] names no issuer", _ISSUER_HINT)
+            section.add((), "[hub.oauth] names no issuer", _ISSUER_HINT)
         return
     if oauth.resource is None and not hub.on_loopback:
         hint = 'add resource = "https://…", the address that clients use'
-        place.add((), "tokens are issued for an address, and this hub's own address is not set", hint)
+        section.add((), "tokens are issued for an address, and this hub's own address is not set", hint)
     if oauth.issuer is not None:
-        _check(oauth, profiles, place)
+        _check(oauth, profiles, section)
     seen = {oauth.issuer}
     for name, issuer in oauth.issuers.items():
-        inner = place.inside("issuers", name)
+        inner = section.inside("issuers", name)
         if issuer.issuer is None:
             inner.add((), f"[{inner.dotted}] names no issuer", _ISSUER_HINT)
             continue
@@ -44,32 +44,34 @@ def check_oauth(hub: Hub, profiles: Collection[str], place: Place) -> None:
         _check(issuer, profiles, inner)
 
 
-def _check(oauth: Issuer, profiles: Collection[str], place: Place) -> None:
+def _check(oauth: Issuer, profiles: Collection[str], section: Section) -> None:
     for key, url in (("issuer", oauth.issuer), ("jwks_url", oauth.jwks_url)):
         if url is not None and (why := _why_bad(url, query=key == "jwks_url")):
-            place.add(key, f"`{key}` {why}", _URL_HINT)
+            section.add(key, f"`{key}` {why}", _URL_HINT)
     if oauth.jwks_url is not None and oauth.jwks_file is not None:
-        place.add((), f"[{place.dotted}] has both `jwks_url` and `jwks_file`", "remove one of them")
+        section.add((), f"[{section.dotted}] has both `jwks_url` and `jwks_file`", "remove one of them")
     if oauth.jwks_file is not None and not Path(oauth.jwks_file).expanduser().is_file():
-        place.add("jwks_file", f"there is no file {oauth.jwks_file}", "write the absolute path of the file")
+        section.add("jwks_file", f"there is no file {oauth.jwks_file}", "write the absolute path of the file")
     if oauth.console_client_id is None and oauth.console_secret_env is not None:
-        place.add("console_secret_env", "`console_secret_env` belongs to a client", "add `console_client_id`")
+        section.add("console_secret_env", "`console_secret_env` belongs to a client", "add `console_client_id`")
     if oauth.console_client_id is not None and not oauth.people:
         hint = "add the subjects of people to `people`"
-        place.add("console_client_id", "no person may log in to the console", hint)
+        section.add("console_client_id", "no person may log in to the console", hint)
     if not oauth.algorithms:
         hint = "remove it, or name an algorithm"
-        place.add("algorithms", "`algorithms` is empty, so no token would be accepted", hint)
+        section.add("algorithms", "`algorithms` is empty, so no token would be accepted", hint)
     if oauth.profile is not None and oauth.profile not in profiles:
-        place.add("profile", f"there is no profile `{oauth.profile}`", f"add [profiles.{oauth.profile}]")
+        section.add("profile", f"there is no profile `{oauth.profile}`", f"add [profiles.{oauth.profile}]")
     if len(oauth.scopes) > MAX_SCOPES:
-        place.add("scopes", f"there are more than {MAX_SCOPES} scopes", "use patterns")
+        section.add("scopes", f"there are more than {MAX_SCOPES} scopes", "use patterns")
     for scope, permissions in oauth.scopes.items():
         if not is_scope(scope):
-            place.add("scopes", f"{scope[:100]!r} is not a scope", "write it without spaces, quotation marks and `\\`")
+            section.add(
+                "scopes", f"{scope[:100]!r} is not a scope", "write it without spaces, quotation marks and `\\`"
+            )
         for permission in permissions:
             if why := why_bad_permission(permission):
-                place.add("scopes", f"the scope `{scope}`: {why}", WRITTEN)
+                section.add("scopes", f"the scope `{scope}`: {why}", WRITTEN)
 
 
 def is_scope(text: str) -> bool:

@@ -37,7 +37,7 @@ class Report:
     def __init__(self, file: Path, lines: Callable[[], Mapping[KeyPath, int]], *, fatal: bool = True) -> None:
         self.file = file
         self.problems: list[Problem] = []
-        self.places: dict[str, Place] = {}
+        self.sections: dict[str, Section] = {}
         """The table of each server, for problems that are found later."""
         self._find_lines = lines
         self._lines: Mapping[KeyPath, int] | None = None
@@ -58,7 +58,7 @@ class Report:
         return next((self._lines[at[:size]] for size in range(len(at), 0, -1) if at[:size] in self._lines), None)
 
 
-class Place(NamedTuple):
+class Section(NamedTuple):
     """A table of the file, whose problems are reported with its path and its server."""
 
     report: Report
@@ -70,7 +70,7 @@ class Place(NamedTuple):
         """The path as a header of TOML writes it, without the brackets."""
         return ".".join(str(part) for part in self.path)
 
-    def inside(self, *keys: str | int) -> Place:
+    def inside(self, *keys: str | int) -> Section:
         return self._replace(path=(*self.path, *keys))
 
     def add(self, key: str | KeyPath, message: str, hint: str = "", *, fatal: bool | None = None) -> Problem:

@@ -11,57 +11,59 @@ from interlock.protocols.mcpx.envelopes import why_bad_participant
 from interlock.protocols.patterns import PatternError
 
 from .names import why_bad_name
-from .problems import KeyPath, Place
+from .problems import KeyPath, Section
 from .settings import Rooms, Topic
 from .shape import build, kind, read_tables
 
 
-def read_rooms(table: object, place: Place) -> Rooms:
+def read_rooms(table: object, section: Section) -> Rooms:
     """Read the profiles and topics."""
     if not isinstance(table, Mapping):
-        place.add((), f"`rooms` must be a table, not {kind(table)}", "write [rooms.topics.NAME]")
+        section.add((), f"`rooms` must be a table, not {kind(table)}", "write [rooms.topics.NAME]")
         return Rooms()
     rest = dict(table)
     topics = rest.pop("topics", {})
-    rooms = build(Rooms, rest, place)
-    _check_profiles(rooms.profiles, place.inside("profiles"))
+    rooms = build(Rooms, rest, section)
+    _check_profiles(rooms.profiles, section.inside("profiles"))
     profiles = {*PROFILES, *rooms.profiles}
 
-    def read_topic(table: Mapping[str, object], _name: str, place: Place) -> Topic:
-        topic = build(Topic, table, place)
-        _check_topic(topic, profiles, place)
+    def read_topic(table: Mapping[str, object], _name: str, section: Section) -> Topic:
+        topic = build(Topic, table, section)
+        _check_topic(topic, profiles, section)
         return topic
 
-    return msgspec.structs.replace(rooms, topics=read_tables(topics, place.inside("topics"), why_bad_name, read_topic))
+    return msgspec.structs.replace(
+        rooms, topics=read_tables(topics, section.inside("topics"), why_bad_name, read_topic)
+    )
 
 
-def _check_profiles(profiles: Mapping[str, tuple[str, ...]], place: Place) -> None:
+def _check_profiles(profiles: Mapping[str, tuple[str, ...]], section: Section) -> None:
     for name, capabilities in profiles.items():
         if why := why_bad_name(name):
-            place.add(name, f"the name `{name}` in [rooms.profiles] {why}", "choose another name")
+            section.add(name, f"the name `{name}` in [rooms.profiles] {why}", "choose another name")
         elif name in PROFILES:
-            place.add(name, f"the profile `{name}` is built in", "choose another name")
+            section.add(name, f"the profile `{name}` is built in", "choose another name")
         try:
             CapabilitySet(capabilities)
             check_usable(capabilities)
         except PatternError as why_not:
-            place.add(name, f"the profile `{name}` is not valid: {why_not}", 'write ["mcp/proposal:*", "chat"]')
+            section.add(name, f"the profile `{name}` is not valid: {why_not}", 'write ["mcp/proposal:*", "chat"]')
 
 
-def _check_topic(topic: Topic, profiles: set[str], place: Place) -> None:
+def _check_topic(topic: Topic, profiles: set[str], section: Section) -> None:
     named: dict[KeyPath, str] = {("profile",): topic.profile}
     named |= {("members", member): profile for member, profile in topic.members.items()}
     named |= {("kinds", of): profile for of, profile in topic.kinds.items()}
     for key, profile in named.items():
         if profile not in profiles:
             hint = f"name one of {', '.join(sorted(profiles))}, or add it to [rooms.profiles]"
-            place.add(key, f"there is no profile `{profile}`", hint)
+            section.add(key, f"there is no profile `{profile}`", hint)
     for server in topic.servers:
         if why := why_bad_name(server):
-            place.add("servers", f"the server `{server}` {why}", "name a server of the configuration")
+            section.add("servers", f"the server `{server}` {why}", "name a server of the configuration")
     for member in topic.members:
         if why := why_bad_participant(member):
-            place.add(("members", member), f"`{member}` cannot be a member: {why}", "name a key's holder")
+            section.add(("members", member), f"`{member}` cannot be a member: {why}", "name a key's holder")
     if topic.visibility == "private" and topic.kinds:
         message = "`kinds` has no use in a private topic, which only members join"
-        place.add("kinds", message, 'remove it, or write visibility = "restricted"')
+        section.add("kinds", message, 'remove it, or write visibility = "restricted"')

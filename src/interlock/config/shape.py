@@ -12,25 +12,25 @@ from msgspec.structs import FieldInfo, fields
 
 from interlock.wire.spelling import nearest
 
-from .problems import Place
+from .problems import Section
 
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 
 
-def build(cls: type[S], table: object, place: Place) -> S:
+def build(cls: type[S], table: object, section: Section) -> S:
     """Build `cls` from `table`. A setting that does not fit is reported and keeps its default."""
     values: dict[str, object] = {}
     if not isinstance(table, Mapping):
-        place.add((), f"{_shown(place)} must be a table, not {kind(table)}", f"write it as [{place.dotted}]")
+        section.add((), f"{_shown(section)} must be a table, not {kind(table)}", f"write it as [{section.dotted}]")
         return cls()
     settings = _settings_of(cls)
     for key, value in table.items():
         field = settings.get(key)
         if field is None:
-            _report_unknown(key, settings, place)
+            _report_unknown(key, settings, section)
         elif isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            values[field.name] = build(field.type, value, place.inside(key))
+            values[field.name] = build(field.type, value, section.inside(key))
         else:
             try:
                 values[field.name] = msgspec.convert(value, field.type)
@@ -38,28 +38,28 @@ def build(cls: type[S], table: object, place: Place) -> S:
                 part = None if _options(field.type) else _wrong_part(field.type, value)
                 message, hint = _explain(*(part[1:] if part else (error, field.type, value)))
                 name, inside = (f"`{key}`", ()) if part is None else (_part_name(key, part[0]), (part[0],))
-                place.add((key, *inside), f"{name} in {_shown(place)} {message}", hint)
+                section.add((key, *inside), f"{name} in {_shown(section)} {message}", hint)
     return cls(**values)
 
 
 def read_tables(
     tables: object,
-    place: Place,
+    section: Section,
     why_bad: Callable[[str], str | None],
-    read: Callable[[Mapping[str, object], str, Place], T],
+    read: Callable[[Mapping[str, object], str, Section], T],
     *,
     hint: str = "choose another name",
 ) -> dict[str, T]:
-    """Read each `[place.NAME]`. A table with a bad name is reported and left out; `hint` tells how to correct it."""
+    """Read each `[section.NAME]`. A table with a bad name is reported and left out; `hint` tells how to correct it."""
     if not isinstance(tables, Mapping):
-        message = f"`{place.path[-1]}` must be tables, not {kind(tables)}"
-        place.add((), message, f"write [{place.dotted}.NAME]")
+        message = f"`{section.path[-1]}` must be tables, not {kind(tables)}"
+        section.add((), message, f"write [{section.dotted}.NAME]")
         return {}
     found: dict[str, T] = {}
     for name, table in tables.items():
-        inner = place.inside(name)
+        inner = section.inside(name)
         if why := why_bad(name):
-            inner.add((), f"the name `{name}` in [{place.dotted}] {why}", hint)
+            inner.add((), f"the name `{name}` in [{section.dotted}] {why}", hint)
         elif not isinstance(table, Mapping):
             inner.add((), f"[{inner.dotted}] must be a table, not {kind(table)}", f"write [{inner.dotted}]")
         else:
@@ -95,20 +95,20 @@ def _part_name(key: str, part: str | int) -> str:
     return f"`{key}.{part}`" if isinstance(part, str) else f"item {part + 1} of `{key}`"
 
 
-def _report_unknown(key: str, known: Collection[str], place: Place) -> None:
-    message = f"unknown setting `{key}` in {_shown(place)}"
-    if place.path and key == "import":
+def _report_unknown(key: str, known: Collection[str], section: Section) -> None:
+    message = f"unknown setting `{key}` in {_shown(section)}"
+    if section.path and key == "import":
         hint = "move it to the top of the file, above the first [table]"
     elif near := nearest(key, known):
         message += f"; did you mean `{near}`?"
         hint = f"rename it to `{near}`"
     else:
         hint = "remove it; settings here are: " + ", ".join(sorted(known))
-    place.add(key, message, hint)
+    section.add(key, message, hint)
 
 
-def _shown(place: Place) -> str:
-    return f"[{place.dotted}]" if place.path else "the file"
+def _shown(section: Section) -> str:
+    return f"[{section.dotted}]" if section.path else "the file"
 
 
 def kind(value: object) -> str:

@@ -16,7 +16,7 @@ from .live_tables import read_hook, read_live
 from .model_tables import check_host, read_model
 from .names import why_bad_agent, why_bad_id, why_bad_name, why_bad_url
 from .oauth import check_oauth
-from .problems import Place, Report
+from .problems import Report, Section
 from .room_tables import read_rooms
 from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts
 from .shape import T, build, kind, read_tables
@@ -31,7 +31,7 @@ MAX_COMMAND_CHARS = 32_768
 def read_config(document: Mapping[str, object], report: Report) -> Config:
     """Read the configuration from `document`. Settings that cannot be read are in `report`."""
     rest = dict(document)
-    top = Place(report)
+    top = Section(report)
 
     def named(section: str, why_bad: Callable[[str], str | None], read: Callable[..., T]) -> dict[str, T]:
         return read_tables(rest.pop(section, {}), top.inside(section), why_bad, read)
@@ -65,87 +65,89 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
     )
 
 
-def read_server(table: Mapping[str, object], name: str, place: Place) -> Server:
+def read_server(table: Mapping[str, object], name: str, section: Section) -> Server:
     """Read one server's table. Its problems are reported under its name."""
-    place = place.report.places[name] = place._replace(server=name)
+    section = section.report.sections[name] = section._replace(server=name)
     rest = dict(table)
-    command = _command(rest, name, place)
-    validators = read_validators(rest.pop("validators", {}), place.inside("validators"))
+    command = _command(rest, name, section)
+    validators = read_validators(rest.pop("validators", {}), section.inside("validators"))
     tools = rest.get("tools")
     timeouts: dict[str, ToolTimeouts] = {}
     if isinstance(tools, Mapping) and "timeouts" in tools:
-        timeouts = read_timeouts(tools["timeouts"], place.inside("tools", "timeouts"))
+        timeouts = read_timeouts(tools["timeouts"], section.inside("tools", "timeouts"))
         rest["tools"] = {key: value for key, value in tools.items() if key != "timeouts"}
-    settings = build(Server, rest, place)
+    settings = build(Server, rest, section)
     server = msgspec.structs.replace(
         settings,
         command=command,
         validators=validators,
         tools=msgspec.structs.replace(settings.tools, timeouts=timeouts),
-        source=str(place.report.file),
+        source=str(section.report.file),
     )
-    check_trust(server.tools.trust, place.inside("tools", "trust"))
-    check_permissions(server.permissions, place.inside("permissions"))
-    check_mask(server.mask, place.inside("mask"))
-    check_channels(server.live.observes_channels, "observes_channels", place.inside("live"))
+    check_trust(server.tools.trust, section.inside("tools", "trust"))
+    check_permissions(server.permissions, section.inside("permissions"))
+    check_mask(server.mask, section.inside("mask"))
+    check_channels(server.live.observes_channels, "observes_channels", section.inside("live"))
     if server.timeout_s is not None and server.timeouts.tool_s is not None:
-        place.add("timeout_s", "`timeout_s` and `timeouts.tool_s` are the same setting", "remove one of them")
-    check_server(server, name, place, has_command="command" in table)
+        section.add("timeout_s", "`timeout_s` and `timeouts.tool_s` are the same setting", "remove one of them")
+    check_server(server, name, section, has_command="command" in table)
     return server
 
 
-def check_server(server: Server, name: str, place: Place, *, has_command: bool) -> None:
+def check_server(server: Server, name: str, section: Section, *, has_command: bool) -> None:
     """The rules for every server, of `interlock.toml` or of an imported file."""
     if has_command and server.url is not None:
-        place.add("url", f"server `{name}` has both `command` and `url`", "remove one of them")
+        section.add("url", f"server `{name}` has both `command` and `url`", "remove one of them")
     elif not has_command and server.url is None:
-        place.add(
+        section.add(
             (), f"server `{name}` has neither `command` nor `url`", 'add command = ["program", "argument"] or a url'
         )
     if server.url is not None and (why := why_bad_url(server.url)):
-        place.add("url", f"the url of `{name}` {why}", "write it as https://host/path; credentials belong in `headers`")
+        section.add(
+            "url", f"the url of `{name}` {why}", "write it as https://host/path; credentials belong in `headers`"
+        )
     if server.url is None and server.headers:
-        place.add("headers", f"server `{name}` runs a program, so `headers` have no use", "pass the value in `env`")
+        section.add("headers", f"server `{name}` runs a program, so `headers` have no use", "pass the value in `env`")
     if server.url is not None and (server.env or server.cwd or server.inherit_env):
         message = f"server `{name}` has a `url`, so `env`, `cwd` and `inherit_env` have no use"
-        place.add("env", message, "pass the value in `headers`")
+        section.add("env", message, "pass the value in `headers`")
     for key, variables in (("env", server.env), ("inherit_env", server.inherit_env)):
         for variable in variables:
             if not _VARIABLE.fullmatch(variable):
-                place.add(key, f"`{variable}` is not a valid variable name", "use letters, digits and `_`")
+                section.add(key, f"`{variable}` is not a valid variable name", "use letters, digits and `_`")
     for header, value in server.headers.items():
         if not _TOKEN.fullmatch(header) or not is_one_line(value):
-            place.add("headers", f"the header `{header}` of `{name}` is malformed", "write a plain name and one line")
+            section.add("headers", f"the header `{header}` of `{name}` is malformed", "write a plain name and one line")
     if len(server.command) > MAX_ARGUMENTS or sum(map(len, server.command)) > MAX_COMMAND_CHARS:
-        place.add("args", f"the command of `{name}` is too long", f"use at most {MAX_ARGUMENTS} words")
+        section.add("args", f"the command of `{name}` is too long", f"use at most {MAX_ARGUMENTS} words")
     for key, message, hint in wrong_sandbox(server):
-        place.add(key, message, hint)
+        section.add(key, message, hint)
     if any("\0" in text for text in (*server.command, *server.env.values(), server.cwd or "")):
-        place.add((), f"server `{name}` has a NUL character in a value", "remove it")
+        section.add((), f"server `{name}` has a NUL character in a value", "remove it")
 
 
 def is_one_line(value: str) -> bool:
     return not any(char in value for char in "\r\n\0")
 
 
-def _command(rest: dict[str, object], name: str, place: Place) -> tuple[str, ...]:
+def _command(rest: dict[str, object], name: str, section: Section) -> tuple[str, ...]:
     """Remove `command` (a list, or a program's name) and `args` from `rest`, and join them."""
     command, args = rest.pop("command", []), rest.pop("args", [])
     if isinstance(command, str):
         if " " in command.strip() and not Path(command).exists():
             message = f"`command` of `{name}` must be one program's name, because no shell splits it"
             hint = "write command = [" + ", ".join(f'"{word}"' for word in command.split()) + "]"
-            place.add("command", message, hint)
+            section.add("command", message, hint)
         command = [command]
     words: list[str] = []
     for key, value in (("command", command), ("args", args)):
         if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
             message = f"`{key}` of `{name}` must be a list of texts, not {_not_texts(value)}"
-            place.add(key, message, f'write {key} = ["…", "…"]')
+            section.add(key, message, f'write {key} = ["…", "…"]')
         else:
             words += value
     if words and not words[0].strip():
-        place.add("command", f"`command` of `{name}` is empty", "name the program to run")
+        section.add("command", f"`command` of `{name}` is empty", "name the program to run")
     return tuple(words)
 
 
@@ -154,35 +156,35 @@ def _not_texts(value: object) -> str:
     return f"one with {kind(others[0])} in it" if others else kind(value)
 
 
-def _check_hub(hub: Hub, profiles: Mapping[str, Profile], place: Place) -> None:
+def _check_hub(hub: Hub, profiles: Mapping[str, Profile], section: Section) -> None:
     try:
         split_listen(hub.listen)
     except ValueError as error:
-        place.add("listen", f"`listen` is not valid: {error}", 'write listen = "127.0.0.1:7420"')
+        section.add("listen", f"`listen` is not valid: {error}", 'write listen = "127.0.0.1:7420"')
         return
     if hub.anonymous and not hub.on_loopback:
         message = f"anyone who reaches {hub.listen} could call every tool without a key"
         hint = "remove `anonymous`, and make a key with `interlock keys create NAME`; or listen on 127.0.0.1"
-        place.add("anonymous", message, hint)
+        section.add("anonymous", message, hint)
     for at, url, title, example in (
         (("webhook", "url"), hub.webhook.url, "webhook's url", "https://host/path"),
         (("embeddings", "url"), hub.embeddings.url, "endpoint's url", "https://host/v1"),
         (("tracing", "endpoint"), hub.tracing.endpoint, "endpoint", "http://127.0.0.1:4318"),
     ):
         if url is not None and (why := why_bad_url(url)):
-            place.add(at, f"the {title} {why}", f"write it as {example}")
+            section.add(at, f"the {title} {why}", f"write it as {example}")
     if hub.embeddings.url is not None and hub.embeddings.path is not None:
-        place.add(("embeddings", "path"), "[hub.embeddings] has both `url` and `path`", "remove one of them")
+        section.add(("embeddings", "path"), "[hub.embeddings] has both `url` and `path`", "remove one of them")
     for number, origin in enumerate(hub.allowed_origins):
         if not _ORIGIN.fullmatch(origin):
             hint = 'write only scheme and host, such as "https://app.example.com"'
-            place.add(("allowed_origins", number), f"`{origin}` is not an origin", hint)
-    check_oauth(hub, profiles, place.inside("oauth"))
+            section.add(("allowed_origins", number), f"`{origin}` is not an origin", hint)
+    check_oauth(hub, profiles, section.inside("oauth"))
 
 
-def _read_budgeted(cls: type[B], table: Mapping[str, object], _name: str, place: Place) -> B:
-    read = build(cls, table, place)
-    _check_budget(read, place.inside("tool_context_budget"))
+def _read_budgeted(cls: type[B], table: Mapping[str, object], _name: str, section: Section) -> B:
+    read = build(cls, table, section)
+    _check_budget(read, section.inside("tool_context_budget"))
     return read
 
 
@@ -191,19 +193,19 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
 
 
-def _check_budget(of: Profile | Agent, place: Place) -> None:
+def _check_budget(of: Profile | Agent, section: Section) -> None:
     """A budget is set once, with all of its parts or none, and they fit into it."""
     budget = of.tool_context_budget
     parts = (budget.pinned_reserve, budget.discovery_reserve, budget.cache_limit)
     total = sum(part or 0 for part in parts)
     if budget.max_tokens is None:
         if total:
-            place.add((), "the parts of a budget need `max_tokens`", "add max_tokens")
+            section.add((), "the parts of a budget need `max_tokens`", "add max_tokens")
     elif of.budget is not None:
-        place.add((), "both `budget` and `tool_context_budget` are set", "remove one of them")
+        section.add((), "both `budget` and `tool_context_budget` are set", "remove one of them")
     elif total and None in parts:
         hint = "write all of pinned_reserve, discovery_reserve and cache_limit, or none of them"
-        place.add((), "some parts of the budget are missing", hint)
+        section.add((), "some parts of the budget are missing", hint)
     elif total > budget.max_tokens:
         hint = f"raise max_tokens to {total}, or lower one of them"
-        place.add((), f"the parts of the budget add up to {total}, more than {budget.max_tokens}", hint)
+        section.add((), f"the parts of the budget add up to {total}, more than {budget.max_tokens}", hint)

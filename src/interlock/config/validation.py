@@ -14,7 +14,7 @@ from interlock.protocols.mgp.permissions import expand
 from interlock.protocols.patterns import PatternError, compile_pattern
 from interlock.wire.errors import Fault
 
-from .problems import KeyPath, Place
+from .problems import KeyPath, Section
 from .settings import Mask, Permissions, Sandbox, Server, ToolTimeouts, Validation
 from .shape import build, read_tables
 
@@ -24,22 +24,22 @@ MIN_FINGERPRINT_CHARS = 16
 """With fewer hexadecimal characters, somebody could construct another definition that matches."""
 
 
-def read_validators(tables: object, place: Place) -> dict[str, Validation]:
+def read_validators(tables: object, section: Section) -> dict[str, Validation]:
     """Read the validators of each tool."""
-    return read_tables(tables, place, _why_bad_tool, _read_validation, hint=_TOOL_HINT)
+    return read_tables(tables, section, _why_bad_tool, _read_validation, hint=_TOOL_HINT)
 
 
-def read_timeouts(tables: object, place: Place) -> dict[str, ToolTimeouts]:
-    def read(table: Mapping[str, object], _tool: str, place: Place) -> ToolTimeouts:
-        return build(ToolTimeouts, table, place)
+def read_timeouts(tables: object, section: Section) -> dict[str, ToolTimeouts]:
+    def read(table: Mapping[str, object], _tool: str, section: Section) -> ToolTimeouts:
+        return build(ToolTimeouts, table, section)
 
-    return read_tables(tables, place, _why_bad_tool, read, hint=_TOOL_HINT)
+    return read_tables(tables, section, _why_bad_tool, read, hint=_TOOL_HINT)
 
 
-def _read_validation(table: Mapping[str, object], _tool: str, place: Place) -> Validation:
-    rules = build(Validation, table, place)
+def _read_validation(table: Mapping[str, object], _tool: str, section: Section) -> Validation:
+    rules = build(Validation, table, section)
     for key, message, hint in _wrong(rules):
-        place.add(key, message, hint)
+        section.add(key, message, hint)
     return rules
 
 
@@ -51,25 +51,25 @@ def _why_bad_tool(tool: str) -> str | None:
     return None
 
 
-def check_trust(trust: tuple[str, ...], place: Place) -> None:
+def check_trust(trust: tuple[str, ...], section: Section) -> None:
     """Each entry must name one definition. A name alone is not enough."""
     for number, entry in enumerate(trust):
         if not _TRUST.fullmatch(entry):
-            place.add(
+            section.add(
                 (number,),
                 f"`{entry}` does not name a definition to trust",
                 f"write name@fingerprint ({MIN_FINGERPRINT_CHARS} characters or more) as `interlock status` prints it",
             )
 
 
-def check_permissions(permissions: Permissions, place: Place) -> None:
+def check_permissions(permissions: Permissions, section: Section) -> None:
     """Every permission named here must exist."""
     for key in ("approve", "deny", "require"):
         for number, name in enumerate(getattr(permissions, key)):
             try:
                 expand([name])
             except Fault as fault:
-                place.add((key, number), f"`{name}` in `{key}` is not a permission", fault.hint)
+                section.add((key, number), f"`{name}` in `{key}` is not a permission", fault.hint)
 
 
 def wrong_sandbox(server: Server) -> Iterator[tuple[str, str, str]]:
@@ -90,16 +90,16 @@ def wrong_sandbox(server: Server) -> Iterator[tuple[str, str, str]]:
             yield "sandbox", f"`{host}` in `hosts` is not a host", 'write "example.com" or "example.com:8443"'
 
 
-def check_mask(mask: Mask, place: Place) -> None:
+def check_mask(mask: Mask, section: Section) -> None:
     """Every expression must run in linear time, and have a name that can be shown in its place."""
     for name, text in mask.own.items():
         if not _MASK_NAME.fullmatch(name):
-            place.add(("own", name), f"`{name}` cannot be shown in place of a match", "use a word")
+            section.add(("own", name), f"`{name}` cannot be shown in place of a match", "use a word")
             continue
         try:
             compile_regex(text)
         except RegexError as why:
-            place.add(("own", name), f"`{name}`: {why}", "write it for RE2")
+            section.add(("own", name), f"`{name}`: {why}", "write it for RE2")
 
 
 def _wrong(rules: Validation) -> Iterator[tuple[KeyPath, str, str]]:

@@ -138,7 +138,7 @@ def _find(present: Sequence[Client], configured: dict[str, Server]) -> tuple[lis
         servers = read_import(document, report, trusted=True) if _has_servers(document.content, one) else {}
         problems += [str(problem) for problem in report.problems]
         for name, server in servers.items():
-            at = report.places[name].path
+            at = report.sections[name].path
             if server.problem is not None or not server.enabled:
                 continue
             server = replace(server, source="")
