@@ -350,3 +350,10 @@ def test_words_that_the_shell_makes_are_judged(command: str, rule: str) -> None:
 )
 def test_words_that_cannot_write_pass(command: str) -> None:
     assert judge_readonly_shell(command) == ()
+
+
+def test_a_finding_marks_its_part_behind_leading_blanks() -> None:
+    text = "  touch a"
+    (finding,) = judge_readonly_shell(text)
+    assert finding.span is not None
+    assert text[slice(*finding.span)] == "touch a"

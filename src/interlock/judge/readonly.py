@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from interlock.judge.findings import Finding, reported
+from interlock.judge.findings import Finding
 from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.evaluation import evaluated
 from interlock.judge.shell.everyday import Everyday
 from interlock.judge.shell.flags import operands, uses_flag
-from interlock.judge.shell.lookalikes import find_lookalikes
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import Program, known, program_name
+from interlock.judge.shell.redirects import is_quiet, opens_connection
 from interlock.judge.shell.script import Command, Redirect, Script
-from interlock.judge.shell.syntax import parse
+from interlock.judge.shell.walk import judge_command, judge_text, too_many
 from interlock.judge.shell.wrappers import inner_commands, run_on_matches
 
 
@@ -35,72 +35,119 @@ class ReadonlyRules(msgspec.Struct, frozen=True):
 
 
 _DEFAULTS = ReadonlyRules()
-MAX_FINDINGS = 32
-MAX_ARGUMENTS = 2_048
-MAX_NESTED_LENGTH = 2_048
-_QUIET_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/1", "/dev/fd/2"})
 _READ_HINT = "use a program that only reads, or have the operator list it in `readers`"
 
 
 def judge_readonly_shell(command: str | Sequence[str], rules: ReadonlyRules = _DEFAULTS) -> tuple[Finding, ...]:
     """Everything in a command that writes, or may write."""
-    found = _judge_text(command, rules, 0) if isinstance(command, str) else _judge_list(command, rules)
-    return reported(found, rules.ignored, MAX_FINDINGS)
+    return judge_command(command, ReadonlyPolicy(rules))
 
 
-def _judge_list(argv: Sequence[str], rules: ReadonlyRules) -> Iterator[Finding]:
-    words = [str(word) for word in argv[: MAX_ARGUMENTS + 1]]
-    if not words or not words[0]:
-        yield Finding("readonly.empty", "there is no command", "write the command to run")
-    elif len(words) > MAX_ARGUMENTS or sum(map(len, words)) > rules.max_length:
-        yield _too_long(rules)
-    else:
-        for word in words:
-            yield from find_lookalikes(word)
-        yield from _judge_argv(words, rules, None, 0)
+class ReadonlyPolicy:
+    """Joined commands, none of which writes."""
 
+    family = "readonly"
 
-def _judge_text(text: str, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
-    if len(text) > (MAX_NESTED_LENGTH if depth else rules.max_length):
-        yield _too_long(rules)
-        return
-    stripped = text.strip(" \t\r\n")
-    if not stripped:
-        yield Finding("readonly.empty", "there is no command", "write the command to run")
-        return
-    yield from find_lookalikes(text)
-    yield from _judge_script(stripped, parse(stripped), rules, depth)
+    def __init__(self, rules: ReadonlyRules) -> None:
+        self.ignored = rules.ignored
+        self.max_length = rules.max_length
+        self._readers = rules.readers
 
+    def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:
+        if script.error is not None:
+            message = "this is not shell syntax that can be read safely"
+            yield Finding("readonly.unparsable", message, "write simpler commands", script.error)
+        for operator in script.operators:
+            if operator.kind == "assignment" and _keeps_a_value(text[operator.start : operator.end], script):
+                continue
+            if operator.kind in _REFUSED_OPERATORS:
+                message, hint = _REFUSED_OPERATORS[operator.kind], "write the commands out, in the foreground"
+                yield Finding(f"readonly.{operator.kind}", message, hint, (operator.start, operator.end))
+        for span in evaluated(text, script, strict=True):
+            message = "the shell evaluates this as an expression, and runs the commands in its value"
+            yield Finding("readonly.nested", message, "write the number or the name itself", span)
+        for redirect in script.redirects:
+            yield from _judge_redirect(redirect)
+        everyday = Everyday(script)
+        for command in script.commands:
+            yield from self._judge_command(command, everyday, depth)
+        if everyday.too_many:
+            yield too_many(self, (0, len(text)))
 
-def _judge_script(text: str, script: Script, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
-    if script.error is not None:
-        yield Finding(
-            "readonly.unparsable",
-            "this is not shell syntax that can be read safely",
-            "write simpler commands",
-            script.error,
-        )
-    for operator in script.operators:
-        if operator.kind == "assignment" and _keeps_a_value(text[operator.start : operator.end], script):
-            continue
-        if operator.kind in _REFUSED_OPERATORS:
+    def _judge_command(self, command: Command, everyday: Everyday, depth: int) -> Iterator[Finding]:
+        span = (command.start, command.end)
+        for name, value in command.assignments:
+            if compiled("<RISKY_VARIABLES>").match(name) or value.dynamic:
+                yield Finding("readonly.environment", f"setting {name!r} can change what runs", "leave it out", span)
+        if not command.words:
+            return
+        first = command.words[0]
+        if first.dynamic or first.pattern or first.disguised or first.spliced:
             yield Finding(
-                f"readonly.{operator.kind}",
-                _REFUSED_OPERATORS[operator.kind],
-                "write the commands out, in the foreground",
-                (operator.start, operator.end),
+                "readonly.disguised",
+                "the program's name is quoted, escaped or expanded, so what runs is not what is read",
+                "write the plain name of the program",
+                (first.start, first.end),
             )
-    for span in evaluated(text, script, strict=True):
-        message = "the shell evaluates this as an expression, and runs the commands in its value"
-        yield Finding("readonly.nested", message, "write the number or the name itself", span)
-    for redirect in script.redirects:
-        yield from _judge_redirect(redirect)
-    everyday = Everyday(script)
-    for command in script.commands:
-        yield from _judge_command(command, everyday, rules, depth)
-    if everyday.too_many:
-        message = "variables take more values, or a command more words, than are followed"
-        yield Finding("readonly.too_many", message, "use fewer values at a time", (0, len(text)))
+            return
+        program = known(program_name(first.text))
+        takes_anything = program.reader is not None and program.reader.takes_anything and not program.writes
+        for word in command.words[1:]:
+            if program.writes is not None and not takes_anything and everyday.may_be_options(word):
+                message = "a substitution may print options with which the program writes"
+                yield Finding("readonly.nested", message, "pass the value it would give", (word.start, word.end))
+                break
+        for argv in everyday.readings(command):
+            yield from self.judge_argv(argv, span, depth)
+
+    def judge_argv(self, argv: Sequence[str], span: tuple[int, int] | None, depth: int) -> Iterator[Finding]:
+        name = program_name(argv[0])
+        arguments = argv[1:]
+        if depth > MAX_NESTING or (depth and len(argv) > MAX_NESTED_WORDS):
+            yield Finding(
+                "readonly.nested",
+                "a command inside a command is too deep or too long to judge",
+                "run the inner command",
+                span,
+            )
+            return
+        if argv[0].rpartition("/")[2] in self._readers or name in self._readers:
+            return
+        program = known(name)
+        reader = program.reader
+        if (len(arguments) == 1 or reader is not None) and {"--help", "--version"}.intersection(arguments[-1:]):
+            return
+        if reader is not None and reader.verbs and arguments[-1:] in (["-h"], ["help"]):
+            return
+        if "transparent" in program.kinds:
+            yield from self._judge_inner(name, arguments, span, depth)
+            return
+        if program.writes is None:
+            yield Finding("readonly.unknown_program", f"{name!r} is not known to only read", _READ_HINT, span)
+            return
+        reason = _why_writes(name, program, arguments)
+        if reason is not None:
+            yield Finding("readonly.writes", f"{name}: {reason}", _READ_HINT, span)
+        for command in run_on_matches(name, arguments):
+            yield from self.judge_argv(command, span, depth + 1)
+
+    def _judge_inner(
+        self, name: str, arguments: Sequence[str], span: tuple[int, int] | None, depth: int
+    ) -> Iterator[Finding]:
+        kinds = known(name).kinds
+        if name == "command" and arguments[:1] in (["-v"], ["-V"]):
+            return
+        if name == "time" and uses_flag(arguments[:4], frozenset({"-o", "--output"}), "f"):
+            yield Finding("readonly.writes", "time: '-o' writes a file", _READ_HINT, span)
+        if "scheduler" in kinds and uses_flag(arguments, _PROCESSES, "cn"):
+            yield Finding("readonly.writes", f"{name}: it sets how a running process is scheduled", _READ_HINT, span)
+        inner, texts = inner_commands(name, arguments)
+        if "else-shell" in kinds and not inner:
+            yield Finding("readonly.unknown_program", f"{name!r} starts a shell or an editor", _READ_HINT, span)
+        for command in inner:
+            yield from self.judge_argv(command, span, depth + 1)
+        for text in texts:
+            yield from judge_text(text, self, depth + 1)
 
 
 _REFUSED_OPERATORS = {
@@ -128,92 +175,10 @@ def _keeps_a_value(assignment: str, script: Script) -> bool:
 def _judge_redirect(redirect: Redirect) -> Iterator[Finding]:
     target = redirect.target
     span = (redirect.start, redirect.end)
-    if target is not None and target.text.startswith(("/dev/tcp/", "/dev/udp/")):
+    if target is not None and opens_connection(target.text):
         yield Finding("readonly.network", "opens a connection by redirection", "use a network tool", span)
-    elif ">" in redirect.operator:
-        duplicates = redirect.operator.endswith("&") and target is not None and target.text.isdigit()
-        if not duplicates and (target is None or target.dynamic or target.text not in _QUIET_TARGETS):
-            yield Finding("readonly.redirect", "writes a file by redirection", "let the tool return the output", span)
-
-
-def _judge_command(command: Command, everyday: Everyday, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
-    span = (command.start, command.end)
-    for name, value in command.assignments:
-        if compiled("<RISKY_VARIABLES>").match(name) or value.dynamic:
-            yield Finding("readonly.environment", f"setting {name!r} can change what runs", "leave it out", span)
-    if not command.words:
-        return
-    first = command.words[0]
-    if first.dynamic or first.pattern or first.disguised or first.spliced:
-        yield Finding(
-            "readonly.disguised",
-            "the program's name is quoted, escaped or expanded, so what runs is not what is read",
-            "write the plain name of the program",
-            (first.start, first.end),
-        )
-        return
-    program = known(program_name(first.text))
-    takes_anything = program.reader is not None and program.reader.takes_anything and not program.writes
-    for word in command.words[1:]:
-        if program.writes is not None and not takes_anything and everyday.may_be_options(word):
-            message = "a substitution may print options with which the program writes"
-            yield Finding("readonly.nested", message, "pass the value it would give", (word.start, word.end))
-            break
-    for argv in everyday.readings(command):
-        yield from _judge_argv(argv, rules, span, depth)
-
-
-def _judge_argv(
-    argv: Sequence[str], rules: ReadonlyRules, span: tuple[int, int] | None, depth: int
-) -> Iterator[Finding]:
-    name = program_name(argv[0])
-    arguments = argv[1:]
-    if depth > MAX_NESTING or (depth and len(argv) > MAX_NESTED_WORDS):
-        yield Finding(
-            "readonly.nested",
-            "a command inside a command is too deep or too long to judge",
-            "run the inner command",
-            span,
-        )
-        return
-    if argv[0].rpartition("/")[2] in rules.readers or name in rules.readers:
-        return
-    program = known(name)
-    reader = program.reader
-    if (len(arguments) == 1 or reader is not None) and {"--help", "--version"}.intersection(arguments[-1:]):
-        return
-    if reader is not None and reader.verbs and arguments[-1:] in (["-h"], ["help"]):
-        return
-    if "transparent" in program.kinds:
-        yield from _judge_inner(name, arguments, rules, span, depth)
-        return
-    if program.writes is None:
-        yield Finding("readonly.unknown_program", f"{name!r} is not known to only read", _READ_HINT, span)
-        return
-    reason = _why_writes(name, program, arguments)
-    if reason is not None:
-        yield Finding("readonly.writes", f"{name}: {reason}", _READ_HINT, span)
-    for command in run_on_matches(name, arguments):
-        yield from _judge_argv(command, rules, span, depth + 1)
-
-
-def _judge_inner(
-    name: str, arguments: Sequence[str], rules: ReadonlyRules, span: tuple[int, int] | None, depth: int
-) -> Iterator[Finding]:
-    kinds = known(name).kinds
-    if name == "command" and arguments[:1] in (["-v"], ["-V"]):
-        return
-    if name == "time" and uses_flag(arguments[:4], frozenset({"-o", "--output"}), "f"):
-        yield Finding("readonly.writes", "time: '-o' writes a file", _READ_HINT, span)
-    if "scheduler" in kinds and uses_flag(arguments, _PROCESSES, "cn"):
-        yield Finding("readonly.writes", f"{name}: it sets how a running process is scheduled", _READ_HINT, span)
-    inner, texts = inner_commands(name, arguments)
-    if "else-shell" in kinds and not inner:
-        yield Finding("readonly.unknown_program", f"{name!r} starts a shell or an editor", _READ_HINT, span)
-    for command in inner:
-        yield from _judge_argv(command, rules, span, depth + 1)
-    for text in texts:
-        yield from _judge_text(text, rules, depth + 1)
+    elif ">" in redirect.operator and (target is None or target.dynamic or not is_quiet(redirect, target.text)):
+        yield Finding("readonly.redirect", "writes a file by redirection", "let the tool return the output", span)
 
 
 _PROCESSES = frozenset({"-p", "-P", "-u", "--pid", "--pgid", "--uid"})
@@ -253,7 +218,3 @@ def _bundled(program: Program, arguments: Sequence[str]) -> bool:
     """`tar tvf x`: the old form of options without a dash."""
     lists = bool(arguments) and "t" in arguments[0] and not set("xcruA") & set(arguments[0])
     return lists and "dashless" in program.kinds
-
-
-def _too_long(rules: ReadonlyRules) -> Finding:
-    return Finding("readonly.too_long", f"longer than {rules.max_length} characters", "split it")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, git
@@ -14,6 +15,7 @@ from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import Program, Verdict, known, lists, program_name, verdicts
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.targets import judge_targets
+from interlock.judge.shell.walk import Policy, judge_text
 from interlock.judge.shell.wrappers import inner_commands
 
 MAX_NESTING = 4
@@ -24,25 +26,30 @@ _DIRECTLY = "run the program directly, or ask for a tool that does this one thin
 _ARGUMENT_SHELL = Verdict("shell.runs_shell", "an argument names a shell to run", _DIRECTLY)
 
 
+class SandboxPolicy(Policy, Protocol):
+    """A policy with the settings of the `sandbox` validator."""
+
+    @property
+    def rules(self) -> ShellRules:
+        """The settings of the operator."""
+
+
 def judge_argv(
-    argv: Sequence[str],
-    rules: ShellRules,
-    span: tuple[int, int] | None,
-    judge_text: Callable[[str, int], Iterator[Finding]],
-    depth: int = 0,
+    argv: Sequence[str], policy: SandboxPolicy, span: tuple[int, int] | None, depth: int
 ) -> Iterator[Finding]:
-    """Everything wrong with one argument list. `judge_text` judges text that would go to a shell."""
+    """Everything wrong with one argument list, and with the commands inside it."""
     if not argv:
         return
     if depth > MAX_NESTING or (depth and len(argv) > MAX_NESTED_WORDS):
         message = "a command inside a command is too deep or too long to judge"
         yield Finding("shell.nested", message, "run the inner command directly", span)
         return
+    rules = policy.rules
     name = program_name(argv[0])
     text = shell_text(name, argv[1:]) if rules.everyday else None
     if text is not None:
         yield from (Finding(rule, message, hint, span) for rule, message, hint in _by_rules(name, argv[0], rules))
-        yield from judge_text(text, depth + 1)
+        yield from judge_text(text, policy, depth + 1)
         return
     for rule, message, hint in _judge_use(name, argv, rules):
         yield Finding(rule, message, hint, span)
@@ -50,9 +57,9 @@ def judge_argv(
         return
     inner, texts = inner_commands(name, argv[1:])
     for command in inner:
-        yield from judge_argv(command, rules, span, judge_text, depth + 1)
+        yield from policy.judge_argv(command, span, depth + 1)
     for text in texts:
-        yield from judge_text(text, depth + 1)
+        yield from judge_text(text, policy, depth + 1)
 
 
 def shell_text(name: str, arguments: Sequence[str]) -> str | None:

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.environment import is_secret
-from interlock.judge.shell.everyday import is_inside
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
+from interlock.judge.shell.folders import is_inside
 from interlock.judge.shell.git import verb_of
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled

@@ -19,6 +19,7 @@ from interlock.judge.shell.folders import PROJECT, folder_after, from_project, f
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
+from interlock.judge.shell.redirects import is_quiet, judge_everyday
 from interlock.judge.shell.script import Command, Redirect, Script, Value, Word
 from interlock.judge.shell.values import TEMPORARY
 from interlock.judge.shell.words import MAX_ADDED, expanded, unescaped, with_names, words_of
@@ -42,7 +43,6 @@ _DECODES = re.compile(
 """Programs that turn a code into text."""
 _CUTS = re.compile(r"\$\{\w+:\d+:[12]\}|\$\{\w+//[^}]*/\}")
 _RUN_FILES = frozenset({"shell", "bare", "evaluator"})
-_QUIET = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
 class Everyday:
@@ -102,7 +102,8 @@ class Everyday:
         yield from self._judge_disguises()
         for redirect in self.script.redirects:
             for target in self.texts(redirect.target) if redirect.target is not None else ():
-                yield from _judge_redirect(redirect, self._redirected(redirect, target))
+                known_target = not target.startswith(_UNKNOWN)
+                yield from judge_everyday(redirect, self._redirected(redirect, target), known=known_target)
         yield from self._judge_pipes()
 
     def _judge_pipes(self) -> Iterator[Finding]:
@@ -135,7 +136,7 @@ class Everyday:
         feeds = any(operator.kind == "substitution" for operator in self.script.operators)
         feeds = feeds or any(redirect.operator == "<<<" for redirect in self.script.redirects)
         writes = any(
-            ">" in redirect.operator and redirect.target is not None and not _is_quiet(redirect, redirect.target.text)
+            ">" in redirect.operator and redirect.target is not None and not is_quiet(redirect, redirect.target.text)
             for redirect in self.script.redirects
         )
         for command in self.script.commands:
@@ -361,32 +362,3 @@ def _secrets_named(words: Sequence[str]) -> list[str]:
     secret = compiled("<SECRETS>|<SECRET_FILE>")
     parts = [part for word in words for part in _BREAK.split(word)]
     return [name for name in with_names(parts) if secret.search(name)][:_MAX_READINGS]
-
-
-def is_inside(path: str) -> bool:
-    """Whether a path, as it is written, lies inside the project or among temporary files."""
-    if path.startswith(("/tmp/", "/var/tmp/")):  # noqa: S108 - a place to write, not a file made here
-        return ".." not in path.split("/")
-    return not path.startswith(("/", "~", "-")) and ".." not in path.split("/") and ":" not in path[:3]
-
-
-def _judge_redirect(redirect: Redirect, target: str) -> Iterator[Finding]:
-    span = (redirect.start, redirect.end)
-    if target.startswith(("/dev/tcp/", "/dev/udp/")):
-        yield Finding("shell.network", "opens a connection by redirection", "use a network tool", span)
-    elif compiled("<SECRETS>|<SECRET_FILE>").search(target) and ">" not in redirect.operator:
-        yield Finding(
-            "shell.secret_file", f"{target[:60]!r} holds secrets", "ask for what you need by another tool", span
-        )
-    elif ">" in redirect.operator and not _is_quiet(redirect, target):
-        if compiled("<HOOKS>").search(target):
-            yield Finding("shell.persistence", "writes a program that git runs later", "leave hooks to a person", span)
-        elif compiled("<WRITE>|<SECRETS>").search(target):
-            yield Finding("shell.system_file", f"writes to {target[:60]!r}", "use a file of your own", span)
-        elif not is_inside(target) or target.startswith(_UNKNOWN):
-            message = f"writes to {target[:60]!r}, outside the project"
-            yield Finding("shell.redirect_out", message, "write below the working directory", span)
-
-
-def _is_quiet(redirect: Redirect, target: str) -> bool:
-    return target in _QUIET or (redirect.operator.endswith("&") and target.isdigit())

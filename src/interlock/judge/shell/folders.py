@@ -43,6 +43,13 @@ def from_root(folder: str, path: str) -> str:
     return normpath(join(folder, path)) if _TEMPORARY.match(folder) and _RELATIVE.fullmatch(path) else path
 
 
+def is_inside(path: str) -> bool:
+    """Whether a path, as it is written, lies inside the project or among temporary files."""
+    if path.startswith(("/tmp/", "/var/tmp/")):  # noqa: S108 - a place to write, not a file made here
+        return ".." not in path.split("/")
+    return not path.startswith(("/", "~", "-")) and ".." not in path.split("/") and ":" not in path[:3]
+
+
 def is_outside(folder: str) -> bool:
     """Whether a folder is known to be none of a project: above it, a home as such, or one of the system."""
     return _OUTSIDE.match(folder) is not None

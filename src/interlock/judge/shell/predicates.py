@@ -12,8 +12,8 @@ from itertools import pairwise
 from interlock.judge.shell import embedded, environment
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.disclosures import is_secret_file
-from interlock.judge.shell.everyday import is_inside
 from interlock.judge.shell.flags import operands, option_values, uses_flag
+from interlock.judge.shell.folders import is_inside
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, lists
 from interlock.judge.shell.sed import sed_effects, sed_scripts

@@ -1,0 +1,201 @@
+"""The two policies of the `sandbox` validator: one simple command, or everyday commands, each part by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Sequence
+
+from interlock.judge.findings import Finding
+from interlock.judge.shell.commands import judge_argv
+from interlock.judge.shell.evaluation import evaluated
+from interlock.judge.shell.everyday import Everyday
+from interlock.judge.shell.patterns import compiled
+from interlock.judge.shell.programs import program_name
+from interlock.judge.shell.redirects import judge_alone
+from interlock.judge.shell.rules import ShellRules
+from interlock.judge.shell.script import Command, Script, Word
+from interlock.judge.shell.walk import judge_text, too_many
+from interlock.judge.shell.words import MAX_ADDED, words_of
+
+
+class _Sandbox:
+    """The settings of the operator, which both policies share."""
+
+    family = "shell"
+
+    def __init__(self, rules: ShellRules) -> None:
+        self.rules = rules
+        self.ignored = rules.ignored
+        self.max_length = rules.max_length
+
+
+class StrictPolicy(_Sandbox):
+    """One simple command, with no operator, expansion or disguise."""
+
+    def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:
+        yield from _judge_shape(script, _OPERATORS)
+        for redirect in script.redirects:
+            yield from judge_alone(redirect)
+        if not script.operators and not script.redirects and script.error is None and _has_operator(text):
+            message = "an operator stands outside quotes"
+            yield Finding("shell.unparsable", message, "quote it, or run one simple command", (0, len(text)))
+        for command in script.commands:
+            yield from self._judge_command(command, depth)
+
+    def _judge_command(self, command: Command, depth: int) -> Iterator[Finding]:
+        span = (command.start, command.end)
+        for name, value in command.assignments:
+            yield from _judge_assignment(name, value, span)
+        if not command.words:
+            return
+        yield from _judge_words(command, known=not command.words[0].dynamic)
+        argv, complete = _argv(command.words)
+        if not complete:
+            yield too_many(self, span)
+        yield from self.judge_argv(argv, span, depth)
+
+    def judge_argv(self, argv: Sequence[str], span: tuple[int, int] | None, depth: int) -> Iterator[Finding]:
+        yield from judge_argv(argv, self, span, depth)
+
+
+class EverydayPolicy(_Sandbox):
+    """Joined commands, each by itself. A command that cannot be read, or leaves a process running, stays refused."""
+
+    def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:
+        yield from _judge_shape(script, frozenset({"background", "function"}))
+        everyday = Everyday(script)
+        yield from everyday.judge_setting()
+        for span in evaluated(text, script, strict=False):
+            message = "the shell evaluates this as an expression, and runs the command in its value"
+            yield Finding("shell.nested", message, "pass the value it would give", span)
+        for command in script.commands:
+            if command.words:
+                yield from self._judge_command(command, everyday, depth)
+        if everyday.too_many:
+            yield too_many(self, (0, len(text)))
+
+    def _judge_command(self, command: Command, everyday: Everyday, depth: int) -> Iterator[Finding]:
+        yield from _judge_words(command, known=everyday.names_program(command.words[0]))
+        for argv in everyday.readings(command):
+            yield from self.judge_argv(argv, (command.start, command.end), depth)
+        for inner in everyday.given_to_shell(command):
+            yield from judge_text(inner, self, depth + 1)
+
+    def judge_argv(self, argv: Sequence[str], span: tuple[int, int] | None, depth: int) -> Iterator[Finding]:
+        yield from judge_argv(argv, self, span, depth)
+
+
+def _judge_shape(script: Script, refused: Container[str]) -> Iterator[Finding]:
+    if script.error is not None:
+        message = "this is not shell syntax that can be read safely"
+        yield Finding(
+            "shell.unparsable", message, "write one simple command and quote special characters", script.error
+        )
+    noted: set[str] = set()
+    for operator in script.operators:
+        if operator.kind not in noted and operator.kind in refused:
+            noted.add(operator.kind)
+            message, hint = _OPERATORS[operator.kind]
+            yield Finding(f"shell.{operator.kind}", message, hint, (operator.start, operator.end))
+
+
+def _judge_words(command: Command, *, known: bool) -> Iterator[Finding]:
+    """Words that are not written as they are read. `known` is whether the name of the program is."""
+    for first in command.words[:1]:
+        if not known or first.pattern or first.disguised or first.spliced or _odd_name(first.text, first.dynamic):
+            message = "the program's name is quoted, escaped or expanded, so what runs is not what is read"
+            yield Finding("shell.disguised", message, "write the plain name of the program", (first.start, first.end))
+    for word in command.words[1:]:
+        if word.disguised:
+            message = "needless escaping hides what a word says"
+            hint = "write the word plainly, or put all of it in quotes"
+            yield Finding("shell.disguised", message, hint, (word.start, word.end))
+            break
+
+
+def _argv(words: Sequence[Word]) -> tuple[list[str], bool]:
+    """The argument list, with names that patterns may match, and whether braces are expanded to their end."""
+    argv: list[str] = []
+    all_complete = True
+    program = program_name(words[0].text)
+    for word in words:
+        read, complete = words_of(word.shape, program) if word.shape and not word.dynamic else ([word.text], True)
+        all_complete = all_complete and complete
+        argv += read
+    if words[0].pattern:
+        argv[0] = _match_glob(argv[0])
+    return argv, all_complete and len(argv) <= len(words) + MAX_ADDED
+
+
+_LIKELY = (
+    "rm",
+    "sh",
+    "bash",
+    "dash",
+    "cat",
+    "nc",
+    "dd",
+    "su",
+    "sudo",
+    "chmod",
+    "curl",
+    "wget",
+    "python3",
+    "perl",
+    "mkfs",
+)
+
+
+def _match_glob(name: str) -> str:
+    """The program that a pattern most likely stands for: `/???/rm`, `/bin/c?t`."""
+    last = name.rpartition("/")[2]
+    if len(last) > 16:
+        return last
+    shape = re.escape(last).replace(r"\*", ".*").replace(r"\?", ".")
+    return next((likely for likely in _LIKELY if re.fullmatch(shape, likely)), last)
+
+
+_ODD_NAME = re.compile(r"[^\w./+:@,~^%\[\]!#=-]")
+
+
+def _odd_name(name: str, dynamic: bool) -> bool:
+    if dynamic:
+        return False
+    return not name or _ODD_NAME.search(name) is not None or name.startswith(("-", "=", "@"))
+
+
+def _judge_assignment(name: str, value: Word, span: tuple[int, int]) -> Iterator[Finding]:
+    if compiled("<RISKY_VARIABLES>").match(name) or "/" in value.text or value.dynamic or " " in value.text:
+        yield Finding(
+            "shell.environment",
+            f"setting {name!r} can change what runs",
+            "leave it out, or let the operator set it for the server",
+            span,
+        )
+
+
+_UNQUOTED = re.compile(r"""\$'(?:[^'\\]|\\.)*'|'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
+_METACHARACTER = re.compile(r"[;&|<>()`\n]|\$[\w{(@*#?!$-]")
+
+
+def _has_operator(text: str) -> bool:
+    """A second, simpler reading of the text, in case the grammar took an operator for part of a word."""
+    return _METACHARACTER.search(_UNQUOTED.sub("_", text)) is not None
+
+
+_ONE = "run one simple command at a time"
+_VALUE = "write the value itself"
+_OPERATORS = {
+    "sequence": ("';' runs more than one command", _ONE),
+    "multiline": ("more than one line runs more than one command", _ONE),
+    "background": ("'&' leaves a command running", "run it in the foreground"),
+    "conditional": ("'&&' or '||' runs more than one command", _ONE),
+    "pipe": ("'|' feeds one command into another", _ONE),
+    "control_flow": ("tests, loops and conditions are not simple commands", _ONE),
+    "subshell": ("a group or subshell runs more than one command", _ONE),
+    "function": ("defines a function", _ONE),
+    "assignment": ("sets a shell variable", _VALUE),
+    "variable": ("a variable's value is not known before the command runs", _VALUE),
+    "substitution": ("a substitution runs a command inside a command", _VALUE),
+    "arithmetic": ("arithmetic is evaluated by the shell", _VALUE),
+}
