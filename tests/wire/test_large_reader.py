@@ -1,12 +1,17 @@
-"""A large message is read in runs with the same meaning and the same refusals as value by value."""
+"""A large message is read in pieces, with the meaning that a plain reader finds, wherever the pieces end."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import isfinite
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -14,14 +19,18 @@ from hypothesis import strategies as st
 from cases import each_case
 from interlock.wire import large_reader
 from interlock.wire.large import PIECE, Read
-from interlock.wire.large_messages import decode_large
-from interlock.wire.large_reader import LargeReader, Unreadable
+from interlock.wire.large_messages import CALL, decode_large
+from interlock.wire.large_pieces import NAME, NUMBER, Unreadable
+from interlock.wire.large_reader import AROUND, LargeReader
 from interlock.wire.limits import Limits
-from interlock.wire.messages import BadMessage, Result
+from interlock.wire.messages import BadMessage, Request, Result
 
 NEVER = 10**9
 LIMITS = Limits(depth=6)
 MEMBERS = 60
+LONG_NAME = 300
+"""Most bytes of the names here."""
+PIECES = [64, 65, 100, 1_000, PIECE]
 
 _TEXTS = st.text(max_size=12) | st.sampled_from(
     ["\n", '"', "\\", "  ", "😀", "\x7f", "{", "[,]", "é" * 40, "x" * 86, "\ud83d", "\udc00"]
@@ -49,9 +58,27 @@ _ODD_OBJECTS = [
     b'{"":1}',
     b'{"%b":1}' % (b"n" * 90),
     b'{"%b":1}' % (b"n" * 1_030),
+    rb'{"%b":1}' % (rb"\u00e9" * 180),
+    rb'{"\u00e9":1,"x\\":2,"\"":3}',
 ]
 _ODD_BLANKS = [b" 1", b"\t\n[ 1 ,\r\n 2 ]", b'{ "b" : 1 }']
-_ODD_PIECES = [b"9" * 129, b"[" * 9 + b"]" * 9, b"[]", b"{}", b",", b"]", b"}", b":", b'"', b""]
+_ODD_PIECES = [
+    b"9" * 128,
+    b"9" * 129,
+    b"x" * 200,
+    b" " * 300,
+    b"\0",
+    b'"' + b"\\n" * 200 + b'"',
+    b"[" * 9 + b"]" * 9,
+    b"[]",
+    b"{}",
+    b",",
+    b"]",
+    b"}",
+    b":",
+    b'"',
+    b"",
+]
 _ODD = st.sampled_from([*_ODD_NUMBERS, *_ODD_TEXTS, *_ODD_OBJECTS, *_ODD_BLANKS, *_ODD_PIECES])
 _STYLES = st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 1}, {"separators": (" ,\t", " : ")}])
 
@@ -70,100 +97,287 @@ def _texts_of_values(draw: st.DrawFn) -> bytes:
     return written
 
 
-def outcome(data: bytes, members: int = MEMBERS) -> Any:
-    """The value that was read, without the blanks that either way may leave; or the refusal."""
-    reader = LargeReader(data, LIMITS, members)
+@contextmanager
+def pieces_of(size: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(large_reader, "PIECE", size)
+        patched.setattr(large_reader, "LONG_TEXT", max(size // 2, LONG_NAME))
+        yield
+
+
+class Refused(Exception):
+    pass
+
+
+def refuse(*_: object) -> Any:
+    raise Refused
+
+
+def _number(written: str) -> Any:
+    return msgspec.Raw(written.encode()) if isfinite(float(written)) else refuse()
+
+
+def model(data: bytes, members: int = MEMBERS) -> tuple[Any, set[bytes], int]:
+    """What a message means, in one go: its value, with the numbers as they are written, its names and its members."""
+    names: set[bytes] = set()
+
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        names.update(map(msgspec.json.encode, found))
+        return found if len(found) == len(pairs) else refuse()
+
     try:
+        value = json.loads(
+            data.decode(), object_pairs_hook=read_object, parse_float=_number, parse_int=_number, parse_constant=refuse
+        )
+        msgspec.json.encode(value)
+    except (ValueError, RecursionError):
+        raise Refused from None
+    count, depth, deepest = 0, 0, 0
+    for token in re.findall(rb'"(?:[^"\\]|\\.)*"\s*:?|[][{},]|[-+.0-9eE]+', data, re.DOTALL):
+        count += token in (b",", b"[", b"{")
+        depth += (token in (b"[", b"{")) - (token in (b"]", b"}"))
+        deepest = max(deepest, depth)
+        most = NUMBER if token[:1] != b'"' else NAME if token[-1:] == b":" else NEVER
+        if len(token.rstrip(b" \t\r\n:")) > most:
+            refuse()
+    if count > members + AROUND or deepest > LIMITS.depth + 2:
+        refuse()
+    return value, names, count
+
+
+def taken(data: bytes, size: int, members: int = MEMBERS) -> bool:
+    """Whether a message is taken. Its text, its places and its names are then those of the model."""
+    reader = LargeReader(data, LIMITS, members, CALL)
+    try:
+        value, names, count = model(data, members)
+    except Refused:
+        with pieces_of(size), pytest.raises(Unreadable) as caught:
+            reader.read()
+        assert caught.value.members.get("id") == (1 if b'"id":1,' in data else None)
+        return False
+    with pieces_of(size):
         payload = reader.read()
-    except Unreadable as bad:
-        return bad.name, bad.message, bad.members
-    spans = {
-        name: [compact(payload[each.start : each.stop]) for each in (span, *span.inner.values())]
-        for name, span in reader.spans.items()
-    }
-    items = {
-        names: [compact(payload[at:to]) for at, to in zip(places[::2], places[1::2], strict=True)]
-        for names, places in reader.places.items()
-    }
-    for (outer, inner), found in items.items():
-        span = reader.spans[outer].inner[inner]
-        assert b"[" + b",".join(found) + b"]" == compact(payload[span.start : span.stop])
-    return compact(payload), spans, reader.names, reader._members, items
+    assert payload == msgspec.json.encode(value)
+    assert (reader.names, reader._members) == (names, count)
+    assert reader.spans.keys() == value.keys()
+    items = {}
+    for name, span in reader.spans.items():
+        member = value[name]
+        assert payload[span.start : span.stop] == msgspec.json.encode(member)
+        inner = dict(enumerate(member)) if isinstance(member, list) else member if isinstance(member, dict) else {}
+        assert [*span.inner] == [*map(str, inner)]
+        for (key, each), place in zip(inner.items(), span.inner.values(), strict=True):
+            written = msgspec.json.encode(each)
+            assert payload[place.start : place.stop] == written
+            if (name, key) == CALL and isinstance(each, dict | list):
+                assert place.value == msgspec.json.decode(written)
+            if isinstance(each, list) and each:
+                items[name, str(key)] = [*map(msgspec.json.encode, each)]
+    places = {key: zip(found[::2], found[1::2], strict=True) for key, found in reader.places.items()}
+    assert {key: [payload[start:stop] for start, stop in found] for key, found in places.items()} == items
+    return True
 
 
-def compact(payload: bytes) -> bytes:
-    return re.sub(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', rb"\1", payload)
+ENVELOPES = [
+    (b'"result":{"x":', b',"more":[1 ,2]}'),
+    (b'"result":{"content":[{"type":"text"}],"x":{"y":', b"}}"),
+    (b'"params":{"a":[0,"b"],"arguments":', b',"more":{"a":1}}'),
+    (b'"result":[{"x":[1,2]},', b"]"),
+    (b'"y":', b',"z":[]'),
+]
 
 
-def one_by_one(data: bytes, patch: pytest.MonkeyPatch, members: int = MEMBERS) -> Any:
-    with patch.context() as patched:
-        patched.setattr(large_reader, "RUN_DEPTH", NEVER)
-        return outcome(data, members)
-
-
-@settings(max_examples=200)
-@given(st.lists(_texts_of_values(), min_size=1, max_size=8), st.sampled_from([8, 64, PIECE]), st.booleans())
-@example([b"1", b'{"a":1,"a":2}'], 64, False)
-@example([b"[[[[[[[]]]]]]]", b"1"], PIECE, True)
-@example([b"[" + b"0," * 58 + b"0]"], PIECE, True)
-@example([b'"\\ud83d"', b'"\\ude00"'], PIECE, False)
-def test_runs_mean_what_single_values_mean(texts: list[bytes], window: int, in_object: bool) -> None:
-    patch = pytest.MonkeyPatch()
+@settings(max_examples=250)
+@given(
+    st.lists(_texts_of_values(), min_size=1, max_size=8),
+    st.sampled_from(PIECES),
+    st.sampled_from(ENVELOPES),
+    st.booleans(),
+    st.integers(0, 200),
+)
+@example([b"1", b'{"a":1,"a":2}'], 64, ENVELOPES[0], False, 0)
+@example([b"[[[[[[[]]]]]]]", b"1"], PIECE, ENVELOPES[0], True, 0)
+@example([b"[" + b"0," * 58 + b"0]"], PIECE, ENVELOPES[0], True, 0)
+@example([b'"\\ud83d"', b'"\\ude00"'], PIECE, ENVELOPES[0], False, 0)
+@example([b"[", b"]"], 64, ENVELOPES[0], False, 0)
+@example([b"[" + b" " * 70, b"]"], 64, ENVELOPES[0], False, 0)
+def test_a_message_means_the_same_wherever_its_pieces_end(
+    texts: list[bytes], size: int, envelope: tuple[bytes, bytes], in_object: bool, shift: int
+) -> None:
     if in_object:
         # Some names stand twice.
         inside = b"{" + b",".join(b'"n%d" :%b' % (len(text) % 40, text) for text in texts) + b"}"
     else:
         inside = b"[" + b", ".join(texts) + b"]"
-    data = b'{"jsonrpc":"2.0","id":1,"result":{"x":' + inside + b',"more":[1 ,2]}}'
-    with patch.context() as patched:
-        patched.setattr(large_reader, "WINDOW", window)
-        assert outcome(data) == one_by_one(data, patch)
+    data = b'{"jsonrpc":"2.0","id":1,"v":"%b",' % (b"x" * shift) + envelope[0] + inside + envelope[1] + b"}"
+    taken(data, size)
+
+
+@settings(max_examples=100)
+@given(st.integers(1, 20), st.integers(0, 40), st.integers(0, 100), st.sampled_from([64, 100, 333]), st.booleans())
+def test_rows_of_any_width_are_read_alike(width: int, rows: int, shift: int, size: int, content_first: bool) -> None:
+    row = b"{" + b",".join(b'"c%d":%d' % (column, column**5) for column in range(width)) + b"}"
+    content = b'"content":[{"type":"text","text":"%b"}]' % (b"x" * shift)
+    table = b'"structuredContent":{"rows":[' + b",".join([row] * rows) + b"]}"
+    parts = (content, table) if content_first else (table, content)
+    assert taken(b'{"jsonrpc":"2.0","id":1,"result":{' + b",".join(parts) + b"}}", size, NEVER)
+
+
+WRITTEN = [
+    pytest.param(b'"%b"' % (b"\\ud83d\\ude00" * 40), id="pairs of escapes"),
+    pytest.param(b'"%b"' % (b"\\ud83d\\ude00\\n" * 40), id="pairs and short escapes"),
+    pytest.param(b'"%b"' % (b"\\\\" * 200), id="backslashes"),
+    pytest.param(b'"%b"' % (b'\\"' * 200), id="quotes"),
+    pytest.param(b'"%b"' % (b'\\\\\\"' * 70), id="backslashes and quotes"),
+    pytest.param('"{}"'.format("😀" * 100).encode(), id="characters of four bytes"),
+    pytest.param(b'"%b"' % (b"\\u000a\\/" * 40), id="escapes that need not be"),
+    pytest.param(b"[" + b" \n" * 200 + b"1 \t" + b"\r" * 200 + b", 2" + b" " * 200 + b"]", id="blanks"),
+    pytest.param(b'{"%b":{"%b":"x"}}' % (b"n" * 290, b"m" * 290), id="long names"),
+]
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@each_case("size", [64, 65, 67, PIECE])
+def test_texts_blanks_and_names_go_over_the_ends_of_pieces(written: bytes, size: int) -> None:
+    for shift in range(0, 70, 5):
+        for opening, closing in ENVELOPES[:3]:
+            data = b'{"jsonrpc":"2.0","id":1,"v":"%b",' % (b"x" * shift) + opening + written + closing + b"}"
+            assert taken(data, size), (shift, opening)
+            assert not taken(data[: len(data) - shift % 20 - 1], size)
 
 
 @each_case("cut", [0, 1, 5, 40, 1_000, 33_000])
-def test_a_message_that_is_cut_off_is_refused_alike(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_is_cut_off_is_refused(cut: int) -> None:
     item = b'{"name":"caf\xc3\xa9 \\n","n":[1,2.50,-0,null]}'
-    data = b'{"result":{"x":[' + b",".join([item] * 2_000) + b"]}}"
-    data = data[: len(data) - cut]
-    got = outcome(data, NEVER)
-    assert got == one_by_one(data, monkeypatch, NEVER)
-    assert (got[0] in ("PARSE_ERROR", "INVALID_REQUEST")) is (cut > 0)
+    data = b'{"id":1,"result":{"x":[' + b",".join([item] * 2_000) + b"]}}"
+    assert taken(data[: len(data) - cut], PIECE, NEVER) is (cut == 0)
 
 
 @each_case("members", [-1, 0, 1])
-def test_the_members_of_runs_are_counted_one_by_one(members: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_case("size", [100, PIECE])
+def test_the_members_of_all_pieces_are_counted(members: int, size: int) -> None:
     items = b",".join(b'{"a":[%d,"x,y[{"]}' % number for number in range(5_000))
     data = b'{"result":{"x":[' + items + b"]}}"
     # An array and an object have one each, and each comma.
-    told = 3 + 5_000 * 3 + 4_999 + members - large_reader.AROUND
-    got = outcome(data, told)
-    assert got == one_by_one(data, monkeypatch, told)
-    assert (got[:2] == ("INVALID_REQUEST", f"more than {told} members")) is (members < 0)
+    told = 3 + 5_000 * 3 + 4_999 + members - AROUND
+    assert taken(data, size, told) is (members >= 0)
+    with pieces_of(size):
+        refused = decode_large(data, LIMITS, told)
+    if members < 0:
+        assert isinstance(refused, BadMessage)
+        assert refused.message == f"more than {told} members"
 
 
+REFUSALS = [
+    pytest.param(b'{"a":1,%b"a":2}', "INVALID_REQUEST", "member 'a' stands twice", id="a name twice"),
+    pytest.param(b'{"%b":1}', "INVALID_REQUEST", "the name of a member is longer than 1024 bytes", id="a long name"),
+    pytest.param(b"[1%b,9" + b"9" * 200 + b"]", "INVALID_REQUEST", "a number is longer than 128", id="a long number"),
+    pytest.param(b"[" * 70 + b"1%b" + b"]" * 70, "INVALID_REQUEST", "nested deeper than 64 levels", id="too deep"),
+    pytest.param(b"[1%b,x" + b"y" * 200 + b"]", "PARSE_ERROR", "not JSON: a value is none of JSON", id="no value"),
+    pytest.param(b'[1%b,"\xff"]', "PARSE_ERROR", "not JSON: 'utf-8' codec", id="no UTF-8"),
+    pytest.param(b"[1%b,[,2]]", "PARSE_ERROR", "not JSON", id="a comma too many"),
+    pytest.param(b"[1%b,2,]", "PARSE_ERROR", "not JSON", id="a comma at the end"),
+    pytest.param(b"[1%b,2}", "PARSE_ERROR", "not JSON", id="another bracket"),
+    pytest.param(b'[1%b,"a".5]', "PARSE_ERROR", "not JSON", id="a number behind a text"),
+    pytest.param(b'[1%b,"\\ud83d"]', "PARSE_ERROR", "not JSON", id="half a pair"),
+    pytest.param(b'[1%b,"\\x"]', "PARSE_ERROR", "not JSON", id="no escape"),
+    pytest.param(b'[1%b,"\0"]', "PARSE_ERROR", "not JSON: a control character", id="a control character"),
+    pytest.param(b"[1%b]]", "PARSE_ERROR", "not JSON: an array or object ends", id="too many ends"),
+]
+
+
+@pytest.mark.parametrize(("written", "name", "message"), REFUSALS)
+@each_case("between", [0, 40_000])
+def test_a_refusal_says_why_and_whom_to_answer(written: bytes, name: str, message: str, between: int) -> None:
+    filler = b"n" * between if b'"%b"' in written else b',"%b"' % (b"x" * between) if between else b""
+    if written.startswith(b'{"a"'):
+        filler = b'"b":"%b",' % (b"x" * between)
+    elif written.startswith(b'{"%b'):
+        filler = b"n" * (between + 1_030)
+    result = written.replace(b"%b", filler)
+    data = b'{"jsonrpc":"2.0","id":7,"result":{"x":%b,"y":"%b"}}' % (result, b"y" * 70_000)
+    refused = decode_large(data, Limits(), NEVER)
+    assert isinstance(refused, BadMessage)
+    assert (refused.name, refused.id) == (name, 7)
+    assert refused.message.startswith(message)
+
+
+def test_the_arguments_of_a_call_are_put_together_from_all_pieces() -> None:
+    deep: Any = "x" * 50_000
+    for level in range(40):
+        deep = {"a": [level, deep], "b": "\n" * level} if level % 2 else [deep, level]
+    arguments = {"rows": [{"n": number, "text": "é" * number} for number in range(900)], "deep": deep, "last": [1, []]}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x", "arguments": arguments}}
+    for size in (100, 1_000, PIECE):
+        with pieces_of(size):
+            read = decode_large(json.dumps(message).encode(), Limits(), NEVER)
+        assert isinstance(read, Request)
+        assert isinstance(read.params, Read)
+        assert read.params.arguments is not None
+        assert read.params.arguments.value == arguments
+        assert json.loads(read.params.arguments) == arguments
+
+
+def _rows(width: int) -> bytes:
+    rows = [{f"c{column}": number for column in range(width)} for number in range(60_000 // width)]
+    return json.dumps(rows, separators=(",", ":")).encode()
+
+
+ROWS = {width: _rows(width) for width in (1, 2, 3, 4, 5, 6, 14, 16, 400)}
+CONTENT = b'"content":[{"type":"text","text":"w"}]'
 SHAPES = {
-    "tools": b",".join(b'{"name":"t%d","inputSchema":{"type":"object"}}' % number for number in range(20_000)),
-    "numbers": b",".join([b"1e5"] * 300_000),
-    "names that are in doubt": b",".join(b'{"%b":1}' % (b"n" * 200) for _ in range(20_000)),
-    "numbers that are in doubt": b",".join([b"1", b'{"' + b"n" * 100 + b'":1}'] * 10_000),
-    "values as large as a run": b",".join([b'["' + b"x" * (PIECE - 100) + b'",' + b"[" * 30 + b"]" * 31] * 100),
+    "a text": b'"content":[{"type":"text","text":"%b"}]' % (b"x" * 600_000),
+    "an escaped text": b'"content":[{"type":"text","text":"%b"}]' % (b'\\n\\"' * 150_000),
+    "blocks": b'"content":[' + b",".join([b'{"type":"text","text":"a text of some words\\n"}'] * 12_000) + b"]",
+    "tools": b'"tools":['
+    + b",".join(b'{"name":"t%d","inputSchema":{"type":"object"}}' % number for number in range(12_000))
+    + b"]",
+    "numbers": b'"x":[' + b",".join([b"1e5"] * 150_000) + b"]",
+    "long names": b'"x":[' + b",".join(b'{"%b":1}' % (b"n" * 200) for _ in range(3_000)) + b"]",
+    "texts nearly as large as a piece": b'"x":['
+    + b",".join([b'["' + b"x" * (PIECE - 100) + b'",' + b"[" * 30 + b"]" * 31] * 20)
+    + b"]",
+    "deep": CONTENT + b',"x":[' + b",".join([b"[" * 50 + b"]" * 50] * 6_000) + b"]",
+    "blanks": b'"x":[' + b",".join([b" " * 40_000 + b"1"] * 20) + b"]",
+    "a text in many lines": CONTENT + b',"structuredContent":' + json.dumps(json.loads(ROWS[4]), indent=2).encode(),
+    **{f"rows of {width}": CONTENT + b',"structuredContent":{"rows":' + rows + b"}" for width, rows in ROWS.items()},
+    **{f"rows of {width}, content last": b'"s":{"rows":' + rows + b"}," + CONTENT for width, rows in ROWS.items()},
 }
 
 
-@pytest.mark.parametrize("items", SHAPES.values(), ids=SHAPES.keys())
-def test_few_runs_are_tried_in_vain(items: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = 0
-    read = large_reader.RunReader.read
+@pytest.mark.parametrize("members", SHAPES.values(), ids=SHAPES.keys())
+def test_no_shape_takes_more_than_a_few_calls_for_each_piece(members: bytes) -> None:
+    data = b'{"jsonrpc":"2.0","id":1,"result":{' + members + b"}}"
+    calls = 0
 
-    def counted(self: Any, window: bytes, *more: Any) -> Any:
-        nonlocal tried
-        tried += len(window)
-        return read(self, window, *more)
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
 
-    monkeypatch.setattr(large_reader.RunReader, "read", counted)
-    data = b'{"jsonrpc":"2.0","id":1,"result":{"x":[' + items + b"]}}"
-    assert isinstance(decode_large(data, Limits(), Limits().answer_members), Result)
-    assert tried < 8 * len(data)
+    sys.setprofile(count)
+    try:
+        read = decode_large(data, Limits(), Limits().answer_members)
+    finally:
+        sys.setprofile(None)
+    assert isinstance(read, Result)
+    assert calls < 300 * (len(data) // PIECE + 1) + 8 * data.count(b"[]")
+
+
+def test_the_steps_of_a_message_without_commas_do_not_grow_with_its_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = 0
+    split = large_reader.split
+
+    def counted(text: bytes) -> list[bytes]:
+        nonlocal seen
+        seen += len(text)
+        return split(text)
+
+    monkeypatch.setattr(large_reader, "split", counted)
+    for inside in (b"[" * 300_000, b"1" * 300_000, b" " * 300_000, b'"a":' * 80_000, b"]" * 300_000, b'{"a"' * 80_000):
+        seen, data = 0, b'{"jsonrpc":"2.0","id":1,"result":{"x":' + inside + b"}}"
+        assert isinstance(decode_large(data, Limits(), NEVER), BadMessage)
+        assert seen < 8 * len(data)
 
 
 def test_a_page_of_ten_thousand_tools_is_taken() -> None:

@@ -13,7 +13,9 @@ import msgspec
 
 from interlock.wire.errors import ErrorObject
 from interlock.wire.large import LARGE, Read
-from interlock.wire.large_reader import Cut, LargeReader, Span, Unreadable
+from interlock.wire.large_pieces import Unreadable
+from interlock.wire.large_places import Span
+from interlock.wire.large_reader import Cut, LargeReader
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (
     ENVELOPE,
@@ -80,7 +82,7 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
         base = spans["result"].start
         for (member, name), places in reader.places.items():
             if member == "result":
-                message.result.places[name] = array("q", (place - base for place in places))
+                message.result.places[name] = array("q", map((-base).__add__, places))
     return message
 
 

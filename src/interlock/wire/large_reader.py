@@ -1,56 +1,48 @@
 """Reads a large message piece by piece, in a thread.
 
 A native decoder holds the interpreter for as long as one call takes: tens of milliseconds for ten megabytes. Here no
-call sees more than `PIECE` bytes of the message, so that the event loop gets its turn, and counting stops at a limit.
-Small values below the members of the envelope's members are read in runs (`large_runs.py`).
+call sees more than a few times `PIECE` bytes of the message, so that the event loop gets its turn.
+
+A piece ends before a comma, or before a long text. It is decoded with the arrays and objects that are open around it:
+`,2],[3` within `{"a":[[1` becomes `{"a":[["",2],[3]]}`, with an empty text for the value that was read last.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from array import array
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from interlock.wire.errors import Fault
 from interlock.wire.large import PIECE
-from interlock.wire.large_runs import NAME, NUMBER, RunReader
+from interlock.wire.large_pieces import (
+    NAME,
+    Piece,
+    Unreadable,
+    last_comma,
+    mask,
+    no_json,
+    refusal,
+    split,
+    unmask,
+    without_blanks,
+)
+from interlock.wire.large_places import PLACES_DEPTH, Ends, Open, Places
 from interlock.wire.limits import Limits
 
 AROUND: Final = 16
 """Members of an envelope, which do not count for what is in it."""
-PLACES_DEPTH: Final = 2
-"""The places of the items are noted for an array within so many others: in a member of the envelope's members."""
-RUN_DEPTH: Final = 3
-"""The values of arrays and objects at this depth and below may be read in runs."""
-WINDOW: Final = PIECE
-"""Bytes that one run may take."""
-GOOD_RUN: Final = 1_024
-"""A run of so many bytes is worth what it costs to try one."""
-MAX_SKIPPED: Final = 256
-"""Values that are read one by one, at most, before a run is tried again."""
-
-
-class Unreadable(Fault):
-    """A large message that cannot be taken. `members` are those of its envelope that were read before."""
-
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(name, message)
-        self.members: dict[str, object] = {}
+LONG_TEXT: Final = PIECE // 2
+"""A text of which so much is there without its end is read by itself."""
+MAX_REST: Final = 4 * PIECE
+"""Upper bound for bytes without a comma, blanks aside: names have a bound, and so has the depth."""
+SMALLEST: Final = 4
+"""Bytes of the smallest piece, which is read before an error."""
 
 
 class Cut(str):
     """The beginning of a text that was too long to keep."""
-
-
-class Span(msgspec.Struct):
-    """A member of the envelope: where it stands, what it is where it is short, and where its own members stand."""
-
-    start: int
-    stop: int
-    value: object
-    inner: dict[str, Span]
 
 
 class LargeReader:
@@ -59,286 +51,280 @@ class LargeReader:
     def __init__(self, data: bytes, limits: Limits, members: int, keep: tuple[str, str] | None = None) -> None:
         """`keep` names a member of a member of the envelope of which the value is wanted."""
         self._data = data
-        self._end = len(data)
         self._most_members = members + AROUND
         self._told_members = members
         self._most_depth = limits.depth + 2
         self._members = 0
         self._keep = keep
+        self._pos = 0
+        self._rest = b""
+        """Bytes before `_pos` that are not read yet. A comma may stand only at their beginning."""
+        self._stack: list[Open] = []
+        """The open arrays and objects. All pieces but the first begin behind a value of the last one."""
+        self._begun = False
+        self._in_text = False
         self._out: list[bytes] = []
         self._at = 0
-        self._poor_runs = 0
-        """Runs in a row that were not worth it."""
-        self._skip = 0
-        """Values to read one by one before a run is tried again."""
+        self._known: set[bytes] = set()
         self.names: set[bytes] = set()
-        self.spans: dict[str, Span] = {}
+        self._places = Places(keep)
+        self.spans = self._places.spans
         """The envelope's members, or an array's items by their number."""
-        self.places: dict[tuple[str, str], array[int]] = {}
+        self.places = self._places.items
         """Where the items of an array in a member of the envelope begin and end, by the names of both."""
-        self._runs = RunReader(self.names)
 
     def read(self) -> bytes:
         """The whole message, compact. Raises `Unreadable`."""
         try:
-            self._value()
+            self._read_pieces()
         except Unreadable as bad:
             bad.members = {name: span.value for name, span in self.spans.items()}
             raise
         return b"".join(self._out)
 
+    def _read_pieces(self) -> None:
+        size = PIECE
+        while self._pos < len(self._data) or not self._begun:
+            try:
+                self._step(size)
+            except Unreadable:
+                if size <= max(SMALLEST, len(self._rest) // 4) or self._in_text:
+                    raise
+                size //= 2  # the members before the error tell whom to answer
+        if self._stack:
+            raise no_json("it ends too early")
+
+    def _step(self, size: int) -> None:
+        """Read one piece, or only add to the bytes that wait for their end."""
+        stop = min(self._pos + max(size, len(self._rest) // 4), len(self._data))
+        window = self._rest + self._data[self._pos : stop]
+        parts = split(window)
+        at_end = stop == len(self._data)
+        if len(parts) % 2 == 0 and (at_end or len(parts[-1]) > LONG_TEXT):
+            text = stop - len(parts.pop()) - 1
+            self._read_piece(parts, True)
+            self._rest = b""
+            self._pos = text
+            self._read_text()
+            return
+        if at_end:
+            self._read_piece(parts, False)
+        else:
+            number, comma = last_comma(parts)
+            if not number and not comma:
+                rest = without_blanks(parts)
+                if len(rest) > MAX_REST:
+                    raise no_json("a value does not end")
+                self._rest = rest
+            else:
+                behind = len(parts[number]) - comma + sum(len(part) + 1 for part in parts[number + 1 :])
+                parts[number:] = [parts[number][:comma]]
+                self._read_piece(parts, False)
+                self._rest = window[len(window) - behind :]
+        self._pos = stop
+
+    def _read_piece(self, parts: list[bytes], text_follows: bool) -> None:
+        """Check a piece and take it. Nothing has changed where it is refused."""
+        piece = Piece.of(parts)
+        members = self._members + piece.members
+        if members > self._most_members:
+            raise Unreadable("INVALID_REQUEST", f"more than {self._told_members} members")
+        kinds, lowest = self._nesting(piece.brackets)
+        if text_follows:
+            if kinds.endswith(b"{") and not piece.skeleton.endswith(b":"):
+                raise Unreadable("INVALID_REQUEST", f"the name of a member is longer than {NAME} bytes, or has no end")
+        elif piece.skeleton.endswith((b"[", b"{")):
+            raise no_json("a value is missing")
+        heads = [opened.head for opened in self._stack]
+        around = b"".join(heads) + (b'""' if self._begun else b"")
+        closing = (b'""' if text_follows else b"") + kinds[::-1].translate(_CLOSING)
+        whole = b"".join((around, piece.written, closing))
+        tree = _tree(whole)
+        nodes = self._continued(tree)
+        behind = self._opened(tree, kinds, lowest)
+        if lowest <= PLACES_DEPTH + 1 and isinstance(tree, dict | list):
+            level = max(lowest - 1, 0)
+            start = sum(map(len, heads[:level]))
+            opened = (self._stack or behind or [Open(isinstance(tree, dict), "")])[level]
+            at = self._at - len(around) + start
+            node = nodes[level] if nodes else tree
+            ends = Ends(self._stack, behind, text_follows)
+            self._places.note(ends, opened, level, whole[start : len(whole) - level], at, node)
+        _keep_values(self._stack, nodes)
+        self._stack = behind
+        self._begun = True
+        self._members = members
+        new = piece.names - self._known
+        self._known |= new
+        self.names |= {b'"%b"' % unmask(name) for name in new}
+        self._put(piece.written)
+
+    def _nesting(self, brackets: bytes) -> tuple[bytes, int]:
+        """The brackets that are open behind a piece, and how many of those before it stay open all the time."""
+        before = b"".join([opened.head[:1] for opened in self._stack])
+        short, passes = brackets, 0
+        while len(left := short.replace(b"{}", b"").replace(b"[]", b"")) < len(short) * 3 // 4:
+            short, passes = left, passes + 1
+        kinds, lowest, deepest = _walk(before, short)
+        # A pass takes out two levels at most.
+        if deepest + 2 * passes > self._most_depth:
+            kinds, lowest, deepest = _walk(before, brackets)
+        if deepest > self._most_depth:
+            raise Unreadable("INVALID_REQUEST", f"nested deeper than {self._most_depth - 2} levels")
+        return kinds, lowest
+
+    def _continued(self, tree: Any) -> list[Any]:
+        """What a piece has of the arrays and objects that were open before it. No name may stand there once more."""
+        nodes: list[Any] = []
+        node = tree
+        for opened in self._stack:
+            nodes.append(node)
+            if opened.is_object:
+                if len(twice := node.keys() & opened.names) > 1:
+                    raise _twice(min(twice - {opened.key}))
+                node = node[opened.key]
+            else:
+                node = node[0]
+        return nodes
+
+    def _opened(self, tree: Any, kinds: bytes, lowest: int) -> list[Open]:
+        """The arrays and objects that are open behind a piece."""
+        stack: list[Open] = []
+        node = tree
+        for level in range(len(kinds)):
+            if level < lowest:
+                opened = self._stack[level]
+            else:
+                around = stack[-1] if stack else None
+                path = tuple(each.key for each in stack)
+                keep = around is not None and (around.value is not None or path == self._keep)
+                opened = Open(kinds[level] == _BRACE, "" if around is None else around.key, node if keep else None)
+            stack.append(opened)
+            if opened.is_object:
+                opened.names.update(node)
+                opened.key = next(reversed(node), "")
+                opened.head = b"{%b:" % _encode(opened.key)
+                node = node.get(opened.key)
+            else:
+                node = node[-1] if node else None
+        return stack
+
+    def _read_text(self) -> None:
+        """Read a long text, and put it where its piece left an empty one."""
+        self._in_text = True
+        begun, stack = self._at, self._stack
+        opened = stack[-1] if stack else Open(False, "")
+        value = self._text(opened.value is not None)
+        self._in_text = False
+        if isinstance(opened.value, dict):
+            opened.value[opened.key] = value
+        elif isinstance(opened.value, list):
+            opened.value[-1] = value
+        if stack:
+            self._places.note_text(stack, begun, self._at, value)
+
+    def _text(self, keep: bool) -> str:
+        """A text; of a long one that is not kept, its beginning."""
+        data, parts, pos = self._data, list[str](), self._pos + 1
+        self._put(b'"')
+        while True:
+            stop, ends = _end_of_text(data, pos)
+            piece = data[pos:stop]
+            try:
+                text = _decode_text(b'"%b"' % piece)
+            except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+                raise refusal(cause) from None
+            self._put(piece if b"\\" not in piece else _encode(text)[1:-1])
+            if keep or not parts:
+                parts.append(text)
+            pos = stop
+            if ends:
+                break
+            if not keep:
+                parts = [Cut(parts[0][:NAME])]
+        self._put(b'"')
+        self._pos = pos + 1
+        return parts[0] if len(parts) == 1 else "".join(parts)
+
     def _put(self, piece: bytes) -> None:
         self._out.append(piece)
         self._at += len(piece)
 
-    def _value(self) -> None:
-        """The state machine: a value, then whatever its container says comes next."""
-        data, stack = self._data, list[_Open]()
-        pos = self._blank(0)
-        while True:
-            head = data[pos : pos + 1]
-            begun = self._at
-            keep = bool(stack) and stack[-1].keep
-            value: object = msgspec.UNSET
-            if len(stack) >= RUN_DEPTH and not keep and (run := self._run(pos, stack)):
-                pos, begun = run
-            elif head in (b"{", b"["):
-                pos = self._open(head, pos, stack)
-                if not stack[-1].empty:
-                    continue
-                opened = stack.pop()
-                value, begun = opened.value, opened.begun
-            elif head == b'"':
-                value, pos = self._text(pos, keep)
-            else:
-                value, pos = self._scalar(pos)
-            # The value is complete. It may complete its container, and that the next one.
-            while True:
-                if not stack:
-                    if self._blank(pos) != self._end:
-                        raise _no_json("more follows the message")
-                    return
-                self._store(stack, value, begun)
-                pos = self._blank(pos)
-                head = data[pos : pos + 1]
-                opened = stack[-1]
-                if head == b",":
-                    self._count()
-                    self._put(b",")
-                    pos = self._blank(pos + 1)
-                    if opened.is_object:
-                        pos = self._name(pos, stack)
-                    break
-                if head != opened.closing:
-                    raise _no_json("a comma or the end of an array or object is missing")
-                self._put(head)
-                pos += 1
-                stack.pop()
-                value, begun = opened.value, opened.begun
-                if opened.places:
-                    self.places[stack[0].key, stack[1].key] = opened.places
 
-    def _run(self, pos: int, stack: list[_Open]) -> tuple[int, int] | None:
-        """Read the value here and those behind it, as many as are sure: where they end, and where the last was put."""
-        if self._skip:
-            self._skip -= 1
-            return None
-        opened = stack[-1]
-        run = self._runs.read(self._data[pos : pos + WINDOW], "}" if opened.is_object else "]", opened.names)
-        if run is not None and not (
-            self._members + run.members <= self._most_members and run.fits(self._most_depth - len(stack))
-        ):
-            run = None  # refused where it is read one by one
-        self._poor_runs = 0 if run is not None and run.stop >= GOOD_RUN else self._poor_runs + 1
-        self._skip = min(2 ** min(self._poor_runs, 20) >> 2, MAX_SKIPPED)
-        if run is None:
-            return None
-        self._members += run.members
-        opened.names |= run.names
-        begun = self._at
-        for item in run.items[:-1]:
-            if opened.places is not None:
-                opened.places.extend((begun, begun + len(item)))
-            begun += len(item) + 1
-        self._put(b",".join(run.items))
-        return pos + run.stop, begun
-
-    def _open(self, head: bytes, pos: int, stack: list[_Open]) -> int:
-        self._count()
-        if len(stack) >= self._most_depth:
-            raise Unreadable("INVALID_REQUEST", f"nested deeper than {self._most_depth - 2} levels")
-        path = tuple(opened.key for opened in stack)
-        keep = bool(stack) and (stack[-1].keep or path == self._keep)
-        opened = _Open(head == b"{", keep, self._at, places=len(stack) == PLACES_DEPTH)
-        stack.append(opened)
-        self._put(head)
-        pos = self._blank(pos + 1)
-        if self._data[pos : pos + 1] == opened.closing:
-            opened.empty = True
-            self._put(opened.closing)
-            return pos + 1
-        return self._name(pos, stack) if opened.is_object else pos
-
-    def _name(self, pos: int, stack: list[_Open]) -> int:
-        if self._data[pos : pos + 1] != b'"':
-            raise _no_json("an object's member has no name")
-        if self._data.find(b'"', pos + 1, pos + NAME) < 0:
-            raise Unreadable("INVALID_REQUEST", f"the name of a member is longer than {NAME} bytes, or has no end")
-        name, stop = self._text(pos, False)
-        if type(name) is Cut or stop - pos > NAME:
-            raise Unreadable("INVALID_REQUEST", f"the name of a member is longer than {NAME} bytes")
-        assert isinstance(name, str)
-        opened = stack[-1]
-        if name in opened.names:
-            raise Unreadable("INVALID_REQUEST", f"member {name[:100]!r} stands twice")
-        opened.names.add(name)
-        # As it is written plainly, however it came.
-        self.names.add(_encode(name))
-        opened.key = name
-        pos = self._blank(stop)
-        if self._data[pos : pos + 1] != b":":
-            raise _no_json("a name has no value")
-        self._put(b":")
-        return self._blank(pos + 1)
-
-    def _store(self, stack: list[_Open], value: object, begun: int) -> None:
-        opened = stack[-1]
-        if opened.keep:
-            if opened.is_object:
-                assert isinstance(opened.value, dict)
-                opened.value[opened.key] = value
-            else:
-                assert isinstance(opened.value, list)
-                opened.value.append(value)
-        if opened.places is not None:
-            opened.places.extend((begun, self._at))
-        if len(stack) <= 2:
-            if not opened.is_object:
-                opened.key = str(opened.items)
-                opened.items += 1
-            span = Span(begun, self._at, value, opened.inner)
-            if len(stack) == 1:
-                self.spans[opened.key] = span
-                opened.inner = {}
-            else:
-                stack[0].inner[opened.key] = span
-
-    def _count(self) -> None:
-        self._members += 1
-        if self._members > self._most_members:
-            raise Unreadable("INVALID_REQUEST", f"more than {self._told_members} members")
-
-    def _blank(self, pos: int) -> int:
-        """Where something else than blanks follows."""
-        data = self._data
-        if data[pos : pos + 1] not in _BLANK:
-            return pos
-        while True:
-            found = _BLANKS.match(data, pos, pos + PIECE)
-            assert found is not None
-            if found.end() < pos + PIECE or found.end() == self._end:
-                if found[0] == b" ":
-                    self._put(b" ")  # as most write it, and harmless
-                return found.end()
-            pos = found.end()
-
-    def _scalar(self, pos: int) -> tuple[object, int]:
-        found = _SCALAR.match(self._data, pos, pos + NUMBER + 1)
-        if found is None:
-            raise _no_json("a value is missing" if pos < self._end else "it ends too early")
-        if found.end() - pos > NUMBER:
-            if found[0][:1] not in _NUMBER_BEGINS:
-                raise _no_json("a value is none of JSON")
-            raise Unreadable("INVALID_REQUEST", f"a number is longer than {NUMBER} characters")
-        token = found[0]
-        try:
-            value: object = _decode(token)
-        except (msgspec.DecodeError, ValueError) as cause:
-            raise _no_json(str(cause)) from None
-        self._put(token)
-        return value, found.end()
-
-    def _text(self, pos: int, keep: bool) -> tuple[object, int]:
-        """A string; of a long one that is not kept, its beginning."""
-        data = self._data
-        stop = data.find(b'"', pos + 1, pos + PIECE)
-        if stop >= 0 and data.find(b"\\", pos + 1, stop) < 0:
-            token = data[pos : stop + 1]
-            text = _text(token)
-            self._put(token)
-            return text, stop + 1
-        parts: list[str] = []
-        self._put(b'"')
-        pos += 1
-        while data[pos : pos + 1] != b'"':
-            stop = self._piece(pos)
-            piece = data[pos:stop]
-            text = _text(b'"%b"' % piece)
-            self._put(piece if piece.find(b"\\") < 0 else _encode(text)[1:-1])
-            if keep or not parts:
-                parts.append(text)
-            pos = stop
-            if not keep and data[pos : pos + 1] != b'"':
-                parts = [Cut(parts[0][:NAME])]
-        self._put(b'"')
-        return (parts[0] if len(parts) == 1 else "".join(parts)), pos + 1
-
-    def _piece(self, pos: int) -> int:
-        """Where a piece of a string ends: not in the middle of an escape, a pair of surrogates or a character."""
-        data, most = self._data, min(pos + PIECE, self._end)
-        found = _CONTENT.match(data, pos, most)
-        assert found is not None
-        stop = found.end()
-        if stop < most and data[stop] == _BACKSLASH and most - stop > _MAX_ESCAPE_BYTES:
-            raise _no_json("an escape is not one of JSON")
-        for _ in range(3):
-            if stop < self._end and stop > pos and data[stop] & 0xC0 == 0x80:
-                stop -= 1
-        if stop == pos or stop == self._end:
-            raise _no_json("a text does not end")
-        return stop
+def _walk(before: bytes, brackets: bytes) -> tuple[bytes, int, int]:
+    """The brackets that are open behind others, and how many were open at least and at most."""
+    kinds = bytearray(before)
+    lowest = deepest = len(kinds)
+    for run in _RUNS.findall(brackets):
+        if run[0] in _OPENING:
+            kinds += run
+            deepest = max(deepest, len(kinds))
+        elif kinds[-len(run) :] == run[::-1].translate(_OPENED_BY):
+            del kinds[-len(run) :]
+            lowest = min(lowest, len(kinds))
+        else:
+            raise no_json("an array or object ends that has not begun")
+    return bytes(kinds), lowest, deepest
 
 
-class _Open:
-    """An array or object that is being read."""
-
-    __slots__ = ("begun", "closing", "empty", "inner", "is_object", "items", "keep", "key", "names", "places", "value")
-
-    def __init__(self, is_object: bool, keep: bool, begun: int, *, places: bool = False) -> None:
-        self.is_object = is_object
-        self.closing = b"}" if is_object else b"]"
-        self.keep = keep
-        self.begun = begun
-        self.value: object = msgspec.UNSET if not keep else {} if is_object else []
-        self.names: set[str] = set()
-        self.key = ""
-        self.items = 0
-        self.empty = False
-        self.inner: dict[str, Span] = {}
-        self.places = array("q") if places and not is_object else None
+def _tree(whole: bytes) -> Any:
+    """What a piece means, with all around it. No name stands twice in one object."""
+    try:
+        tree = _decode(whole)
+    except (msgspec.DecodeError, ValueError) as cause:
+        raise refusal(cause) from None
+    # The same texts are written again, so that a member less is at least a colon less.
+    if whole.count(b":") != _encode(tree).count(b":"):
+        json.loads(whole, object_pairs_hook=_refuse_twice)
+    return tree
 
 
-_BLANK: Final = frozenset((b" ", b"\t", b"\r", b"\n"))
-_BLANKS: Final = re.compile(rb"[ \t\r\n]*+")
-_NUMBER_BEGINS: Final = frozenset(b"%d" % digit for digit in range(10)) | {b"-"}
-_SCALAR: Final = re.compile(rb"[-+.0-9a-zA-Z]++")
-_CONTENT: Final = re.compile(
-    rb'(?:[^"\\]++|\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*+',
-    re.DOTALL,
-)
-_MAX_ESCAPE_BYTES: Final = len("\\ud83d\\ude00")
-_BACKSLASH: Final = ord("\\")
+def _refuse_twice(pairs: list[tuple[str, object]]) -> None:
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise _twice(name)
+        seen.add(name)
+
+
+def _twice(name: str) -> Unreadable:
+    return Unreadable("INVALID_REQUEST", f"member {name[:100]!r} stands twice")
+
+
+def _keep_values(stack: list[Open], nodes: list[Any]) -> None:
+    """Add the values of a piece to the arrays and objects before it of which the value is wanted."""
+    for opened, node in zip(stack, nodes, strict=True):
+        if isinstance(opened.value, dict):
+            first = next(iter(node))
+            node[first] = opened.value[first]
+            opened.value.update(node)
+        elif isinstance(opened.value, list):
+            opened.value.extend(node[1:])
+
+
+def _end_of_text(data: bytes, pos: int) -> tuple[int, bool]:
+    """Where a piece of a text ends, and whether the text does: not inside an escape, a pair of them or a character."""
+    masked = mask(data[pos : pos + PIECE])
+    if (found := masked.find(b'"')) >= 0:
+        return pos + found, True
+    if pos + PIECE >= len(data):
+        raise no_json("a text does not end")
+    stop = PIECE
+    if (escape := masked.rfind(b"\\", stop - _ESCAPE)) >= 0:
+        is_pair = masked[escape - _ESCAPE : escape - 2].lower() in _FIRST_OF_PAIR
+        stop = escape - _ESCAPE if is_pair else escape
+    while stop > PIECE - 2 * _ESCAPE and data[pos + stop] & 0xC0 == 0x80:
+        stop -= 1
+    return pos + stop, False
+
+
+_BRACE: Final = ord("{")
+_ESCAPE: Final = len("\\ud83d")
+_FIRST_OF_PAIR: Final = (rb"\ud8", rb"\ud9", rb"\uda", rb"\udb")
+_OPENING: Final = b"{["
+_RUNS: Final = re.compile(rb"[{[]++|[}\]]++")
+_OPENED_BY: Final = bytes.maketrans(b"}]", b"{[")
+_CLOSING: Final = bytes.maketrans(b"{[", b"}]")
 _decode: Final = msgspec.json.Decoder().decode
 _decode_text: Final = msgspec.json.Decoder(str).decode
 _encode: Final = msgspec.json.Encoder().encode
-
-
-def _text(token: bytes) -> str:
-    try:
-        return _decode_text(token)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise _no_json(str(cause)) from None
-
-
-def _no_json(why: str) -> Unreadable:
-    return Unreadable("PARSE_ERROR", f"not JSON: {why}")

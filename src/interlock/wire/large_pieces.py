@@ -1,0 +1,137 @@
+"""Takes one piece of a large message apart with native calls: its texts, what stands outside of them, its brackets.
+
+A piece may begin and end inside arrays and objects, never inside a text. Whether it is JSON is not known here: its
+reader decodes it afterwards, with what is open around it.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import compress
+from typing import Final
+
+import msgspec
+
+from interlock.wire.errors import Fault
+
+NUMBER: Final = 128
+"""Most characters of a number: the time to read one grows with the square of its digits."""
+NAME: Final = 1_024
+"""Most bytes of a member's name, with its quotes."""
+
+
+class Unreadable(Fault):
+    """A large message that cannot be taken. `members` are those of its envelope that were read before."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(name, message)
+        self.members: dict[str, object] = {}
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A piece as it is passed on, and the facts that its skeleton gives."""
+
+    written: bytes
+    """Compact, and without escapes that need not be."""
+    skeleton: bytes
+    """The piece without blanks and without its texts; of each only one quote is left."""
+    names: set[bytes]
+    """The names of members, masked."""
+
+    @classmethod
+    def of(cls, parts: list[bytes]) -> Piece:
+        """The piece that was split at its quotes. Raises `Unreadable`."""
+        outside, texts = b'"'.join(parts[::2]), parts[1::2]
+        skeleton = outside.translate(None, _BLANK)
+        if (found := skeleton.translate(_SCALARS).find(_LONG_SCALAR)) >= 0:
+            if skeleton[found] not in _NUMBER_BEGINS:
+                raise no_json("a value is none of JSON")
+            raise Unreadable("INVALID_REQUEST", f"a number is longer than {NUMBER} characters")
+        is_name = skeleton.translate(_IS_NAME, _NO_NAMES).replace(b"\0\1", b"\1")
+        names = set(compress(texts, is_name))
+        if names and max(map(len, names)) > NAME - 2:
+            raise Unreadable("INVALID_REQUEST", f"the name of a member is longer than {NAME} bytes")
+        joined = b'","'.join(texts)
+        if b"\\" in joined or b"\0" in joined:
+            texts = _plain(joined)
+            names = set(compress(texts, is_name))
+        elif len(skeleton) == len(outside):
+            return cls(b'"'.join(parts), skeleton, names)
+        parts = [b""] * len(parts)
+        parts[::2], parts[1::2] = skeleton.split(b'"'), texts
+        return cls(unmask(b'"'.join(parts)), skeleton, names)
+
+    @property
+    def members(self) -> int:
+        """The commas, arrays and objects."""
+        return self.skeleton.count(b",") + self.skeleton.count(b"{") + self.skeleton.count(b"[")
+
+    @property
+    def brackets(self) -> bytes:
+        """The brackets alone."""
+        return self.skeleton.translate(None, _NO_BRACKETS)
+
+
+def split(text: bytes) -> list[bytes]:
+    """The parts between the quotes, masked: every second one is a text. Raises `Unreadable`."""
+    if b"\0" in text:
+        raise no_json("a control character")
+    return mask(text).split(b'"')
+
+
+def mask(text: bytes) -> bytes:
+    """Put bytes that JSON has not, as many, in the place of escaped backslashes and quotes."""
+    return text.replace(b"\\\\", b"\0\0").replace(b'\\"', b"\0\1") if b"\\" in text else text
+
+
+def unmask(text: bytes) -> bytes:
+    """Put escaped backslashes and quotes back."""
+    return text.replace(b"\0\1", b'\\"').replace(b"\0\0", b"\\\\") if b"\0" in text else text
+
+
+def last_comma(parts: list[bytes]) -> tuple[int, int]:
+    """The part with the last comma outside of texts, and its place there; (0, 0) where none is but the first byte."""
+    for number in range((len(parts) - 1) & ~1, -1, -2):
+        if (found := parts[number].rfind(b",")) >= 0:
+            return number, found
+    return 0, 0
+
+
+def without_blanks(parts: list[bytes]) -> bytes:
+    """The text of these parts with one blank for many."""
+    parts[::2] = [_BLANKS.sub(b" ", part) for part in parts[::2]]
+    return unmask(b'"'.join(parts))
+
+
+def no_json(why: str) -> Unreadable:
+    """The refusal of bytes that are not JSON."""
+    return Unreadable("PARSE_ERROR", f"not JSON: {why}")
+
+
+def refusal(cause: Exception) -> Unreadable:
+    """The refusal for an error of the decoder, which counts bytes from the beginning of a piece."""
+    return no_json(_COUNTED.sub("", str(cause)))
+
+
+def _plain(joined: bytes) -> list[bytes]:
+    """The texts as they are written plainly, however they came."""
+    try:
+        texts = _decode_texts(b'["%b"]' % unmask(joined))
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise refusal(cause) from None
+    return mask(_encode(texts)[2:-2]).split(b'","')
+
+
+_BLANK: Final = b" \t\r\n"
+_BLANKS: Final = re.compile(rb"[ \t\r\n]++")
+_SCALAR: Final = b"-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_SCALARS: Final = bytes.maketrans(_SCALAR, b"0" * len(_SCALAR))
+_LONG_SCALAR: Final = b"0" * (NUMBER + 1)
+_NUMBER_BEGINS: Final = b"-0123456789"
+_NO_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
+_NO_NAMES: Final = bytes(each for each in range(256) if each not in b'":')
+_IS_NAME: Final = bytes.maketrans(b'":', b"\0\1")
+"""A zero for each text, and a one behind it where it is a name."""
+_COUNTED: Final = re.compile(r" \(byte [0-9]+\)$")
+_decode_texts: Final = msgspec.json.Decoder(list[str]).decode
+_encode: Final = msgspec.json.Encoder().encode

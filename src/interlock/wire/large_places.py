@@ -1,0 +1,157 @@
+"""Where the members of an envelope stand in a large message, their own members, and the items of arrays among those."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from itertools import accumulate
+from operator import add
+from typing import Any, Final
+
+import msgspec
+
+PLACES_DEPTH: Final = 2
+"""The places of the items are noted for an array within so many others: in a member of the envelope's members."""
+
+
+class Span(msgspec.Struct):
+    """A member of the envelope: where it stands, what it is where it is short, and where its own members stand."""
+
+    start: int
+    stop: int
+    value: object
+    inner: dict[str, Span]
+
+
+class Open:
+    """An array or object that is being read."""
+
+    __slots__ = ("begun", "head", "inner", "is_object", "items", "key", "name", "names", "places", "value")
+
+    def __init__(self, is_object: bool, name: str, value: Any = None) -> None:
+        self.is_object = is_object
+        self.head = b"["
+        """What opens it before the next piece: of an object, with the name of its last member."""
+        self.name = name
+        """The name that it has in the object around it."""
+        self.names: set[str] = set()
+        self.key = ""
+        """The name of its last member."""
+        self.value = value
+        """What is read of it, where that is wanted; else None."""
+        self.begun = 0
+        self.items = 0
+        self.inner: dict[str, Span] = {}
+        self.places = array("q")
+
+
+class Places:
+    """The places of one message."""
+
+    def __init__(self, keep: tuple[str, str] | None) -> None:
+        """`keep` names a member of a member of the envelope of which the value is wanted."""
+        self._keep = keep
+        self.spans: dict[str, Span] = {}
+        self.items: dict[tuple[str, str], array[int]] = {}
+
+    def note_text(self, stack: list[Open], begun: int, stop: int, value: str) -> None:
+        """Note a text that was read by itself."""
+        opened = stack[-1]
+        if len(stack) <= PLACES_DEPTH:
+            self._store(opened, len(stack) - 1, opened.key, Span(begun, stop, value, {}))
+        elif len(stack) == PLACES_DEPTH + 1 and not opened.is_object:
+            opened.places.extend((begun, stop))
+
+    def note(self, ends: Ends, opened: Open, level: int, written: bytes, at: int, node: Any) -> None:
+        """Note the values that a piece adds to an array or object, which is written there, and to those in it."""
+        if level == PLACES_DEPTH:
+            if not opened.is_object:
+                _note_items(ends, opened, written, at)
+            return
+        last = len(node) - 1 if ends.goes_on(opened, level) else -1
+        for number, (name, begun, stop) in enumerate(_children(written, at)):
+            child = node[name] if opened.is_object else node[number]
+            inner = None
+            if number == 0 and ends.continues(opened, level):
+                if level + 1 == len(ends.before):
+                    continue  # it stands for a value that was noted
+                inner = ends.before[level + 1]
+            elif number == last and level + 1 < len(ends.behind):
+                inner = ends.behind[level + 1]
+                inner.begun = begun
+            elif isinstance(child, dict | list):
+                inner = Open(isinstance(child, dict), name, child if (opened.name, name) == self._keep else None)
+                inner.begun = begun
+            if inner is not None:
+                self.note(ends, inner, level + 1, written[begun - at : stop - at], begun, child)
+            if number == last:
+                continue
+            if inner is None:
+                span = Span(begun, stop, child, {})
+            else:
+                value = msgspec.UNSET if inner.value is None or level == 0 else inner.value
+                span = Span(inner.begun, stop, value, inner.inner)
+                if level == 1 and inner.places:
+                    self.items[opened.name, name if opened.is_object else str(opened.items)] = inner.places
+            self._store(opened, level, name, span)
+
+    def _store(self, opened: Open, level: int, name: str, span: Span) -> None:
+        if not opened.is_object:
+            name = str(opened.items)
+            opened.items += 1
+        (opened.inner if level else self.spans)[name] = span
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """What is open at the two ends of a piece."""
+
+    before: list[Open]
+    behind: list[Open]
+    text_follows: bool
+
+    def continues(self, opened: Open, level: int) -> bool:
+        """Whether an array or object began before the piece. So did the first value in it."""
+        return level < len(self.before) and opened is self.before[level]
+
+    def goes_on(self, opened: Open, level: int) -> bool:
+        """Whether the last value in an array or object goes on behind the piece."""
+        behind = self.behind
+        return level < len(behind) and opened is behind[level] and (self.text_follows or level + 1 < len(behind))
+
+
+def _children(written: bytes, at: int) -> Iterator[tuple[str, int, int]]:
+    """The values of an array or object, each with its name and its place."""
+    at += 1
+    if written[:1] == b"{":
+        for name, value in _decode_members(written).items():
+            at += len(_encode(name)) + 1
+            yield name, at, at + len(value)
+            at += len(value) + 1
+    else:
+        for value in _decode_items(written):
+            yield "", at, at + len(value)
+            at += len(value) + 1
+
+
+def _note_items(ends: Ends, opened: Open, written: bytes, at: int) -> None:
+    """Note the places of an array's items."""
+    sizes = [*map(len, _decode_items(written))]
+    starts = [*accumulate(map((1).__add__, sizes), initial=at + 1)]
+    places = [0] * (2 * len(sizes))
+    places[::2], places[1::2] = starts[:-1], map(add, starts, sizes)
+    inside = PLACES_DEPTH + 1
+    if places and ends.goes_on(opened, PLACES_DEPTH):
+        if inside < len(ends.behind):
+            ends.behind[inside].begun = places[-2]
+        del places[-2:]
+    if places and ends.continues(opened, PLACES_DEPTH):
+        if inside < len(ends.before):
+            places[0] = ends.before[inside].begun
+        else:
+            del places[:2]
+    opened.places.extend(places)
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
