@@ -15,7 +15,7 @@ class Limits(msgspec.Struct, frozen=True):
     members: int = 10_000
     """Most object members and array items in a message that is judged."""
     answer_members: int = 1_000_000
-    """Most object members and array items in a large message of a server: 30,000 tools, or 4 s of a thread's time."""
+    """Most object members and array items in a large message of a server: 30,000 tools."""
     notification_bytes: int = 256 * 1024
     """Largest notification, which is read by many."""
     pending: int = 4_096
