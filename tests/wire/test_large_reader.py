@@ -175,7 +175,11 @@ def taken(data: bytes, size: int, members: int = MEMBERS) -> bool:
             if isinstance(each, list) and each:
                 items[name, str(key)] = [*map(msgspec.json.encode, each)]
     places = {key: zip(found[::2], found[1::2], strict=True) for key, found in reader.places.items()}
-    assert {key: [payload[start:stop] for start, stop in found] for key, found in places.items()} == items
+    bases = {name: span.start for name, span in reader.spans.items()}
+    assert {
+        key: [payload[bases[key[0]] + start : bases[key[0]] + stop] for start, stop in found]
+        for key, found in places.items()
+    } == items
     return True
 
 

@@ -6,7 +6,6 @@ Everything here runs in a thread. Its results need no further pass over the whol
 from __future__ import annotations
 
 import hashlib
-from array import array
 from typing import Final
 
 import msgspec
@@ -79,10 +78,9 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
         bad.id = _id(_value(spans, "id"), limits)
         raise
     if isinstance(message, Result) and isinstance(message.result, Read):
-        base = spans["result"].start
         for (member, name), places in reader.places.items():
             if member == "result":
-                message.result.places[name] = array("q", map((-base).__add__, places))
+                message.result.places[name] = places
     return message
 
 

@@ -26,7 +26,7 @@ class Span(msgspec.Struct):
 class Open:
     """An array or object that is being read."""
 
-    __slots__ = ("begun", "head", "inner", "is_object", "items", "key", "name", "names", "places", "value")
+    __slots__ = ("base", "begun", "head", "inner", "is_object", "items", "key", "name", "names", "places", "value")
 
     def __init__(self, is_object: bool, name: str, value: Any = None) -> None:
         self.is_object = is_object
@@ -40,6 +40,8 @@ class Open:
         self.value = value
         """What is read of it, where that is wanted; else None."""
         self.begun = 0
+        self.base = 0
+        """Where the member of the envelope around it begins."""
         self.items = 0
         self.inner: dict[str, Span] = {}
         self.places = array("q")
@@ -53,6 +55,7 @@ class Places:
         self._keep = keep
         self.spans: dict[str, Span] = {}
         self.items: dict[tuple[str, str], array[int]] = {}
+        """Where the items of an array begin and end, from the beginning of the envelope's member around it."""
 
     def note_text(self, stack: list[Open], begun: int, stop: int, value: str) -> None:
         """Note a text that was read by itself."""
@@ -60,7 +63,7 @@ class Places:
         if len(stack) <= PLACES_DEPTH:
             self._store(opened, len(stack) - 1, opened.key, Span(begun, stop, value, {}))
         elif len(stack) == PLACES_DEPTH + 1 and not opened.is_object:
-            opened.places.extend((begun, stop))
+            opened.places.extend((begun - opened.base, stop - opened.base))
 
     def note(self, ends: Ends, opened: Open, level: int, written: bytes, at: int, node: Any) -> None:
         """Note the values that a piece adds to an array or object, which is written there, and to those in it."""
@@ -83,6 +86,7 @@ class Places:
                 inner = Open(isinstance(child, dict), name, child if (opened.name, name) == self._keep else None)
                 inner.begun = begun
             if inner is not None:
+                inner.base = opened.begun
                 self.note(ends, inner, level + 1, written[begun - at : stop - at], begun, child)
             if number == last:
                 continue
@@ -136,17 +140,17 @@ def _children(written: bytes, at: int) -> Iterator[tuple[str, int, int]]:
 def _note_items(ends: Ends, opened: Open, written: bytes, at: int) -> None:
     """Note the places of an array's items."""
     sizes = [*map(len, _decode_items(written))]
-    starts = [*accumulate(map((1).__add__, sizes), initial=at + 1)]
+    starts = [*accumulate(map((1).__add__, sizes), initial=at + 1 - opened.base)]
     places = [0] * (2 * len(sizes))
     places[::2], places[1::2] = starts[:-1], map(add, starts, sizes)
     inside = PLACES_DEPTH + 1
     if places and ends.goes_on(opened, PLACES_DEPTH):
         if inside < len(ends.behind):
-            ends.behind[inside].begun = places[-2]
+            ends.behind[inside].begun = places[-2] + opened.base
         del places[-2:]
     if places and ends.continues(opened, PLACES_DEPTH):
         if inside < len(ends.before):
-            places[0] = ends.before[inside].begun
+            places[0] = ends.before[inside].begun - opened.base
         else:
             del places[:2]
     opened.places.extend(places)

@@ -71,7 +71,7 @@ class LargeReader:
         self.spans = self._places.spans
         """The envelope's members, or an array's items by their number."""
         self.places = self._places.items
-        """Where the items of an array in a member of the envelope begin and end, by the names of both."""
+        """Where the items of an array begin and end in the envelope's member around it, by the names of both."""
 
     def read(self) -> bytes:
         """The whole message, compact. Raises `Unreadable`."""
