@@ -51,7 +51,7 @@ class Piece(msgspec.Struct, frozen=True):
         names = set(compress(texts, is_name))
         if names and max(map(len, names)) > NAME - 2:
             raise Unreadable("INVALID_REQUEST", f"the name of a member is longer than {NAME} bytes")
-        joined = b'","'.join(texts)
+        joined = _BETWEEN.join(texts)
         if b"\\" in joined or b"\0" in joined:
             texts = _plain(joined)
             names = set(compress(texts, is_name))
@@ -119,9 +119,11 @@ def _plain(joined: bytes) -> list[bytes]:
         texts = _decode_texts(b'["%b"]' % unmask(joined))
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise refusal(cause) from None
-    return mask(_encode(texts)[2:-2]).split(b'","')
+    return mask(_encode(texts)[2:-2]).split(_BETWEEN)
 
 
+_BETWEEN: Final = b'","'
+"""What stands between two texts of an array. No text that is masked has a quote."""
 _BLANK: Final = b" \t\r\n"
 _BLANKS: Final = re.compile(rb"[ \t\r\n]++")
 _SCALAR: Final = b"-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
