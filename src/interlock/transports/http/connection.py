@@ -1,28 +1,25 @@
 """One client connection: requests are answered one at a time and in order, the others wait, bounded.
 
 The connection is uvicorn's own; a request on an MCP path is answered before ASGI begins. After a refusal nothing more
-is read. `protocol.py` reads the requests.
+is read. `protocol.py` reads the requests, `writing.py` writes the answers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import enum
-import time
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from interlock.transports.batching import Batching
-from interlock.transports.drain import Drain
 from interlock.transports.http.bodies import CROWDED
-from interlock.transports.http.event_writer import EventWriter
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import HttpListener
+from interlock.transports.http.phase import Phase
 from interlock.transports.http.refusals import refusal_body
 from interlock.transports.http.turn import NO_HEAD, Turn
+from interlock.transports.http.writing import WritingConnection
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -32,20 +29,10 @@ if TYPE_CHECKING:
     Waiting: TypeAlias = Turn | tuple[RequestResponseCycle, ASGI3Application]
 
 
-class Phase(enum.Enum):
-    """The part of a request that comes next."""
-
-    IDLE = "idle"
-    HEAD = "head"
-    BODY = "body"
-    DEAF = "deaf"
-    """Nothing any more: the connection closes after the answer under way."""
-
-
 _IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
 
 
-class HttpConnection(HttpToolsProtocol):
+class HttpConnection(WritingConnection):
     """Answers the requests of one client."""
 
     def __init__(
@@ -56,9 +43,7 @@ class HttpConnection(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self.listener = listener
-        self._batching = Batching.of(self.loop)
+        super().__init__(listener, config, server_state, app_state, _loop)
         self.data_received = partial(self._batching.received, self)  # type: ignore[method-assign]
         """Bytes in pieces of any size. `take_in` gets them in their turn; `connection_lost` removes the reference."""
         self._phase = _IDLE
@@ -67,14 +52,9 @@ class HttpConnection(HttpToolsProtocol):
         self._asgi_bytes = 0
         self._reading: Turn | None = None
         """The MCP request whose body is coming in."""
-        self._active: Turn | RequestResponseCycle | None = None
-        """The request that is being answered."""
         self._queue: deque[Waiting] = deque()
         self._advancing = False
         self._draining = False
-        self._stalled = False
-        self._drain = Drain()
-        self._events = EventWriter(self.loop, self._batching)
         self._owes_continue = False
         self._serial = 0
         self._seen: tuple[Phase, int, int] = (_IDLE, -1, 0)
@@ -98,7 +78,6 @@ class HttpConnection(HttpToolsProtocol):
         """The client has gone. Break every reference cycle, so that a connection is freed when it closes, and not when
         the garbage collector next runs."""
         self.listener.connections.discard(self)
-        self._drain.release()
         self._phase = _DEAF
         self._let_go()
         super().connection_lost(exc)
@@ -120,14 +99,11 @@ class HttpConnection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The client does not keep up: stop reading until it does."""
         super().pause_writing()
-        self._stalled = True
         self.flow.pause_reading()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
         super().resume_writing()
-        self._stalled = False
-        self._drain.release()
         self._advance()
 
     # The loop's batches call these (`batching.Receiver`).
@@ -161,35 +137,6 @@ class HttpConnection(HttpToolsProtocol):
             self._hang_up(lingering=turn.refusal is not None or (turn.head.keep_alive and not self._draining))
         elif self._queue or self.flow.read_paused:
             self._advance()
-
-    def write(self, data: bytes) -> None:
-        """A piece of an answer that is not its last."""
-        self._batching.write(self.transport, data)
-
-    def begin_stream(self, turn: Turn, headers: bytes) -> None:
-        """The first bytes of an event stream."""
-        self.listener.streams[turn] = time.monotonic() + self.listener.bounds.keep_alive_s
-        self._batching.write(self.transport, self.listener.stream_head(headers, turn.head.chunked, turn.keep_alive))
-
-    def send(self, turn: Turn, event: bytes) -> bool:
-        """An event. A client that lets too many lie unread loses its stream."""
-        if self.transport.is_closing():
-            return False
-        if self.transport.get_write_buffer_size() > self.listener.bounds.stream_bytes:
-            self.listener.overrun += 1
-            self.transport.abort()
-            return False
-        chunk = b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event
-        self._events.write(self.transport, chunk)
-        return True
-
-    def drained(self) -> asyncio.Future[None] | None:
-        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
-        return self._drain.wait() if self._stalled and not self.transport.is_closing() else None
-
-    def streams_to(self, turn: Turn) -> bool:
-        """Whether the answer of this turn is an event stream."""
-        return turn in self.listener.streams
 
     def give_way(self) -> None:
         """Refuse a body that comes in slowly: others need its memory."""
@@ -361,13 +308,6 @@ class HttpConnection(HttpToolsProtocol):
         if active is None:
             return False
         return not (active is self.cycle and self._phase is _BODY and not self.flow.read_paused)
-
-    def _lose(self, turn: Turn) -> None:
-        self.listener.streams.pop(turn, None)
-        turn.connection = None
-        gone, turn.on_gone = turn.on_gone, None
-        if gone is not None:
-            gone()
 
     def _hang_up(self, lingering: bool = False) -> None:
         """Close once everything is written. A client that still sends gets time to read why (RFC 9112, Tear-down)."""

@@ -14,9 +14,10 @@ import httptools
 from interlock.transports.http import guard
 from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.bodies import CROWDED
-from interlock.transports.http.connection import HttpConnection, Phase
+from interlock.transports.http.connection import HttpConnection
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import HttpListener, Known
+from interlock.transports.http.phase import Phase
 from interlock.transports.http.template import Template
 from interlock.transports.http.turn import Head, Turn
 from interlock.transports.http.upgrades import UpgradedConnection, UpgradeRequest

@@ -1,0 +1,97 @@
+"""The writing half of one client connection: answers, event streams, and whether the client keeps up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from interlock.transports.batching import Batching
+from interlock.transports.drain import Drain
+from interlock.transports.http.event_writer import EventWriter
+from interlock.transports.http.listener import HttpListener
+from interlock.transports.http.turn import Turn
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+
+class WritingConnection(HttpToolsProtocol):
+    """Writes to one client."""
+
+    def __init__(
+        self,
+        listener: HttpListener,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.listener = listener
+        self._batching = Batching.of(self.loop)
+        self._events = EventWriter(self.loop, self._batching)
+        self._active: Turn | RequestResponseCycle | None = None
+        """The request that is being answered."""
+        self._stalled = False
+        """Whether the client does not keep up."""
+        self._drain = Drain()
+
+    # The transport calls these.
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        self._drain.release()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not keep up."""
+        super().pause_writing()
+        self._stalled = True
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        super().resume_writing()
+        self._stalled = False
+        self._drain.release()
+
+    # A turn calls these (`turn.Connection`).
+
+    def write(self, data: bytes) -> None:
+        """A piece of an answer that is not its last."""
+        self._batching.write(self.transport, data)
+
+    def begin_stream(self, turn: Turn, headers: bytes) -> None:
+        """The first bytes of an event stream."""
+        self.listener.streams[turn] = time.monotonic() + self.listener.bounds.keep_alive_s
+        self._batching.write(self.transport, self.listener.stream_head(headers, turn.head.chunked, turn.keep_alive))
+
+    def send(self, turn: Turn, event: bytes) -> bool:
+        """An event. A client that lets too many lie unread loses its stream."""
+        if self.transport.is_closing():
+            return False
+        if self.transport.get_write_buffer_size() > self.listener.bounds.stream_bytes:
+            self.listener.overrun += 1
+            self.transport.abort()
+            return False
+        chunk = b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event
+        self._events.write(self.transport, chunk)
+        return True
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
+        return self._drain.wait() if self._stalled and not self.transport.is_closing() else None
+
+    def streams_to(self, turn: Turn) -> bool:
+        """Whether the answer of this turn is an event stream."""
+        return turn in self.listener.streams
+
+    def _lose(self, turn: Turn) -> None:
+        self.listener.streams.pop(turn, None)
+        turn.connection = None
+        gone, turn.on_gone = turn.on_gone, None
+        if gone is not None:
+            gone()
