@@ -16,16 +16,14 @@ from interlock.transports.batching import Batching
 from interlock.transports.fairness import Share
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.reply import Failed, Reply, fail
+from interlock.transports.http.response_headers import IDLE_SECONDS, body_length, keep_alive_seconds
+from interlock.transports.read_queue import FREE_CHUNKS, MIN_CHUNK, ReadQueue
 
 HEAD_BYTES: Final = 64 * 1024
 HEADERS: Final = 128
 
-IDLE_SECONDS: Final = 4.0
-"""Shorter than the five seconds after which the common servers hang up, so that a request seldom meets that."""
-
-
 PIECE: Final = 4 * 1024
-"""How much of an event stream is read before the time it took is counted."""
+"""How much of a response is read before the time it took is counted."""
 
 KNOWN_HEADS: Final = 16
 KNOWN_LENGTHS: Final = 64
@@ -118,8 +116,13 @@ class Channel(asyncio.Protocol):
         """Whether the reader of its response takes no more for now."""
         self._resting = False
         """Whether its server has had its share of the loop."""
+        self._reads = ReadQueue.of(self._loop)
         self._later = b""
-        """Bytes of an event stream that are not read yet."""
+        """Bytes that are not read yet."""
+        self._length = 0
+        """The length of the body, where the head names it."""
+        self._received = 0
+        self._chunk_count = 0
 
     def hold(self, *, on: bool) -> None:
         """Leave the response unread, or go on reading."""
@@ -141,7 +144,10 @@ class Channel(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def eof_received(self) -> None:
+        """The server sends no more. Everything it sent is read before the connection closes."""
         self.pool.batching.settle()
+        if self._later and not self._is_stream:
+            self._read(self._take_later(), paced=False)
 
     def take_in(self, data: bytes) -> None:
         reply = self.reply
@@ -159,19 +165,21 @@ class Channel(asyncio.Protocol):
                 self.pool.release(self, True)
                 reply.whole(*known)
                 return
-        if not self._headers_complete and len(data) > PIECE:
-            # Only its head says what the rest is.
-            self._feed(reply, data[:PIECE], fresh=False)
-            data = data[PIECE:]
-            if self.reply is not reply or self.transport.is_closing():
-                return
-        if self._is_stream:
-            if self.held or self._resting or self._later:
-                self._later += data
-            else:
-                self._go_through(data)
-            return
-        self._feed(reply, data, fresh and len(data) <= PIECE)
+        if self._later or (self._is_stream and (self.held or self._resting)):
+            self._later += data
+        elif self._is_stream:
+            self._go_through(data)
+        elif len(data) <= PIECE:
+            self._feed(reply, data, fresh)
+        else:
+            self._read(data)
+
+    def read_on(self) -> None:
+        """Read the bytes that waited for a turn of the loop."""
+        if self.reply is not None and not self.held and not self.transport.is_closing():
+            self._read(self._take_later())
+        if not self._later and not self.held and not self._resting and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def give_up(self) -> None:
         self.abort()
@@ -191,6 +199,41 @@ class Channel(asyncio.Protocol):
         if fresh and self._complete and self._status == 200 and self._keep and not self._excess:
             self._remember(data)
         self._hand_over(reply)
+
+    def _read(self, data: bytes, *, paced: bool = True) -> None:
+        """More of a response that is no event stream, as far as is known: a piece at a time, and no more of them now
+        than this turn of the loop has time for."""
+        at, size = 0, len(data)
+        while at < size and not self.transport.is_closing():
+            reply = self.reply
+            if reply is None or reply.over:
+                self.abort()  # more than the response, and nobody asked for that
+                return
+            if self._is_stream:  # only its head says so
+                if self.held or self._resting:
+                    self._later = data[at:]
+                else:
+                    self._go_through(data[at:])
+                return
+            if at and paced and self._reads.is_spent():
+                self._later = data[at:]
+                self.transport.pause_reading()
+                self._reads.add(self)
+                return
+            end = at + self._piece(size)
+            self._more = end < size
+            self._feed(reply, data[at:end])
+            at = end
+
+    def _piece(self, most: int) -> int:
+        """How many bytes the parser gets at once: the rest of a body that is not in chunks, as it is one piece."""
+        if not self._headers_complete:
+            return PIECE
+        return most if self._until_eof else max(PIECE, self._length - self._received)
+
+    def _take_later(self) -> bytes:
+        later, self._later = self._later, b""
+        return later
 
     def _go_through(self, data: bytes) -> None:
         """More of an event stream: a piece at a time, and no more of them now than the server's share of the loop."""
@@ -226,10 +269,10 @@ class Channel(asyncio.Protocol):
         """Read on, unless something still stands against it."""
         if self.held or self._resting or self.reply is None or self.transport.is_closing():
             return
-        later, self._later = self._later, b""
+        later = self._take_later()
         self.transport.resume_reading()
         if later:
-            self._go_through(later)
+            self._read(later)
 
     def connection_lost(self, exc: Exception | None) -> None:
         reply = self.reply
@@ -239,6 +282,7 @@ class Channel(asyncio.Protocol):
         else:
             self._break("the server closed the connection" if exc is None else f"the connection broke: {exc}")
         self.pool.lost(self)
+        self._reads.discard(self)
         # Parser and callback refer to this object. Without them reference counts free it.
         del self._parser, self.data_received
 
@@ -266,12 +310,20 @@ class Channel(asyncio.Protocol):
             headers = self._headers
             self._headers_complete = True
             self._until_eof = b"content-length" not in headers and b"transfer-encoding" not in headers
+            self._length = body_length(headers)
             self._is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
         elif self._status == 101:
             raise _TooMuch("it switches protocols")
 
+    def on_chunk_header(self) -> None:
+        before = self._chunk_count
+        self._chunk_count += 1
+        if before >= FREE_CHUNKS and self._received < before * MIN_CHUNK and not self._is_stream:
+            raise _TooMuch(f"its answer has over {FREE_CHUNKS} chunks of fewer than {MIN_CHUNK} bytes on average")
+
     def on_body(self, data: bytes) -> None:
         if not self._excess:
+            self._received += len(data)
             self._chunks.append(data)
 
     def on_message_complete(self) -> None:
@@ -327,6 +379,7 @@ class Channel(asyncio.Protocol):
         self._headers_complete = self._head_given = self._until_eof = self._complete = False
         self._is_stream = self._more = self._resting = False
         self._later = b""
+        self._length = self._received = self._chunk_count = 0
         if self.held:
             self.held = False
             self.transport.resume_reading()
@@ -340,12 +393,3 @@ class _TooMuch(Exception):
 
 _UNUSUAL = frozenset({b"content-encoding", b"keep-alive", b"transfer-encoding"})
 """Headers of responses that say more than what their body is and how long."""
-
-
-def keep_alive_seconds(header: bytes) -> float:
-    """How long a server says it keeps an idle connection, less a second for the way."""
-    for part in header.split(b","):
-        name, _, value = part.strip().partition(b"=")
-        if name.lower() == b"timeout" and value.isdigit() and len(value) < 6:
-            return max(min(float(value) - 1.0, 60.0), 0.0)
-    return IDLE_SECONDS

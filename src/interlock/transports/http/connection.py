@@ -17,9 +17,11 @@ from interlock.transports.http.bodies import CROWDED
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.phase import Phase
+from interlock.transports.http.read_flow import ReadFlow
 from interlock.transports.http.refusals import refusal_body
 from interlock.transports.http.turn import NO_HEAD, Turn
 from interlock.transports.http.writing import WritingConnection
+from interlock.transports.read_queue import ReadQueue
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -34,6 +36,8 @@ _IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
 
 class HttpConnection(WritingConnection):
     """Answers the requests of one client."""
+
+    flow: ReadFlow
 
     def __init__(
         self,
@@ -52,9 +56,12 @@ class HttpConnection(WritingConnection):
         self._asgi_bytes = 0
         self._reading: Turn | None = None
         """The MCP request whose body is coming in."""
+        self._reads = ReadQueue.of(self.loop)
         self._queue: deque[Waiting] = deque()
         self._advancing = False
         self._draining = False
+        self._ended = False
+        """Whether the client sends no more, and the connection closes when its bytes are read."""
         self._owes_continue = False
         self._serial = 0
         self._seen: tuple[Phase, int, int] = (_IDLE, -1, 0)
@@ -65,19 +72,23 @@ class HttpConnection(WritingConnection):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected. One above the limit is refused at once."""
         super().connection_made(transport)
+        self.flow = ReadFlow(transport)
         self.listener.connections.add(self)
         if len(self.listener.connections) > self.listener.bounds.connections:
             transport.write(self.listener.render(503, b"", b"retry-after: 1\r\n", keep_alive=False))
             self._hang_up()
 
-    def eof_received(self) -> None:
+    def eof_received(self) -> bool:  # type: ignore[override]
         """The client sends no more. Everything it sent is read before the connection closes."""
         self._batching.settle()
+        self._ended = bool(self.flow.waiting) or (self._is_behind() and not self._stalled)
+        return self._ended
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone. Break every reference cycle, so that a connection is freed when it closes, and not when
         the garbage collector next runs."""
         self.listener.connections.discard(self)
+        self._reads.discard(self)
         self._phase = _DEAF
         self._let_go()
         super().connection_lost(exc)
@@ -110,6 +121,12 @@ class HttpConnection(WritingConnection):
 
     def take_in(self, data: bytes) -> None:
         """Read bytes, in their turn."""
+        raise NotImplementedError
+
+    # The loop's queue of reads calls this, and `give_up` (`read_queue.QueuedReader`).
+
+    def read_on(self) -> None:
+        """Go on with what waited for a turn of the loop."""
         raise NotImplementedError
 
     def give_up(self) -> None:
@@ -156,7 +173,7 @@ class HttpConnection(WritingConnection):
         """Close a connection that keeps us waiting for too long."""
         unread = self.transport.get_write_buffer_size()
         seen = (self._phase, self._serial, unread)
-        if seen != self._seen or (not unread and self._is_serving()):
+        if seen != self._seen or (not unread and (self._is_serving() or self.flow.waiting)):
             self._seen = seen
             self._seen_at = now
             return
@@ -216,13 +233,18 @@ class HttpConnection(WritingConnection):
         last = self._queue[-1]
         (last if isinstance(last, Turn) else last[0]).keep_alive = False
 
-    def _advance(self) -> None:
-        """Answer the waiting requests, as long as answers come at once and the client reads them; then read on."""
+    def _advance(self, *, in_turn: bool = False) -> None:
+        """Answer the waiting requests, as long as answers come at once, the client reads them and this turn of the loop
+        has time for it; then read on. `in_turn`: one of them in any case."""
         if self._advancing:
             return
         self._advancing = True
         try:
             while self._queue and self._active is None and not self._stalled:
+                if not in_turn and self._reads.is_spent():
+                    self._reads.add(self)
+                    return
+                in_turn = False
                 waiting = self._queue.popleft()
                 if isinstance(waiting, Turn):
                     self._active = waiting
@@ -239,6 +261,12 @@ class HttpConnection(WritingConnection):
             if self._reading is not None:
                 self._batching.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
         self.flow.resume_reading()
+        if self.flow.waiting:
+            self._reads.add(self)
+
+    def _is_behind(self) -> bool:
+        """Whether requests wait that nothing stands before: for a turn of the loop, or for the client to read."""
+        return self._active is None and bool(self._queue)
 
     def _take(self, turn: Turn) -> None:
         refusal = turn.refusal
@@ -281,8 +309,9 @@ class HttpConnection(WritingConnection):
         return True
 
     def _let_go(self) -> None:
-        """The body is no longer held here."""
+        """The body is no longer held here, nor bytes that wait."""
         self._body = b""
+        self.flow.release()
         self.listener.bodies.release(self)
 
     def _recount(self) -> None:
@@ -300,7 +329,7 @@ class HttpConnection(WritingConnection):
         if active is not None:
             size = len(active.body) if isinstance(active, Turn) else self._asgi_bytes
         waiting = (each if isinstance(each, Turn) else each[0] for each in self._queue)
-        return size + len(self._body) + sum(len(each.body) for each in waiting)
+        return size + len(self._body) + len(self.flow.waiting) + sum(len(each.body) for each in waiting)
 
     def _is_serving(self) -> bool:
         """Whether the client waits for us, and not we for the client."""

@@ -124,12 +124,18 @@ def check_transfer(headers: Headers, version: str) -> Refusal | None:
 def check_size(headers: Headers, repeats: int, bounds: HttpBounds, target: bytes = b"") -> Refusal | None:
     """Neither too many headers nor too long ones, nor too long a target."""
     if len(target) > bounds.header_bytes:
-        return Refusal(414, f"the request target is over the limit of {bounds.header_bytes} bytes", "TOO_LARGE")
+        return too_long(bounds, target=True)
     if len(headers) + repeats > bounds.header_count:
         return Refusal(431, f"more than {bounds.header_count} headers", "TOO_LARGE")
     if sum(len(name) + len(value) + 4 for name, value in headers.items()) > bounds.header_bytes:
-        return Refusal(431, f"headers are over the limit of {bounds.header_bytes} bytes", "TOO_LARGE")
+        return too_long(bounds, target=False)
     return None
+
+
+def too_long(bounds: HttpBounds, *, target: bool) -> Refusal:
+    """For a head that is over the limit before its end: in its target, or in its headers."""
+    what = "the request target is" if target else "headers are"
+    return Refusal(414 if target else 431, f"{what} over the limit of {bounds.header_bytes} bytes", "TOO_LARGE")
 
 
 def combine(name: bytes, first: bytes, second: bytes) -> bytes | None:

@@ -1,6 +1,7 @@
 """Reads the requests of one client connection, and hands each to the endpoint or to ASGI.
 
-A request whose head equals an earlier one is not parsed again. `connection.py` answers the requests.
+A request whose head equals an earlier one is not parsed again. `paced_reading.py` has the parser read the others, and
+`connection.py` answers the requests.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import httptools
 from interlock.transports.http import guard
 from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.bodies import CROWDED
-from interlock.transports.http.connection import HttpConnection
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import HttpListener, Known
+from interlock.transports.http.paced_reading import PacedConnection
 from interlock.transports.http.phase import Phase
 from interlock.transports.http.template import Template
 from interlock.transports.http.turn import Head, Turn
 from interlock.transports.http.upgrades import UpgradedConnection, UpgradeRequest
+from interlock.transports.read_queue import FREE_CHUNKS, MIN_CHUNK
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.wire.errors import Fault
 
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
 
 _IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
 _FEW_HEADERS = 32
-_LINGER_BYTES = 16 * 1024 * 1024
+_TINY_CHUNKS = Refusal(400, f"the body has over {FREE_CHUNKS} chunks of fewer than {MIN_CHUNK} bytes on average")
 
 
-class HubProtocol(HttpConnection):
+class HubProtocol(PacedConnection):
     """One connection from a client."""
 
     def __init__(
@@ -45,47 +47,29 @@ class HubProtocol(HttpConnection):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(listener, config, server_state, app_state, _loop)
-        self._first: bytes | None = None
-        """The bytes that begin with the request being read, where one piece of them does."""
         self._template: Template | None = None
-        self._head: dict[bytes, bytes] | None = None
         self._repeats = 0
-        self._fed = 0
-        """Bytes since the last whole request."""
+        self._chunks = 0
         self._without_upgrade: bytes | None = None
         self._upgrade: UpgradeRequest | None = None
         """The request that asks for another protocol, until its head is read."""
 
     def take_in(self, data: bytes) -> None:
         """Read bytes, in their turn."""
-        phase = self._phase
-        if phase is _IDLE:
-            if self._active is None and self._template is not None:
-                # A whole request whose head equals an earlier one: the parser would find the same.
-                start, _, body = data.partition(b"\r\n\r\n")
-                known = self.listener.heads.get(start) or self._alike(start, data)
-                if known is not None and len(body) == known[1] and not self._queue and not self._stalled:
-                    self._serial += 1
-                    head = known[0]
-                    turn = self._active = Turn(self, head, head.keep_alive, body)
-                    self.listener.endpoint.handle(turn)
-                    return
-            self._first = data
-        elif phase is _DEAF:
-            self._fed += len(data)
-            if self._fed > _LINGER_BYTES:
-                self.transport.abort()
+        if self.flow.waiting:
+            self._hold_back(data)
             return
-        self._fed += len(data)
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._on_upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserError as error:
-            self._refuse(Refusal(400, f"not a proper HTTP request: {error}"))
-        if self._phase is _HEAD and self._fed > self.listener.bounds.header_bytes:
-            limit = self.listener.bounds.header_bytes
-            self._refuse(Refusal(431, f"headers are over the limit of {limit} bytes", "TOO_LARGE"))
+        if self._phase is _IDLE and self._active is None and self._template is not None:
+            # A whole request whose head equals an earlier one: the parser would find the same.
+            start, _, body = data.partition(b"\r\n\r\n")
+            known = self.listener.heads.get(start) or self._alike(start, data)
+            if known is not None and len(body) == known[1] and not self._queue and not self._stalled:
+                self._serial += 1
+                head = known[0]
+                turn = self._active = Turn(self, head, head.keep_alive, body)
+                self.listener.endpoint.handle(turn)
+                return
+        self._read(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop everything that refers to a request, too."""
@@ -161,11 +145,13 @@ class HubProtocol(HttpConnection):
             self._drop_upgrade(head, version)
             return
         self._phase = _BODY
+        self._length = int(head.get(b"content-length", b"0"))
+        self._chunks = 0
         if not is_mcp:
             self._begin_asgi(head)
             return
         keep_alive = version == "1.1" and parser.should_keep_alive()
-        known = Head(method, path, head, keep_alive, version == "1.1", int(head.get(b"content-length", b"0")))
+        known = Head(method, path, head, keep_alive, version == "1.1", self._length)
         self._reading = Turn(self, known, keep_alive)
         if b"expect" in head:
             self._on_expect(head[b"expect"], version)
@@ -175,6 +161,12 @@ class HubProtocol(HttpConnection):
             refusal = listener.endpoint.foresee(known)
             if refusal is not None:
                 self._refuse(refusal)
+
+    def on_chunk_header(self) -> None:
+        """Another chunk of the body. Each costs the same, however few bytes it has."""
+        self._chunks += 1
+        if self._chunks > FREE_CHUNKS and self._read_so_far() < (self._chunks - 1) * MIN_CHUNK:
+            self._refuse(_TINY_CHUNKS)
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -214,11 +206,12 @@ class HubProtocol(HttpConnection):
         body = self._body
         turn.body = body if type(body) is bytes else bytes(body)
         self._body = b""
-        if self._active is None and not self._queue and not self._stalled:
+        again, self._answered = self._answered, True
+        if self._active is not None or self._queue or self._stalled or (again and self._reads.is_spent()):
+            self._wait(turn)
+        else:
             self._active = turn
             self.listener.endpoint.handle(turn)
-        else:
-            self._wait(turn)
 
     def _alike(self, start: bytes, data: bytes) -> Known | None:
         """The head of a request that differs from the one before it only in values, and its body's length."""

@@ -1,0 +1,23 @@
+"""What the headers of a response say about its body and its connection."""
+
+from __future__ import annotations
+
+from typing import Final
+
+IDLE_SECONDS: Final = 4.0
+"""Shorter than the five seconds after which the common servers hang up, so that a request seldom meets that."""
+
+
+def body_length(headers: dict[bytes, bytes]) -> int:
+    """The length of a response's body, where its head names it."""
+    length = b"" if b"transfer-encoding" in headers else headers.get(b"content-length", b"")
+    return int(length) if length.isdigit() and len(length) < 19 else 0
+
+
+def keep_alive_seconds(header: bytes) -> float:
+    """How long a server says it keeps an idle connection, less a second for the way."""
+    for part in header.split(b","):
+        name, _, value = part.strip().partition(b"=")
+        if name.lower() == b"timeout" and value.isdigit() and len(value) < 6:
+            return max(min(float(value) - 1.0, 60.0), 0.0)
+    return IDLE_SECONDS
