@@ -17,6 +17,7 @@ from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands
 from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, placed
 from interlock.judge.shell.hosts import stays_here
+from interlock.judge.shell.inputs import READ_COMMANDS, RUN_LATER, reader_of
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.redirects import is_quiet, judge_everyday
@@ -187,6 +188,8 @@ class Everyday:
             if name == "dd":
                 argv = [_STRICTEST[name] if word == f"of={_UNKNOWN}" else word for word in argv]
             yield [*argv, body] if body and program.reads_sql else argv
+            if body and name in READ_COMMANDS:
+                yield [*argv, *body.splitlines()[:_MAX_PLACED]]
             found = self._names_given(command) if name == "xargs" else []
             if found:
                 yield [*argv, *found]
@@ -207,10 +210,11 @@ class Everyday:
         return argv if left is None else ["printenv", *(left or [_UNKNOWN])]
 
     def given_to_shell(self, command: Command) -> Iterator[str]:
-        """Texts that go to a shell on another machine: the input of `ssh`."""
+        """Texts that go to a shell elsewhere or later: the input of `ssh` and `at`."""
         body = self._input_of(command)
-        wrapper = known(program_name(command.words[0].text)).wrapper if command.words else None
-        if body and wrapper is not None and wrapper.joins:
+        name = program_name(command.words[0].text) if command.words else ""
+        wrapper = known(name).wrapper
+        if body and ((wrapper is not None and wrapper.joins) or name in RUN_LATER):
             yield body
 
     def texts(self, word: Word) -> list[str]:
@@ -299,12 +303,13 @@ class Everyday:
         return named or _IN_HOME.fullmatch(word.template) is not None
 
     def _input_of(self, command: Command) -> str:
-        """The here-document that a command reads."""
+        """The text that a command reads: a here-document, a here-string, or what `echo` or `printf` gives it."""
         for redirect in self.script.redirects:
-            if redirect.body:
-                before = [each for each in self.script.commands if each.end <= redirect.start]
-                if before and max(before, key=lambda each: each.end) is command:
-                    return redirect.body
+            if (redirect.body or redirect.operator == "<<<") and reader_of(redirect, self.script.commands) is command:
+                return redirect.body or "\n".join(self.texts(redirect.target) if redirect.target is not None else ())
+        for left, right in self._pipes:
+            if right is command and left.words[0].text in ("echo", "printf"):
+                return " ".join(_words(left)[1:])
         return ""
 
     def _judge_assignment(self, name: str, value: Word, span: tuple[int, int]) -> Iterator[Finding]:
@@ -320,13 +325,16 @@ class Everyday:
 
     def _judge_variables(self, word: Word) -> Iterator[Finding]:
         """A variable that holds a secret, by its name, handed to a command."""
-        for name in _INSERTED.findall(word.template):
+        changed = _CHANGED.findall(word.text) if word.dynamic else []
+        for name in dict.fromkeys([*_INSERTED.findall(word.template), *changed]):
             if name not in self._assigned and compiled("<SECRET_VARIABLE>").search(name):
                 message = f"hands the secret in ${name} to a program"
                 hint = "let the program read the variable itself"
                 yield Finding("shell.secret_variable", message, hint, (word.start, word.end))
 
 
+_CHANGED = re.compile(r"\$\{!?([A-Za-z_]\w*)(?!\w|:?\+)")
+"""A variable whose value is cut or replaced (`${TOKEN:0:9}`), but not only looked for (`${TOKEN:+yes}`)."""
 _STRICTEST = {
     "rm": f"-rf{_BETWEEN}/",
     "find": f"/{_BETWEEN}-delete",

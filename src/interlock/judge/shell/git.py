@@ -83,7 +83,7 @@ def forces_protected(use: Use) -> bool:
     everything = "--all" in rest or any("*" in word for word in words[2:])
     if uses_flag(rest, frozenset({"-n", "--dry-run"}), "o") is None and _overwrites_all(rest, words):
         return True
-    deletes = uses_flag(rest, frozenset({"-d", "--delete"}), "o", abbreviated=False) is not None
+    deletes = uses_flag(rest, frozenset({"-d", "--delete"}), "o") is not None
     deletes = deletes or any(word.startswith(":") for word in words[2:])
     return (forced and (protected or everything or not named)) or (protected and (leased or deletes))
 
