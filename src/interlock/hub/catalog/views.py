@@ -235,11 +235,11 @@ class Catalog:
         before = self._lists.get((view, kind), _NONE)
         if before.generation == self.generation:
             return
-        places = before.places
+        spans = before.spans
         changed = [
             part
             for server, part in self.parts(view, kind).items()
-            if server not in places or places[server].offer is not part.offer
+            if server not in spans or spans[server].offer is not part.offer
         ]
         texts: dict[str, list[bytes]] = {part.offer.server: [] for part in changed}
         async for item in in_turns(chain.from_iterable(part.items for part in changed)):
@@ -301,7 +301,7 @@ class Catalog:
         return self.sees_server(view, item.server)
 
     def _piece(self, before: _Listing, rendered: Mapping[str, Piece], view: View, part: Part) -> Piece | _PieceSpan:
-        known = before.places.get(part.offer.server)
+        known = before.spans.get(part.offer.server)
         if known is not None and known.offer is part.offer:
             return known
         made = rendered.get(part.offer.server)
@@ -356,12 +356,12 @@ class _PieceSpan(NamedTuple):
 class _Listing(NamedTuple):
     generation: int
     joined: Joined
-    places: dict[str, _PieceSpan]
+    spans: dict[str, _PieceSpan]
 
     def piece(self, server: str) -> Piece:
         """The piece of a server that is in the list."""
-        place = self.places[server]
-        return Piece(place.offer, memoryview(self.joined.octets)[place.start : place.end], place.sizes)
+        span = self.spans[server]
+        return Piece(span.offer, memoryview(self.joined.octets)[span.start : span.end], span.sizes)
 
 
 _NONE: Final = _Listing(-1, Joined.of(()), {})
@@ -369,21 +369,21 @@ _NO_OFFER: Final = Offer("")
 
 
 def _joined(generation: int, before: _Listing, pieces: Iterable[Piece | _PieceSpan]) -> _Listing:
-    """Join new pieces with the unchanged places of the list before."""
+    """Join new pieces with the unchanged spans of the list before."""
     at = 1
-    places: dict[str, _PieceSpan] = {}
+    spans: dict[str, _PieceSpan] = {}
     octets: list[bytes | memoryview] = [b"["]
     whole = memoryview(before.joined.octets)
     for piece in pieces:
         if isinstance(piece, Piece):
-            text, place = piece.octets, _PieceSpan(piece.offer, at, at + len(piece.octets), piece.sizes)
+            text, span = piece.octets, _PieceSpan(piece.offer, at, at + len(piece.octets), piece.sizes)
         else:
             text = whole[piece.start : piece.end]
-            place = piece if piece.start == at else piece._replace(start=at, end=at + len(text))
-        places[place.offer.server] = place
+            span = piece if piece.start == at else piece._replace(start=at, end=at + len(text))
+        spans[span.offer.server] = span
         if text:
             octets += (text, b",")
-            at = place.end + 1
+            at = span.end + 1
     octets[1:] = [*octets[1:-1], b"]"]  # The last comma goes. One copy is made, as a list may have megabytes.
-    joined = Joined(b"".join(octets), tuple(place.sizes for place in places.values()))
-    return _Listing(generation, joined, places)
+    joined = Joined(b"".join(octets), tuple(span.sizes for span in spans.values()))
+    return _Listing(generation, joined, spans)

@@ -84,25 +84,25 @@ class ServerQueries:
             # The server gave the id to another task, or speaks another revision now.
             self._tracker.lost(task)
             raise TaskLost(task)
-        self.place(task, live, route)
+        self.locate(task, live, route)
         return route
 
-    def place(self, task: StoredTask, live: RunningTask, route: UpstreamConnection) -> None:
+    def locate(self, task: StoredTask, live: RunningTask, route: UpstreamConnection) -> None:
         """Query the task on this connection from now on. Another task with the same id there is lost: ids are unique
         among the tasks of a server, so only a server that lost its tasks uses one again."""
-        place = (task.server, route.owner, task.upstream_id)
-        before = self._ledger.at_id(self._by_location.get(place, task.id))
+        location = (task.server, route.owner, task.upstream_id)
+        before = self._ledger.at_id(self._by_location.get(location, task.id))
         if before is not None and before.id != task.id:
             self._tracker.lost(before)
         live.route = route
-        self._by_location[place] = task.id
+        self._by_location[location] = task.id
 
     def leave(self, task: StoredTask, live: RunningTask) -> None:
         """Query the task on another connection next time."""
         if live.route is not None:
-            place = (task.server, live.route.owner, task.upstream_id)
-            if self._by_location.get(place) == task.id:
-                del self._by_location[place]
+            location = (task.server, live.route.owner, task.upstream_id)
+            if self._by_location.get(location) == task.id:
+                del self._by_location[location]
             live.route = None
 
     async def ask(self, task: StoredTask, method: str, params: bytes) -> bytes:
@@ -179,5 +179,5 @@ class ServerQueries:
 
     def forget(self, id: str) -> None:
         """Forget a deleted task."""
-        for place in [place for place, task in self._by_location.items() if task == id]:
-            del self._by_location[place]
+        for location in [location for location, task in self._by_location.items() if task == id]:
+            del self._by_location[location]

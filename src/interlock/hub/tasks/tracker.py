@@ -126,7 +126,7 @@ class Tracker:
             self._forget(task.id)
             await self.queries.stop(task, route)
             raise Fault("INTERNAL_ERROR", f"the task could not be stored: {cause.message}", hint=cause.hint) from None
-        self.queries.place(task, live, route)
+        self.queries.locate(task, live, route)
         self._count(task, live)
         if started.over:
             self.observe(task, started)

@@ -44,9 +44,9 @@ class PartSum:
         self._done = 0
         self._generation = -1
         self._bounds: dict[int, int] = {}
-        """By place, the bounds of tools that are not counted yet."""
+        """By index, the bounds of tools that are not counted yet."""
         self._unchecked: list[int] = []
-        """The places among them that may have been counted since."""
+        """The indices among them that may have been counted since."""
 
     def add(self, items: tuple[Item, ...], measure: Measure, generation: int, enough: float, most: int) -> bool:
         """Add at most so many items. True if all are added, or more tokens than `enough`."""
@@ -54,10 +54,10 @@ class PartSum:
             self._generation = generation
             self._unchecked = [*self._bounds]
         while self._unchecked and most and self.tokens <= enough:
-            place = self._unchecked.pop()
+            index = self._unchecked.pop()
             most -= 1
-            if measure.counted(items[place]):
-                self.tokens += measure(items[place])[0] - self._bounds.pop(place)
+            if measure.counted(items[index]):
+                self.tokens += measure(items[index])[0] - self._bounds.pop(index)
         for item in items[self._done : self._done + most]:
             if self.tokens > enough:
                 return True

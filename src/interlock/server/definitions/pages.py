@@ -74,7 +74,7 @@ class Pages(Generic[T]):
         """One page as the members of a result object, without its braces."""
         if self._order is None:
             self._order = list(self._items.values())
-            self._index = {item.key: place for place, item in enumerate(self._order)}
+            self._index = {item.key: index for index, item in enumerate(self._order)}
         start = 0 if cursor is None else self._after(cursor)
         items = self._order[start : start + self._page_size]
         page = b'"%b":[%b]' % (self._member, b",".join([item.entry(modern) for item in items]))
@@ -89,7 +89,7 @@ class Pages(Generic[T]):
 
     def _after(self, cursor: str) -> int:
         member, _, key = (self._seal.open(cursor) or b"").partition(b"\0")
-        place = self._index.get(key.decode()) if member == self._member else None
-        if place is None:
+        index = self._index.get(key.decode()) if member == self._member else None
+        if index is None:
             raise Fault("INVALID_PARAMS", "the cursor is not one of this list", hint="list again from the start")
-        return place + 1
+        return index + 1

@@ -26,17 +26,17 @@ class UriTemplate(msgspec.Struct, frozen=True):
     def match(self, uri: str) -> dict[str, str] | None:
         """The variables' values if the template covers the address: the shortest value for each, left to right."""
         values: dict[str, str] = {}
-        place = 0
+        position = 0
         for number, (literal, operator, name) in enumerate(self.parts):
-            if not uri.startswith(literal, place):
+            if not uri.startswith(literal, position):
                 return None
-            place += len(literal)
+            position += len(literal)
             if not name:
-                return values if place == len(uri) else None
-            value = self._value(uri, place, number, operator)
+                return values if position == len(uri) else None
+            value = self._value(uri, position, number, operator)
             if value is None:
                 return None
-            place += len(value) + (operator == "#")
+            position += len(value) + (operator == "#")
             try:
                 values[name] = unquote(value, errors="strict")
             except UnicodeDecodeError:
@@ -52,23 +52,23 @@ class UriTemplate(msgspec.Struct, frozen=True):
             name and _escapes(values[name], from_root=literal == "file://") for literal, _, name in self.parts
         )
 
-    def _value(self, uri: str, place: int, number: int, operator: str) -> str | None:
+    def _value(self, uri: str, position: int, number: int, operator: str) -> str | None:
         if operator == "#":
-            if not uri.startswith("#", place):
+            if not uri.startswith("#", position):
                 return None
-            place += 1
+            position += 1
         following = self.parts[number + 1]
         if not following[2]:
             # The last variable takes all up to the closing literal.
             end = len(uri) - len(following[0])
-            if end < place or not uri.endswith(following[0]):
+            if end < position or not uri.endswith(following[0]):
                 return None
         else:
             ahead = following[0] or ("#" if following[1] == "#" else "")
-            end = uri.find(ahead, place + 1)
+            end = uri.find(ahead, position + 1)
             if end < 0:
                 return None
-        value = uri[place:end]
+        value = uri[position:end]
         if not value or (not operator and any(char in value for char in "/?#")):
             return None
         return value
@@ -88,11 +88,11 @@ def _escapes(value: str, *, from_root: bool) -> bool:
 def parse(text: str) -> UriTemplate:
     """A template from its text. Raises ValueError for syntax beyond levels 1 and 2."""
     parts: list[tuple[str, str, str]] = []
-    place = 0
+    position = 0
     for expression in _EXPRESSION.finditer(text):
-        parts.append((text[place : expression.start()], expression[1], expression[2]))
-        place = expression.end()
-    parts.append((text[place:], "", ""))
+        parts.append((text[position : expression.start()], expression[1], expression[2]))
+        position = expression.end()
+    parts.append((text[position:], "", ""))
     names = tuple(name for _, _, name in parts if name)
     if any(brace in literal for literal, _, _ in parts for brace in "{}"):
         raise ValueError(f"{text!r}: only {{name}}, {{+name}}, which may cross slashes, and {{#name}} are understood")

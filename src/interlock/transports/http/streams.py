@@ -1,6 +1,6 @@
 """Event streams of the handshake era: they outlive their connection, and a client that comes back misses nothing kept.
 
-Event ids name the stream and the place in it; they are looked up inside one session only.
+Event ids name the stream and the position in it; they are looked up inside one session only.
 """
 
 from __future__ import annotations
@@ -67,21 +67,21 @@ class Streams:
 
         False for a stream of a POST that is over and has nothing more: some clients come back to it for ever.
         """
-        token, _, place = (last_event or "").rpartition(".")
+        token, _, position = (last_event or "").rpartition(".")
         stream = self._by_token.get(token)
-        if stream is not None and place.isascii() and place.isdigit() and len(place) < 16:
-            if stream.finished and not self.kept_after(stream, int(place)):
+        if stream is not None and position.isascii() and position.isdigit() and len(position) < 16:
+            if stream.finished and not self.kept_after(stream, int(position)):
                 return False
-            stream.attach(turn, int(place))
+            stream.attach(turn, int(position))
         elif token.startswith(OF_POST):
             return False
         else:
             self.standalone.attach(turn, self.standalone.delivered)
         return True
 
-    def keep(self, stream: SessionStream, place: int, event: bytes) -> None:
+    def keep(self, stream: SessionStream, position: int, event: bytes) -> None:
         """Remember an event, at the cost of the oldest."""
-        self._replayable.append((stream, place, event))
+        self._replayable.append((stream, position, event))
         stream.replayable += 1
         self._replayable_bytes += len(event)
         self._budget.used += len(event)
@@ -93,9 +93,9 @@ class Streams:
         ):
             self._drop_oldest()
 
-    def kept_after(self, stream: SessionStream, place: int) -> list[bytes]:
-        """The events of a stream that came after a place in it."""
-        return [event for one, at, event in self._replayable if one is stream and at > place]
+    def kept_after(self, stream: SessionStream, position: int) -> list[bytes]:
+        """The events of a stream that came after a position in it."""
+        return [event for one, at, event in self._replayable if one is stream and at > position]
 
     def forget(self, stream: SessionStream) -> None:
         """Drop a stream that is over and of which nothing is kept."""
@@ -126,14 +126,14 @@ class Streams:
 class SessionStream:
     """One stream, with or without a client on it."""
 
-    __slots__ = ("_primes", "_streams", "_turn", "delivered", "finished", "place", "replayable", "token")
+    __slots__ = ("_primes", "_streams", "_turn", "delivered", "finished", "position", "replayable", "token")
 
     def __init__(self, streams: Streams, token: str, primes: bool) -> None:
         self._streams = streams
         self._primes = primes
         self._turn: Turn | None = None
         self.token = token
-        self.place = 0
+        self.position = 0
         """The last event's."""
         self.delivered = 0
         """The last event that was written to a client."""
@@ -149,11 +149,11 @@ class SessionStream:
         """One message, to the client now or when it comes back."""
         if self.finished:
             return
-        self.place += 1
-        event = encode_event(payload, f"{self.token}.{self.place}")
-        self._streams.keep(self, self.place, event)
+        self.position += 1
+        event = encode_event(payload, f"{self.token}.{self.position}")
+        self._streams.keep(self, self.position, event)
         if self._turn is not None and self._turn.send(event):
-            self.delivered = self.place
+            self.delivered = self.position
 
     def drained(self) -> asyncio.Future[None] | None:
         """None while the client keeps up, or has left the stream; otherwise a future that completes when it does."""
@@ -171,17 +171,17 @@ class SessionStream:
         if turn is not None:
             turn.end()
 
-    def attach(self, turn: Turn, place: int) -> None:
-        """A client listens, and has everything up to `place`. The previous listener is released."""
+    def attach(self, turn: Turn, position: int) -> None:
+        """A client listens, and has everything up to `position`. The previous listener is released."""
         self.hang_up()
         turn.begin_stream()
         if self._primes:
             # An id without data, so that the client can come back before the first message (2025-11-25, Sending
             # Messages to the Server). Clients of older revisions stumble over empty data.
-            turn.send(encode_event(b"", f"{self.token}.{place}", RETRY_MS))
-        for event in self._streams.kept_after(self, place):
+            turn.send(encode_event(b"", f"{self.token}.{position}", RETRY_MS))
+        for event in self._streams.kept_after(self, position):
             turn.send(event)
-        self.delivered = self.place
+        self.delivered = self.position
         if self.finished:
             turn.end()
         else:
