@@ -31,16 +31,16 @@ def performs(
     def decorate(show: Show) -> Show:
         @json_option
         @functools.wraps(show)
-        def command(as_json: bool, **given: Any) -> None:
+        def command(as_json: bool, **params: Any) -> None:
             if person:
                 need_person(person)
-                given["terminal"] = True
-            found = perform(operation, {**given, **fixed}, timeout)
+                params["terminal"] = True
+            found = perform(operation, {**params, **fixed}, timeout)
             found = found[member] if member else found
             if as_json:
                 show_json(found)
             else:
-                show(found, **given)
+                show(found, **params)
 
         return command
 
@@ -49,9 +49,9 @@ def performs(
 
 def perform(operation: str, params: Mapping[str, Any] | None = None, timeout: float = 30) -> Json:
     """Perform one operation of this user's hub. Parameters without a value are left out."""
-    given = {name: value for name, value in (params or {}).items() if value not in (None, "", ())}
+    params = {name: value for name, value in (params or {}).items() if value not in (None, "", ())}
     with _running() as link:
-        return ask_as_person(link, operation, given, timeout)
+        return ask_as_person(link, operation, params, timeout)
 
 
 def _running() -> HubLink:

@@ -52,7 +52,7 @@ def _address(context: click.Context, option: click.Parameter, given: tuple[str, 
 @click.argument("server")
 @click.argument("type")
 @click.option("--at", "address", multiple=True, metavar="NAME=VALUE", callback=_address, help="Where it is.")
-def open_(row: Json, **given: Any) -> None:
+def open_(row: Json, **params: Any) -> None:
     """Have a server open a channel.
 
     \b
@@ -65,7 +65,7 @@ def open_(row: Json, **given: Any) -> None:
 @channels.command("close")
 @performs("channels.close")
 @click.argument("id")
-def close(done: Json, **given: Any) -> None:
+def close(done: Json, **params: Any) -> None:
     """Have a server close a channel.
 
     \b

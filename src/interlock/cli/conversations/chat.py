@@ -88,8 +88,8 @@ class _Talk:
 
     def say(self, text: str) -> None:
         """Send a message, and print the answer as it comes."""
-        given = {name: value for name, value in {**self._params, "text": text}.items() if value is not None}
-        sent = self._link.ask("hub/chat.send", given)
+        params = {name: value for name, value in {**self._params, "text": text}.items() if value is not None}
+        sent = self._link.ask("hub/chat.send", params)
         self._params = {"conversation": sent["conversation"], "model": None, "agent": None}
         if self._as_json:
             self._line({"kind": "turn", **sent})

@@ -52,7 +52,7 @@ _AGENT = click.option("--agent", required=True, metavar="NAME", help="The agent 
 @_NAMES
 @_AGENT
 @BECAUSE
-def enable(done: Json, **given: Any) -> None:
+def enable(done: Json, **params: Any) -> None:
     """Let a server use feature sets for an agent. Needs a terminal.
 
     \b
@@ -68,7 +68,7 @@ def enable(done: Json, **given: Any) -> None:
 @_NAMES
 @_AGENT
 @BECAUSE
-def disable(done: Json, **given: Any) -> None:
+def disable(done: Json, **params: Any) -> None:
     """Switch feature sets off for an agent. Events that wait for it are deleted.
 
     \b
@@ -84,7 +84,7 @@ def disable(done: Json, **given: Any) -> None:
 @_NAMES
 @_AGENT
 @BECAUSE
-def forget(done: Json, **given: Any) -> None:
+def forget(done: Json, **params: Any) -> None:
     """Delete patterns that you enabled or disabled for an agent. Needs a terminal.
 
     A feature set that no other pattern enables is off. One that another pattern enables is on again.
@@ -101,7 +101,7 @@ def forget(done: Json, **given: Any) -> None:
 @click.option("--agent", metavar="NAME", help="Only the events of this agent.")
 @click.option("--server", metavar="ID", help="Only the events of this server.")
 @click.option("--most", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many to list.")
-def events(found: Json, **given: Any) -> None:
+def events(found: Json, **params: Any) -> None:
     """List events that servers pushed, and what became of them.
 
     An event waits, was delivered, was held or was dropped; the list says why.
@@ -110,7 +110,7 @@ def events(found: Json, **given: Any) -> None:
     Example:
       interlock events --agent claude-code
     """
-    whose = f" for {plain(given['agent'])}" if given["agent"] else ""
+    whose = f" for {plain(params['agent'])}" if params["agent"] else ""
     say_rows(found["events"], _event, f"There are no events{whose}.")
     for server, count in sorted(found["refused"].items()):
         say(f"{bold(plain(server))}: {counted(count, 'message')} refused; `interlock audit` has the reasons")
@@ -124,7 +124,7 @@ def events(found: Json, **given: Any) -> None:
     type=click.Choice(["server", "feature_set", "agent", "conversation"]),
     help="One row for each of these; else for each combination of them.",
 )
-def usage(rows: list[Json], **given: Any) -> None:
+def usage(rows: list[Json], **params: Any) -> None:
     """Count the events, inferences, tokens and cost of servers and conversations.
 
     Costs follow from the prices in [models.NAME].

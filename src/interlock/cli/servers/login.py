@@ -54,7 +54,7 @@ def login(server: str | None, principal: str | None, device: bool, no_open: bool
 @performs("logins.remove")
 @_SERVER
 @_FOR
-def logout(found: Json, **given: Any) -> None:
+def logout(found: Json, **params: Any) -> None:
     """End a login: revoke its tokens and forget them.
 
     \b
@@ -62,9 +62,9 @@ def logout(found: Json, **given: Any) -> None:
       interlock logout github
     """
     if not found["done"]:
-        say(f"Nobody was logged in to {plain(given['server'])}.")
+        say(f"Nobody was logged in to {plain(params['server'])}.")
         return
-    say(f"Logged out of {plain(given['server'])}. → `interlock login {plain(given['server'])}` logs in again")
+    say(f"Logged out of {plain(params['server'])}. → `interlock login {plain(params['server'])}` logs in again")
 
 
 def _list(as_json: bool) -> None:

@@ -19,19 +19,19 @@ def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
     if len(words) == 1 and (words[0] == "-" or words[0].lstrip().startswith("{")):
         try:
             text = sys.stdin.buffer.read().decode("utf-8-sig") if words[0] == "-" else words[0]
-            given = _read_json(text)
+            arguments = _read_json(text)
         except ValueError as error:
             raise WrongUsage(f"the arguments are not valid JSON: {error}", _FORMAT) from error
-        if not isinstance(given, dict):
+        if not isinstance(arguments, dict):
             raise WrongUsage("the arguments must be a JSON object", _FORMAT)
-        return given
-    given = {}
+        return arguments
+    arguments = {}
     properties: dict[str, Any] | None = None
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or not key:
             raise WrongUsage(f"`{word}` is not an argument", "write key=value, or one JSON object")
-        if key in given:
+        if key in arguments:
             raise WrongUsage(f"`{key}` is given twice", "give it once; write a list as key='[1, 2]'")
         value = _value(text)
         if not isinstance(value, str):
@@ -39,8 +39,8 @@ def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
                 properties = as_dict(as_dict(schema()).get("properties"))
             if _means_text(as_dict(properties.get(key)), value, text):
                 value = text
-        given[key] = value
-    return given
+        arguments[key] = value
+    return arguments
 
 
 def _value(text: str) -> Any:

@@ -29,7 +29,7 @@ from interlock.cli.terminal.show import (
 @performs("tools")
 @click.option("--server", metavar="ID", shell_complete=server_names, help="Only tools of this server.")
 @click.option("--profile", metavar="NAME", help="Only tools of this profile.")
-def list_(found: Json, **given: Any) -> None:
+def list_(found: Json, **params: Any) -> None:
     """List the tools of all servers.
 
     \b

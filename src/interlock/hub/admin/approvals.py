@@ -72,8 +72,8 @@ class ApprovalOperations:
             return OneDecision(self.shown(answered))
         if self._rooms is None:
             raise Fault("NOT_FOUND", "this hub has no rooms")
-        given = ProposalAnswer(params.answer, where, params.view, params.reason, params.to)
-        response = await self._rooms.answer_proposal(by, decision, given)
+        answer = ProposalAnswer(params.answer, where, params.view, params.reason, params.to)
+        response = await self._rooms.answer_proposal(by, decision, answer)
         return OneDecision(self.shown(self._inbox.get(params.id)), response=response)
 
     async def rules(self, by: Principal, params: Nothing, trace: str) -> RuleRows:

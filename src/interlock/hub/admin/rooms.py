@@ -212,7 +212,7 @@ class RoomGateway(Protocol):
     async def change_capabilities(self, by: Principal, params: ChangeCapabilities, trace: str) -> ChangedCapabilities:
         """Change what a participant may send."""
 
-    async def answer_proposal(self, by: Principal, decision: Decision, given: ProposalAnswer) -> msgspec.Raw | None:
+    async def answer_proposal(self, by: Principal, decision: Decision, answer: ProposalAnswer) -> msgspec.Raw | None:
         """Fulfil or reject a proposal in a person's name. Returns the response to the request, if one came."""
 
     def change_mode(self, params: ChangeMode) -> ChangedMode:

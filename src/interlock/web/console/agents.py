@@ -127,8 +127,8 @@ async def change(visit: Visit) -> Response:
         case "revoke-grant":
             await visit.perform("grants.revoke", RevokedCount, **_subject(agent, form))
         case "clear-taint":
-            given = {"agent": form.get("id", ""), "passphrase": form.get("passphrase", "")}
-            await visit.perform("taints.clear", TaintRow, **given, console=True)
+            params = {"agent": form.get("id", ""), "passphrase": form.get("passphrase", "")}
+            await visit.perform("taints.clear", TaintRow, **params, console=True)
         case "revoke-rule":
             await visit.perform("rules.revoke", RevokedRule, id=form.get("id", ""))
         case _:

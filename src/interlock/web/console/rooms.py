@@ -29,7 +29,7 @@ async def show_all(visit: Visit) -> Response:
 async def show_one(visit: Visit) -> Response:
     """The page of one topic. The person joins it by opening the page."""
     done = _DONE.get(visit.request.query_params.get("done", ""), "")
-    return await visit.page("room.html", **await _found(visit), methods=METHODS, done=done, given={}, problem="")
+    return await visit.page("room.html", **await _found(visit), methods=METHODS, done=done, form={}, problem="")
 
 
 async def show_talk(visit: Visit) -> Response:
@@ -50,7 +50,7 @@ async def speak(visit: Visit) -> Response:
     except Fault as fault:
         if fault.name != "INVALID_PARAMS":
             raise
-        shown = {"methods": METHODS, "done": "", "given": visit.form, "problem": f"{fault.message}. {fault.hint}"}
+        shown = {"methods": METHODS, "done": "", "form": visit.form, "problem": f"{fault.message}. {fault.hint}"}
         page = await visit.page("room.html", **await _found(visit), **shown)
         page.status_code = status_of(fault)
         return page

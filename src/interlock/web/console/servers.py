@@ -50,7 +50,7 @@ _CHANGED: Final = {
 
 async def show_all(visit: Visit) -> Response:
     """The page of all servers."""
-    return await visit.page("servers.html", **await _found(visit), changed=_changed(visit), given={}, problem="")
+    return await visit.page("servers.html", **await _found(visit), changed=_changed(visit), form={}, problem="")
 
 
 async def show_rows(visit: Visit) -> Response:
@@ -66,7 +66,7 @@ async def add(visit: Visit) -> Response:
         if fault.name != "INVALID_PARAMS":
             raise
         problem = f"{fault.message}. {fault.hint}"
-        page = await visit.page("servers.html", **await _found(visit), changed="", given=visit.form, problem=problem)
+        page = await visit.page("servers.html", **await _found(visit), changed="", form=visit.form, problem=problem)
         page.status_code = status_of(fault)
         return page
 

@@ -153,8 +153,8 @@ async def _search(visit: Visit, most: int) -> Entries:
 
 
 def _wanted(request: Request) -> dict[str, str]:
-    given = {name: request.query_params.get(name, "").strip() for name in FILTERS}
-    return {name: value for name, value in given.items() if value}
+    filters = {name: request.query_params.get(name, "").strip() for name in FILTERS}
+    return {name: value for name, value in filters.items() if value}
 
 
 async def _judged(visit: Visit, record: Record) -> Why:

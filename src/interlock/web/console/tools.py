@@ -58,26 +58,26 @@ async def call(visit: Visit) -> Response:
     """Call the tool as the person, or judge such a call."""
     tool = await _tool(visit)
     fields = fields_of(msgspec.json.decode(tool.inputSchema))
-    given = {name: value for name, value in visit.form.items() if name == WHOLE or name.startswith(PREFIX)}
+    form = {name: value for name, value in visit.form.items() if name == WHOLE or name.startswith(PREFIX)}
     try:
         arguments = arguments_of(visit.form, fields)
         if visit.form.get("do") == "judge":
             you = visit.session.principal
             judged = await visit.perform("why", Why, agent=you.id, kind=you.kind, tool=tool.name, arguments=arguments)
-            return await _page(visit, tool, given, judged=judged)
+            return await _page(visit, tool, form, judged=judged)
         called = await visit.perform("call", Called, name=tool.name, arguments=arguments, timeout_s=CALL_S)
     except Fault as fault:
         # With the form as it was filled in: nobody types it twice for one mistake.
-        page = await _page(visit, tool, given, problem=f"{fault.message}. {fault.hint}")
+        page = await _page(visit, tool, form, problem=f"{fault.message}. {fault.hint}")
         page.status_code = status_of(fault)
         return page
-    return await _page(visit, tool, given, called.result)
+    return await _page(visit, tool, form, called.result)
 
 
 async def _page(
     visit: Visit,
     tool: ToolRow,
-    given: dict[str, str],
+    form: dict[str, str],
     result: msgspec.Raw | None = None,
     *,
     judged: Why | None = None,
@@ -89,7 +89,7 @@ async def _page(
         tool=tool,
         schema=_laid_out(bytes(tool.inputSchema)),
         fields=fields,
-        given=given,
+        form=form,
         result=None if result is None else _laid_out(bytes(result)),
         left_out=0 if result is None else max(0, len(bytes(result)) - MAX_RESULT),
         judged=judged,
