@@ -74,6 +74,7 @@ def _rules(command: str, rules: ShellRules = EVERYDAY) -> set[str]:
         "cut -d= -f1 /etc/shadow",
         "sed 's/=.*//;p' .env",
         "sed -n p .env",
+        "sed --expression=p 's/=.*//' .env",
         "awk -F= '{print $2}' .env",
     ],
 )
@@ -158,6 +159,7 @@ def test_uses_that_show_no_secret_pass(command: str, rules: ShellRules) -> None:
     "command",
     [
         "cd packages/a && rm -rf ../b/dist",
+        "cd .github && rm -rf ../dist",
         "cd packages/a && echo x > ../out.txt",
         "cd /tmp && rm -rf work",
         "cd /tmp/x && rm -rf ../y",
@@ -178,6 +180,8 @@ def test_files_of_the_project_and_temporary_ones_may_be_written_and_deleted(comm
         ("cd packages/a && rm -rf ../../../b/dist", "shell.recursive_delete"),
         ("cd packages/a && rm -rf ../../src", "shell.recursive_delete"),
         ("cd $X && rm -rf ../b/dist", "shell.recursive_delete"),
+        ("cd ../x && rm -rf ../b/dist", "shell.recursive_delete"),
+        ("cd /opt/x && rm -rf ../dist", "shell.recursive_delete"),
         ("cd packages/a && cat ../.env", "shell.secret_file"),
         ("cd packages/a && echo x > ../../../out.txt", "shell.redirect_out"),
         ("cd /tmp && rm -rf *", "shell.recursive_delete"),
@@ -194,6 +198,9 @@ def test_files_of_the_project_and_temporary_ones_may_be_written_and_deleted(comm
         ("node -e \"const fs=require('fs'); fs.rmSync('a',{recursive:true})\"", "shell.runs_code"),
         ("node -e \"const fs=require('fs'); fs.writeFileSync(process.argv[1],'x')\"", "shell.runs_code"),
         ("node -e \"const fs=require('fs'); fs['unlinkSync']('a'); fs.readFileSync('a')\"", "shell.runs_code"),
+        ("node -e \"const fs=require('fs'); fs.chmodSync('a', 511)\"", "shell.runs_code"),
+        ("node -e \"const fs=require('fs'); const {chmodSync: f} = fs; f('a', 511)\"", "shell.runs_code"),
+        ("node -e \"const fs=require('fs'); const x='/et'+'c/a'; fs.writeFileSync(x, 'y')\"", "shell.runs_code"),
         ("node -e \"require('fs').readFileSync('a'); require('child_process')\"", "shell.runs_code"),
         # A short text before it does not hide the name of a file.
         ("python -c \"x='a'; print(open('.env').read())\"", "shell.runs_code"),

@@ -113,6 +113,9 @@ def test_a_pattern_that_may_match_a_name_that_matters_counts_as_that_name(
         "cat *.json",
         "cat config/*.yml",
         "cat *.p*",
+        "cat cr*",
+        "cat c*.json",
+        "cat /*/*",
         "cat server*",
         "cat src/*.ts",
         "cat tests/fixtures/*.key",
@@ -139,6 +142,7 @@ def test_other_patterns_and_quoted_ones_pass(command: str, rules: ShellRules) ->
     [
         ('a=(-rf /home); rm "${a[@]}"', "shell.recursive_delete"),
         ("a=(-rf); a+=(/home); rm ${a[*]}", "shell.recursive_delete"),
+        ('a=(origin main); a+=(--force-with-lease); git push "${a[@]}"', "shell.destructive"),
         ('declare -a a=(.env); cat "${a[0]}"', "shell.secret_file"),
         ('set -- -rf /home; rm "$@"', "shell.recursive_delete"),
         ("set -- .env; cat $1", "shell.secret_file"),

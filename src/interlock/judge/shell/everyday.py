@@ -369,4 +369,4 @@ def _secrets_named(words: Sequence[str]) -> list[str]:
     """Files of secrets among some words, by name or by a pattern."""
     secret = compiled("<SECRETS>|<SECRET_FILE>")
     parts = [part for word in words for part in _BREAK.split(word)]
-    return [name for name in with_names(parts) if secret.search(name)][:_MAX_READINGS]
+    return [name for name in with_names(parts) if secret.search(name)]

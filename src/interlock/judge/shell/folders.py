@@ -33,8 +33,8 @@ def placed(folder: str, word: str) -> str:
 
 
 def from_project(folder: str, word: str) -> str:
-    """A path that leaves its folder in the project, from the project: `../b` in `a` is `b`."""
-    leaves = folder and folder[0] not in "/~." and ".." in word.split("/") and _RELATIVE.fullmatch(word)
+    """A path that leaves its folder, as it is from the project: `../b` in `a` is `b`."""
+    leaves = folder and ".." in word.split("/") and _RELATIVE.fullmatch(word)
     return normpath(join(folder, word)) if leaves else word
 
 
