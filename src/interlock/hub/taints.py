@@ -127,7 +127,7 @@ class Taints:
         source = Source(target.server, target.name, time.time())
         before = self.of(caller.owner)
         asking = asking or (before is not None and before.asking)
-        # A flood of notifications needs one task that stores; only text that waits for that needs its own.
+        # Notifications share one storing task; text that waits for the commit starts its own.
         known_well = before is not None and (
             before.id not in self._unstored or (then is None and self._storing[before.id] > 0)
         )

@@ -1,4 +1,4 @@
-"""Work that brings something up to date for many callers: those that come while it is done share the next run."""
+"""Runs one refresh at a time. Callers that arrive during a run share the next one."""
 
 from __future__ import annotations
 

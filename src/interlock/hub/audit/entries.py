@@ -84,7 +84,7 @@ Entry: TypeAlias = Record | Ticket
 
 
 class EntryTimes:
-    """When the entries of a queue were made, by a clock that does not jump. A ticket has that time itself."""
+    """Monotonic creation times of queued records. Tickets carry their own."""
 
     def __init__(self) -> None:
         self._records: deque[tuple[int, float]] = deque()

@@ -23,7 +23,7 @@ from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.needs import Matches, Needs, ToolRequest
 from interlock.hub.tool_search.requested_tools import LOADED_TOKENS, Waiting, over_budget_entry
 from interlock.hub.tool_search.requests import Requests
-from interlock.hub.tool_search.search import CONNECTED, KNOWN, ToolSearch, split_aside
+from interlock.hub.tool_search.search import CONNECTED, KNOWN, ToolSearch, split_in_thread
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries, ToolSummary, cost_of
 from interlock.judge.names import exposed_name
@@ -79,7 +79,7 @@ class DiscoveryTools:
             strategy = params.get("strategy", "hybrid")
             await self._listings.prepare_calls(caller.list_scope)
             seen = self._listings.callable(caller.list_scope)
-            query = await split_aside(params.get("query", ""))
+            query = await split_in_thread(params.get("query", ""))
             found = await self._search.find(seen, query, strategy, count, filters, caller.owner, explain=explain)
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None

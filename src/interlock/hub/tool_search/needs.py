@@ -18,7 +18,7 @@ from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.creations import Create
 from interlock.hub.tool_search.listings import ToolListings
-from interlock.hub.tool_search.search import ToolSearch, split_aside
+from interlock.hub.tool_search.search import ToolSearch, split_in_thread
 from interlock.protocols.mgp.permissions import Risk
 from interlock.wire.errors import Fault
 
@@ -150,7 +150,7 @@ class Needs:
         allowed = allowed | askable | frozenset(withheld) if askable or withheld else allowed
         try:
             filters = Filters.read({"risk_level_max": level})
-            need = await split_aside(query)
+            need = await split_in_thread(query)
             meets = await self._search.find(allowed, need, "hybrid", 100, filters, caller.owner, covers=RANKED)
             least = COVERS_SHORT if len(need.whole.terms) <= FEW_TERMS else 0.0
             fits = {
@@ -161,7 +161,7 @@ class Needs:
             sure = {hit.entry.identity for hit in meets.hits if (hit.coverage or 0) >= COVERS}
             found = meets
             if types:
-                typed = await split_aside(f"{query} {types}")
+                typed = await split_in_thread(f"{query} {types}")
                 found = await self._search.find(allowed, typed, "hybrid", 100, filters, caller.owner)
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None

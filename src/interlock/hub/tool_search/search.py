@@ -212,7 +212,7 @@ def _all_of(offer: Offer, server_status: _ServerStatus) -> Iterable[tuple[Tool, 
         yield tool, WITHHELD
 
 
-async def split_aside(query: object) -> SplitQuery:
+async def split_in_thread(query: object) -> SplitQuery:
     """Split a query in a thread: a long one takes the loop too long. Raises `DiscoveryError`."""
     return await asyncio.to_thread(_split, query)
 

@@ -86,7 +86,7 @@ class Everyday:
         return folders
 
     def _redirected(self, redirect: Redirect, target: str) -> str:
-        """The file of a redirection, from the project. The folder above is as often one of the project as not."""
+        """The file of a redirection, from the project. `..` may still be inside the project, so it counts as inside."""
         before = [start for start in self._folders if start <= redirect.start]
         folder = self._folders[max(before)] if before else PROJECT
         return target if folder.startswith("..") else placed(folder, from_project(folder, target))

@@ -61,8 +61,6 @@ class CommitWaits:
         self, call: Call, plan: Plan, forward: Forward, deadline: asyncio.TimerHandle, error: StoreError | None
     ) -> None:
         deadline.cancel()
-        if call.upstream is None:
-            return  # it was answered at its deadline
         if error is not None:
             self._dispatcher.fail_unsent(call, cannot_record(error))
         elif plan.pipeline.is_current(call, plan):

@@ -112,11 +112,10 @@ class Dispatcher:
                 gate, refusal = "commit", self._reserve(call)
                 if refusal is not None:
                     give_back(plan.meters, call.metered_at)
+            noted = call.would_refuse or call.would_ask or call.approval or call.altered
             if refusal is not None:
                 plan.pipeline.refuse(call, refusal, gate)
-            elif not (call.would_refuse or call.would_ask or call.approval or call.altered) or plan.pipeline.confirm(
-                call, plan
-            ):
+            elif not noted or plan.pipeline.confirm(call, plan):
                 self.send(call, plan)
         except Fault as fault:
             self.fail_unsent(call, fault)

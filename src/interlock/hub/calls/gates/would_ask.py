@@ -15,7 +15,7 @@ Note = Callable[[str, str], None]
 
 
 class WouldAsk:
-    """A check that refuses nothing. Of the calls of one plan, the first that is sent is noted."""
+    """Passes every call. Writes one note for each plan, when its first such call is sent."""
 
     def __init__(self, note: Note, rule: Callable[[Call], str]) -> None:
         self._note = note
