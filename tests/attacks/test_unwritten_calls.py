@@ -170,6 +170,32 @@ async def test_a_call_that_was_denied_while_it_waited_for_its_entry_is_not_sent(
         assert (await ended_calls(hub, "bob"))[0].outcome == NOT_SENT
 
 
+async def test_a_call_that_waits_for_its_entry_and_then_for_a_new_session_is_judged_again(
+    tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
+    hub_settings = Hub(audit="strict", timeouts=Timeouts(start_s=120))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
+        recorder, key = hub.hub_app.recorder, await hub.new_key("bob")
+        (connection,) = hub.hub_app.upstreams["busy"].pool.connections()
+        with locked(tmp_path / "home" / "hub.db"):
+            held = await waiting_for_its_commit(hub, key)
+            opened = asyncio.Event()
+            connection.reopening = asyncio.ensure_future(_wait_for(opened))
+        await until(lambda: not recorder._strict)
+        deny_echo(hub, "bob")
+        connection.reopening = None
+        opened.set()
+        async with asyncio.timeout(WITHIN_S):
+            assert (await held)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+        assert hub.hub_app.hub.open_calls == 0
+        assert (await ended_calls(hub, "bob"))[0].outcome == NOT_SENT
+
+
+async def _wait_for(event: asyncio.Event) -> None:
+    await event.wait()
+
+
 async def test_the_place_of_a_database_that_cannot_be_written_is_told_to_operators_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

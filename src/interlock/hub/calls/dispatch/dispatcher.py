@@ -237,13 +237,13 @@ class Dispatcher:
         try:
             if call.ticket is None:
                 if self._recording.strict:
-                    self._commit_waits.begin(call, plan, partial(self._forward, call, upstream_connection))
+                    self._commit_waits.begin(call, plan, partial(self._forward_recorded, call, upstream_connection))
                     return
                 self._recording.begin(call, plan.judged)
             if dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
                 self._tasks.prepare(call, upstream_connection)
         except CommitSlow:
-            self._commit_waits.begin(call, plan, partial(self._forward, call, upstream_connection))
+            self._commit_waits.begin(call, plan, partial(self._forward_recorded, call, upstream_connection))
             return
         except Fault as fault:
             self.fail_unsent(call, fault)
@@ -255,6 +255,13 @@ class Dispatcher:
         if dialect.modern and connection.mgp is not None:
             self._retries.hold_for_callbacks(call, connection)
         Forwarder(call, plan, connection, owner, self).send()
+
+    def _forward_recorded(self, call: Call, upstream_connection: UpstreamConnection, plan: Plan) -> None:
+        """Forward a call whose intent is committed. Where its session was lost meanwhile, it waits before the gates."""
+        if upstream_connection.connection.reopening is None or call.upstream is None:
+            self._forward(call, upstream_connection, plan)
+        else:
+            self._background.begin(self._send_when_connected(call, plan, call.upstream), call)
 
     def _connection_key(self, exchange: Exchange, upstream: Upstream) -> ConnectionKey | None:
         """The private connection that a request takes, worked out once for each session; None for the shared one."""
