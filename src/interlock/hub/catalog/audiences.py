@@ -1,7 +1,7 @@
-"""Audiences: who has a tool that not everybody has.
+"""Audiences: who has a tool or a resource that not everybody has.
 
-A server may offer tools only to clients that declare a capability, and others only on one private connection. Each
-such tool names its audiences. An audience is a set of declared capabilities, or a private connection.
+A server may offer tools only to clients that declare a capability, and further items only on one private connection.
+Each such item names its audiences. An audience is a set of declared capabilities, or a private connection.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.catalog.items import Tool
+from interlock.hub.catalog.items import Item, Tool
 from interlock.protocols.mcp.capabilities import ClientCapabilities
 from interlock.wire.errors import Fault
 
@@ -45,9 +45,9 @@ def capabilities_of(audience: str) -> bytes:
     return msgspec.json.encode(capabilities)
 
 
-def has(tool: Tool, audiences: Iterable[str]) -> bool:
-    """Whether a caller of these audiences has a tool."""
-    return tool.only_for is None or not tool.only_for.isdisjoint(audiences)
+def has(item: Item, audiences: Iterable[str]) -> bool:
+    """Whether a caller of these audiences has a tool or a resource."""
+    return item.only_for is None or not item.only_for.isdisjoint(audiences)
 
 
 def is_private(tool: Tool) -> bool:

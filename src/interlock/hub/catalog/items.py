@@ -45,6 +45,8 @@ class Item(msgspec.Struct):
     """The definition in a view of many servers, if more than the name differs."""
     _fingerprint: str = ""
     _digest: bytes = b""
+    only_for: frozenset[str] | None = None
+    """The audiences that have it (`audiences.py`); None for everybody. Tools and resources have some."""
 
     @property
     def full(self) -> bytes:
@@ -91,8 +93,6 @@ class Tool(Item):
     """Whether its structured content is not an object, so that clients before 2026-07-28 get it wrapped in one."""
     tasks: Support = "forbidden"
     """Whether it can be called as a task (2025-11-25)."""
-    only_for: frozenset[str] | None = None
-    """The audiences that have it (`audiences.py`); None for everybody."""
 
     @property
     def summary(self) -> bytes:

@@ -64,7 +64,7 @@ class Offer(msgspec.Struct):
     lacking: dict[str, Tool] = {}
     """Tools that lack a permission, by exposed name."""
     audiences: frozenset[str] = frozenset()
-    """The audiences of tools that not everybody has."""
+    """The audiences of items that not everybody has."""
 
     def leave_out(self, tool: Tool, reason: str) -> None:
         """Remove a tool from the offer."""

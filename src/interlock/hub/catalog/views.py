@@ -90,7 +90,7 @@ class Catalog:
         self.generation = 0
         """Grows with every change of any offer or profile."""
         self.audiences: frozenset[str] = frozenset()
-        """The audiences of tools that not everybody has."""
+        """The audiences of items that not everybody has."""
         self._changed = changed
 
     def arrange(self, servers: Iterable[str], profiles: Mapping[str, Profile]) -> None:
@@ -212,9 +212,9 @@ class Catalog:
     def offered(self, view: View, kind: ItemKind, audiences: Collection[str]) -> list[Item]:
         """The items of a view that servers offer to a caller of these audiences."""
         items = self.items(view, kind)
-        if kind != "tool" or self.audiences.issubset(audiences):
+        if self.audiences.issubset(audiences):
             return items
-        return [item for item in items if not isinstance(item, Tool) or has(item, audiences)]
+        return [item for item in items if has(item, audiences)]
 
     def listing(self, view: View, kind: ItemKind) -> bytes:
         """The items of one kind as a JSON array."""
@@ -322,7 +322,7 @@ class Part(NamedTuple):
 
 
 def _part(offer: Offer, items: tuple[Item, ...]) -> Part:
-    for_some = any(isinstance(item, Tool) and item.only_for is not None for item in items)
+    for_some = any(item.only_for is not None for item in items)
     return Part(offer, items, max_bytes_of(items), for_some)
 
 

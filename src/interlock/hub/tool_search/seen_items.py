@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.catalog.audiences import has
-from interlock.hub.catalog.items import Item, Tool, max_bytes_of
+from interlock.hub.catalog.items import Item, max_bytes_of
 from interlock.hub.catalog.views import Part
 from interlock.process.turns import in_turns
 
@@ -132,7 +132,7 @@ def _joined(seen: Mapping[str, SeenPart]) -> SeenItems:
 def _seen_part(server: str, part: Part, audiences: tuple[str, ...], select: Select) -> SeenPart:
     items = part.items
     if part.for_some:
-        items = tuple(item for item in items if not isinstance(item, Tool) or has(item, audiences))
+        items = tuple(item for item in items if has(item, audiences))
     items = select(server, items)
     octets = part.max_bytes if len(items) == len(part.items) else max_bytes_of(items)
     return SeenPart(part, items, 3 * octets + WRAPPING_TOKENS * len(items))

@@ -75,6 +75,13 @@ class Lists:
         """The names of the tools in the last list of the shared connection, as the server gave them."""
         self._for_some: dict[str, list[bytes]] = {}
         """By audience, the definitions of the tools that it has beyond those for everybody."""
+        self._private_resources: dict[str, dict[str, bytes]] = {}
+        """By private connection, the resources that it has and the shared connection does not, by address."""
+        self._private_uris: dict[str, frozenset[str]] = {}
+        """By private connection, the addresses of all its resources."""
+        self._shared_resources: frozenset[str] = frozenset()
+        self._first: tuple[Connection, frozenset[str]] | None = None
+        """The shared connection, and the resources that it had at first."""
         self._in_force = WakeSignal()
         """Set when the next reading has ended."""
 
@@ -86,6 +93,23 @@ class Lists:
         self._for_some[audience] = further
         await self.again()
 
+    async def set_resources(self, connection_key: str, listed: list[bytes]) -> None:
+        """Offer the resources of a private connection to its clients. Returns once that is in force."""
+        uris = [(_uri_of(definition), definition) async for definition in in_turns(listed, AT_ONCE)]
+        further = {uri: definition for uri, definition in uris if uri and uri not in self._shared_resources}
+        further = dict(list(further.items())[:MAX_FURTHER])
+        self._private_uris[connection_key] = frozenset(uri for uri, _ in uris)
+        if further != self._private_resources.get(connection_key, {}):
+            self._private_resources[connection_key] = further
+            await self.again()
+
+    def only_shared(self, uri: str, audience: str) -> bool:
+        """Whether the shared connection has a resource that it did not have at first, and the private connections of an
+        audience did not list: a call added it there, and no other session of the server knows it."""
+        if self._first is None or uri not in self._shared_resources or uri in self._first[1]:
+            return False
+        return not any(uri in uris and audience_of(key) == audience for key, uris in self._private_uris.items())
+
     async def beyond(self, listed: list[bytes]) -> list[bytes]:
         """The definitions of a list that not everybody has."""
         known = self.for_everybody | {""}
@@ -93,8 +117,10 @@ class Lists:
         return [definition async for definition in named if _name_of(definition) not in known][:MAX_FURTHER]
 
     def forget(self, audience: str) -> None:
-        """Offer nothing more to an audience."""
-        if self._for_some.pop(audience, None):
+        """Offer nothing more to an audience, or to the clients of a private connection."""
+        tools, resources = self._for_some.pop(audience, None), self._private_resources.pop(audience, None)
+        self._private_uris.pop(audience, None)
+        if tools or resources:
             self.changed.set()
 
     async def again(self) -> None:
@@ -138,11 +164,21 @@ class Lists:
         self.for_everybody = await names_of(listed[0])
         further = further_tools(self.for_everybody, for_some)
         listed[0] += [definition for definition, _ in further.values()]
+        uris = frozenset([_uri_of(definition) async for definition in in_turns(listed[2], AT_ONCE)])
+        if self._first is None or self._first[0] is not connection:
+            self._first = (connection, uris)
+        self._shared_resources = uris
+        private = further_resources(uris, self._private_resources)
+        listed[2] += [definition for definition, _ in private.values()]
         offer = await offer_of(self._current.id, listed, self._current.server, tasks)
         for name, (_, audiences) in further.items():
             tool = offer.named(name)
             if tool is not None:
                 tool.only_for = audiences
+                offer.audiences |= audiences
+        for uri, (_, audiences) in private.items():
+            if uri in offer.resources:
+                offer.resources[uri].only_for = audiences
                 offer.audiences |= audiences
         for reason in offer.left_out:
             self._log(f"left out {reason}")
@@ -188,6 +224,26 @@ def further_tools(
     return found
 
 
+def further_resources(
+    known: frozenset[str], private: Mapping[str, Mapping[str, bytes]]
+) -> dict[str, tuple[bytes, frozenset[str]]]:
+    """Resources of private connections alone, by address, with their audiences."""
+    found: dict[str, tuple[bytes, frozenset[str]]] = {}
+    for connection_key in sorted(private):
+        for uri, definition in private[connection_key].items():
+            if uri not in known:
+                first, audiences = found.get(uri, (definition, frozenset[str]()))
+                found[uri] = (first, audiences | {audience_of(connection_key)})
+    return found
+
+
+def _uri_of(definition: bytes) -> str:
+    try:
+        return msgspec.json.decode(definition, type=_Named).uri
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+
+
 def _name_of(definition: bytes) -> str:
     try:
         return msgspec.json.decode(definition, type=_Named).name
@@ -197,6 +253,7 @@ def _name_of(definition: bytes) -> str:
 
 class _Named(msgspec.Struct):
     name: str = ""
+    uri: str = ""
 
 
 async def fetch(connection: Connection, within_s: float) -> Listed:

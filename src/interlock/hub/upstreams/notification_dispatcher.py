@@ -12,7 +12,7 @@ from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
-from interlock.hub.upstreams.private_lists import PrivateLists
+from interlock.hub.upstreams.private_lists import READ, PrivateLists
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.protocols.mgp.events import EVENT
 from interlock.wire.conversation import PROGRESS
@@ -23,7 +23,6 @@ CLAIMS: Final = frozenset({"notifications/mgp.audit", "notifications/mgp.lifecyc
 TASK_NOTIFICATIONS: Final = frozenset({*STATUS_CHANGED.values(), PROGRESS})
 """Notifications about tasks. Progress that belongs to no open call belongs to a task."""
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
-TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 MAX_LOG_BYTES: Final = 2000
 
 
@@ -43,8 +42,8 @@ class NotificationDispatcher:
             self._hub.on_task_notification(self._server, owner, method, params)
         elif method.endswith("/list_changed"):
             self._lists.changed.set()
-            if owner is not None and method == TOOLS_CHANGED:
-                self._private_lists.on_changed(owner)
+            if owner is not None and method in READ:
+                self._private_lists.on_changed(owner, method)
         elif method == RESOURCE_UPDATED:
             with contextlib.suppress(msgspec.DecodeError):
                 uri = msgspec.json.decode(params, type=_Updated).uri

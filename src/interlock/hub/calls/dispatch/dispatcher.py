@@ -28,7 +28,7 @@ from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Refuse
 from interlock.hub.catalog.target import CLIENT_KINDS
-from interlock.hub.sessions.session import ConnectionKey, Exchange
+from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -197,7 +197,7 @@ class Dispatcher:
             return
         if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumes(call):
             return
-        pool, run, key = upstream.pool, upstream.supervisor, self._connection_key(exchange, upstream)
+        pool, run, key = upstream.pool, upstream.supervisor, self._connection_key(call, upstream)
         connection = pool.shared
         if key is not None:
             # A server that is being ended may still have private connections. One that keeps roots has some for each.
@@ -263,9 +263,14 @@ class Dispatcher:
         else:
             self._background.begin(self._send_when_connected(call, plan, call.upstream), call)
 
-    def _connection_key(self, exchange: Exchange, upstream: Upstream) -> ConnectionKey | None:
-        """The private connection that a request takes, worked out once for each session; None for the shared one."""
-        session, share, pool = exchange.session, upstream.share, upstream.pool
+    def _connection_key(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
+        """The private connection that a call takes, worked out once for each session; None for the shared one."""
+        exchange, share, pool = call.exchange, upstream.share, upstream.pool
+        session = exchange.session
+        if share == "auto" and call.target.kind == "resource":
+            key = upstream.key_for(exchange)
+            # Everybody may read a resource of the shared connection. A private one need not have it.
+            return None if key is None or upstream.lists.only_shared(call.target.name, key.name) else key
         if session is None:
             if pool.modern and share == "auto" and exchange.dialect.log_level is None:
                 return None
@@ -309,7 +314,7 @@ class Dispatcher:
             # The key depends on the era of the server, which is known now, and on whether it takes the handshake.
             key: ConnectionKey | None = None
             for _ in range(2):
-                settled = self._connection_key(call.exchange, upstream)
+                settled = self._connection_key(call, upstream)
                 if settled == key or (settled is not None and pool.by_roots(settled)):
                     break
                 key = settled
@@ -319,7 +324,7 @@ class Dispatcher:
             key.session.private_connections.add((upstream.id, key.name))
         if upstream_connection.owner is not None:
             await upstream_connection.owner.first_questions_asked(call.exchange)
-        settled = self._connection_key(call.exchange, upstream)
+        settled = self._connection_key(call, upstream)
         if settled is None or not pool.by_roots(settled):
             return upstream_connection
         if key is not None:

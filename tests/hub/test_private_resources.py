@@ -1,0 +1,92 @@
+"""Resources that a call adds to one process of a server: clients with that process list them and read them there.
+
+A resource of the shared process is everybody's, and is read there by clients with a process of their own too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from interlock.config.settings import Hub, Timeouts
+
+from .running_hub import RawClient, RunningHub, child, running_hub, until
+from .test_changes import opened
+
+CHANGED = "notifications/resources/list_changed"
+FIRST = "interlock://a/note://first"
+OWN = "interlock://a/note://own"
+SETTINGS = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
+SERVERS = {"a": child("adding_official_server.py", era="legacy")}
+
+
+async def client_of(hub: RunningHub, capabilities: dict[str, Any]) -> RawClient:
+    client = RawClient(hub.url + "/mcp")
+    await client.initialize(capabilities)
+    return client
+
+
+async def listed(client: RawClient) -> set[str]:
+    return {each["uri"] for each in (await client.legacy("resources/list"))["result"]["resources"]}
+
+
+async def add(client: RawClient, name: str) -> None:
+    assert "result" in await client.legacy("tools/call", {"name": "a__add", "arguments": {"name": name}})
+
+
+async def read(client: RawClient, uri: str) -> str:
+    answer = await client.legacy("resources/read", {"uri": uri})
+    return str(answer["result"]["contents"][0]["text"]) if "result" in answer else str(answer["error"])
+
+
+async def test_a_resource_of_a_private_connection_is_its_owners_alone(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, SERVERS, hub=SETTINGS) as hub:
+        owner, other, plain = [await client_of(hub, each) for each in ({"roots": {}}, {"roots": {}}, {})]
+        for client in (owner, other, plain):
+            assert await listed(client) == {FIRST}
+        async with opened(owner, "GET", b"", {}) as mine, opened(other, "GET", b"", {}) as theirs:
+            await add(owner, "own")
+            await until(lambda: CHANGED in mine.methods())
+            assert await listed(owner) == {FIRST, OWN}
+            assert await read(owner, OWN) == "text of own"
+            for client in (other, plain):
+                assert await listed(client) == {FIRST}
+            assert CHANGED not in theirs.methods()
+        hub.hub_app.upstreams["a"].pool.release(f"session:{owner.session}")
+        await until(lambda: OWN not in exposed(hub))
+
+
+def exposed(hub: RunningHub) -> set[str]:
+    offer = hub.hub_app.catalog.offer("a")
+    return set() if offer is None else {item.exposed for item in offer.resources.values()}
+
+
+def everybodys(hub: RunningHub) -> bool:
+    offer = hub.hub_app.catalog.offer("a")
+    return offer is not None and offer.resources["note://own"].only_for is None
+
+
+async def test_a_resource_of_the_shared_connection_is_read_there(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, SERVERS, hub=SETTINGS) as hub:
+        plain, private = await client_of(hub, {}), await client_of(hub, {"roots": {}})
+        await add(plain, "own")
+        await until(lambda: OWN in exposed(hub))
+        assert await listed(private) == {FIRST, OWN}
+        assert await read(private, OWN) == "text of own"
+        assert await read(private, FIRST) == "first"
+        assert len(hub.hub_app.upstreams["a"].pool.private.open_connections()) == 1, "the other read is in its process"
+
+
+async def test_a_resource_of_both_is_read_in_the_process_of_the_client(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, SERVERS, hub=SETTINGS) as hub:
+        plain, private = await client_of(hub, {}), await client_of(hub, {"roots": {}})
+        await add(private, "own")
+        await until(lambda: OWN in exposed(hub))
+        assert await listed(plain) == {FIRST}
+        await add(plain, "own")
+        await until(lambda: everybodys(hub))
+        lists = hub.hub_app.upstreams["a"].lists
+        assert await listed(plain) == {FIRST, OWN}
+        assert not lists.only_shared("note://own", f"session:{private.session}")
+        assert lists.only_shared("note://own", "session:another")
+        assert await read(private, OWN) == "text of own"
