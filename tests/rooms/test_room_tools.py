@@ -13,12 +13,15 @@ from hub.running_hub import RawClient, child, until
 from interlock.client import Client
 from interlock.config.settings import Agent, Config, Topic
 from interlock.discovery.tokens import TokenCounter
+from interlock.hub.audit.record import TOOL_FAILED
+from interlock.hub.audit.search import search
 from interlock.hub.calls.call import Caller
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.room_definitions import ROOM_DEFINITIONS, ROOM_TOKENS, ROOM_TOOLS
 from interlock.hub.upstreams.states import ServerState
 from interlock.rooms import tool_participants
 from interlock.rooms.tool_participants import ToolParticipants
+from interlock.store.records import Search
 from interlock.wire.errors import Fault
 
 from .running import RunningRooms, running_rooms
@@ -81,6 +84,20 @@ async def test_the_tools_are_listed_only_for_those_who_may_join_a_room(rooms: Ru
     assert not ROOM_TOOLS & set(await stranger.tools())
     assert "error" in await stranger.modern("tools/call", {"name": "join_room", "arguments": {"room": "build"}})
     await rooms.reload(**before)
+
+
+async def test_a_call_before_the_rooms_are_open_is_refused_and_its_outcome_recorded(
+    rooms: RunningRooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early = await agent(rooms, "early")
+    with monkeypatch.context() as closed:
+        closed.setattr(rooms.hub_app.hub.rooms, "_clients", None)
+        answer = await early.modern("tools/call", {"name": "leave_room", "arguments": {"room": "hall"}})
+    assert "being opened" in json.dumps(answer)
+    await rooms.hub_app.recorder.flushed()
+    search_for = Search(actor="early", name="leave_room")
+    found = await rooms.hub_app.store.read(lambda database: search(database, search_for, 10))
+    assert [entry.record.outcome for entry in found] == [TOOL_FAILED]
 
 
 async def test_the_definitions_stay_within_the_tokens_that_a_budget_counts_for_them(rooms: RunningRooms) -> None:

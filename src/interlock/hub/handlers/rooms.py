@@ -7,7 +7,6 @@ may do in it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any, Protocol
 
 import msgspec
@@ -77,12 +76,17 @@ class RoomHandler:
         """Whether this is the resource of a room that the caller may join."""
         return uri.startswith(ROOM_URI) and uri.removeprefix(ROOM_URI) in caller.list_scope.rooms
 
-    def perform(self, exchange: Exchange, caller: Caller, name: str, arguments: dict[str, Any]) -> Awaitable[bytes]:
+    async def perform(self, exchange: Exchange, caller: Caller, name: str, arguments: dict[str, Any]) -> bytes:
         """The result of one of the tools."""
+        if not exchange.open:
+            raise Fault("CANCELLED", "the client gave the call up before it began")
         work = asyncio.ensure_future(self._room_clients().perform(caller, exchange, name, arguments))
         # A client that gives up waiting must not take messages that nobody reads.
         exchange.on_cancel = lambda reason: _give_up(work)
-        return self._result(caller, work)
+        found = await work
+        texts = [msgspec.json.encode(found.facts).decode(), *await self._judged(caller, found.messages)]
+        blocks = [{"type": "text", "text": text} for text in texts]
+        return msgspec.json.encode({"content": blocks, "structuredContent": found.facts})
 
     def read(self, exchange: Exchange, caller: Caller, uri: str) -> None:
         """Answer `resources/read` for the resource of a room."""
@@ -90,12 +94,6 @@ class RoomHandler:
         content = {"uri": uri, "mimeType": "application/json", "text": msgspec.json.encode(state).decode()}
         result = msgspec.json.encode({"contents": [content]})
         answer(exchange, result, ttl_ms=0)
-
-    async def _result(self, caller: Caller, work: asyncio.Future[RoomResult]) -> bytes:
-        found = await work
-        texts = [msgspec.json.encode(found.facts).decode(), *await self._judged(caller, found.messages)]
-        blocks = [{"type": "text", "text": text} for text in texts]
-        return msgspec.json.encode({"content": blocks, "structuredContent": found.facts})
 
     async def _judged(self, caller: Caller, messages: list[RoomMessage]) -> list[str]:
         """Messages as a model reads them. From now on the agent's tools that change something ask a person."""
