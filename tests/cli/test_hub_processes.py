@@ -19,6 +19,7 @@ import pytest
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.control.starting import is_running
 from interlock.config.confirmations import Confirmations
+from interlock.config.files import try_lock
 from waiting import block_until
 
 from .conftest import User
@@ -326,6 +327,67 @@ def test_a_request_after_the_hub_was_stopped_starts_another(user: User) -> None:
         while "result" not in (answer := client.request("ping", {})):
             assert "send the request again" in answer["error"]["message"]  # type: ignore[index]
         assert user.starts() == 2
+        process.stdin.close()  # type: ignore[union-attr]
+        assert process.wait(120) == 0
+
+
+def _other(user: User, server: str) -> str:
+    """A configuration beside the user's own."""
+    text = f'[hub]\nlisten = "127.0.0.1:0"\n[servers.{server}]\nurl = "http://127.0.0.1:9/"\n'
+    return str(write(user.folder / f"{server}.toml", text))
+
+
+@pytest.mark.parametrize("ended", ["stopped", "killed"])
+def test_the_hub_that_a_connected_client_starts_again_has_the_configuration_of_the_last(user: User, ended: str) -> None:
+    user.configure()
+    user.finished("up", "-d", "--config", _other(user, "mine"), "--host", "127.0.0.2", "--port", "0")
+    with user.process("stdio") as process:
+        client = StdioClient(process).opened()
+        if ended == "stopped":
+            assert user.run("down").exit_code == 0
+        else:
+            os.kill(json.loads((user.home / "run" / "hub.json").read_text())["pid"], signal.SIGKILL)
+        while "result" not in client.request("ping", {}):
+            pass
+        assert user.starts() == 2
+        assert user.servers() == ["mine"]
+        assert json.loads((user.home / "run" / "hub.json").read_text())["listen"].startswith("127.0.0.2:")
+        process.stdin.close()  # type: ignore[union-attr]
+        assert process.wait(120) == 0
+
+
+def test_a_connected_client_gets_the_hub_that_the_operator_starts_next(user: User) -> None:
+    user.configure()
+    user.finished("up", "-d", "--config", _other(user, "first"))
+    with user.process("stdio") as process, open(user.home / "run" / "start.lock", "ab") as lock:
+        client = StdioClient(process).opened()
+        assert try_lock(lock.fileno())  # clients that would start a hub wait
+        assert user.run("down").exit_code == 0
+        client.send({"id": 1, "method": "ping"})
+        with user.fork("up", "--config", _other(user, "second")) as hub:
+            block_until(lambda: is_running(user.home))
+            lock.close()
+            while "result" not in client.request("ping", {}):
+                pass
+            assert user.servers() == ["second"]
+            process.stdin.close()  # type: ignore[union-attr]
+            assert process.wait(120) == 0
+            assert user.run("down").exit_code == 0
+            hub.communicate(timeout=120)
+
+
+def test_a_connected_client_is_told_that_the_configuration_of_the_last_hub_is_gone(user: User) -> None:
+    user.configure()
+    config = Path(_other(user, "mine"))
+    user.finished("up", "-d", "--config", str(config))
+    with user.process("stdio") as process:
+        client = StdioClient(process).opened()
+        assert user.run("down").exit_code == 0
+        config.unlink()
+        while "send the request again" in (message := client.request("ping", {})["error"]["message"]):  # type: ignore[index]
+            pass
+        assert str(config) in message
+        assert not is_running(user.home)
         process.stdin.close()  # type: ignore[union-attr]
         assert process.wait(120) == 0
 

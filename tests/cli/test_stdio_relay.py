@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 
+import pytest
+
+from interlock.cli.clients import stdio_relay
 from interlock.cli.clients.stdio_relay import HubDialer, Relay
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import Failure, NoHub
@@ -34,16 +37,33 @@ class OneHub:
         return sock, b""
 
 
+class NextHub(OneHub):
+    """A hub after which the operator starts another, slowly."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.started: list[bool] = []
+        """Whether the relay was ready to start a hub, for each time that it looked for one."""
+        self.next, self._next = socket.socketpair()
+
+    def connect(self, *, start: bool) -> HubLink:
+        self.started.append(start)
+        if self._sock is None and len(self.started) == 5:
+            self._sock = self._next
+        return super().connect(start=start)
+
+
 class Client:
     """A client that runs the relay."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialer: type[OneHub] = OneHub) -> None:
         relay_end, self.hub = socket.socketpair()
         # The hub goes while part of what came together is sent.
         relay_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
         source, self._input = os.pipe()
         self._output, sink = os.pipe()
-        relay = Relay(cast(HubDialer, OneHub(relay_end)), source, sink)
+        self.dialer = dialer(relay_end)
+        relay = Relay(cast(HubDialer, self.dialer), source, sink)
         self._descriptors = [source, self._output, sink]
         self._thread = threading.Thread(target=relay.run)
         self._thread.start()
@@ -76,8 +96,8 @@ class Client:
 
 
 @contextmanager
-def client() -> Iterator[Client]:
-    made = Client()
+def client(dialer: type[OneHub] = OneHub) -> Iterator[Client]:
+    made = Client(dialer)
     try:
         yield made
     finally:
@@ -121,3 +141,16 @@ def test_a_hub_that_goes_amid_many_lines_leaves_no_request_unanswered_and_none_t
             assert error["data"]["name"] == "OUTCOME_UNKNOWN", answer
     names = {cast(dict[str, dict[str, object]], answer["error"])["data"]["name"] for answer in answers}
     assert names <= {"OUTCOME_UNKNOWN", "SERVER_DISCONNECTED"}
+
+
+def test_the_operator_may_start_the_next_hub_before_the_relay_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio_relay, "OPERATOR_FIRST_S", 10**6)
+    monkeypatch.setattr(stdio_relay, "LOOK_EVERY_S", 0.001)
+    with client(NextHub) as made:
+        made.hub.close()
+        made.send(_call(1))
+        dialer = cast(NextHub, made.dialer)
+        with dialer.next.makefile("rb") as read:
+            assert read.readline() == _call(1)
+        assert dialer.started == [True, False, False, False, False]
+        dialer.next.close()

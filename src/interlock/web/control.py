@@ -226,7 +226,19 @@ class _Connection(asyncio.Protocol):
             stdio.data_received(rest)
 
     def _welcome(self, id: Id, principal: str, kind: str) -> None:
-        hello = {"version": VERSION, "pid": os.getpid(), "principal": {"id": principal, "kind": kind}}
+        origin = self._hub_app.config.origin
+        # A relay that starts the hub again, after it has gone, starts it alike.
+        started = {
+            "config": origin.path if origin.explicit else None,
+            "folder": origin.folder,
+            "listen": origin.listen,
+        }
+        hello = {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "principal": {"id": principal, "kind": kind},
+            "started": started,
+        }
         self._write(encode_result(id, msgspec.json.encode(hello)))
 
     def _received(self, line: bytes | Oversize) -> None:

@@ -17,8 +17,9 @@ from interlock.cli.control.completion import server_names
 def stdio(key: str | None, server: str | None, profile: str | None) -> None:
     """Connect standard input and output to the hub.
 
-    Clients run this command after `interlock connect CLIENT`. If no hub runs, one is started and stays. When the hub
-    restarts, the client keeps its session.
+    Clients run this command after `interlock connect CLIENT`. If no hub runs, one is started with your own
+    configuration and stays. When the hub restarts, the client keeps its session. If nobody has started it again
+    within 3 seconds, the client's next message does, with the same file and address.
 
     \b
     Example:

@@ -3,7 +3,8 @@
 When the hub goes, the relay answers the client's open requests with an error. The outcome of a request that may have
 had an effect is unknown then, so the relay does not ask for it again. When a hub is back, the relay repeats the
 client's `initialize`, its subscriptions and its log level there, and tells the client that the lists have changed.
-A hub is started only when the client has something to send.
+A hub is started only when the client has something to send: the first with the user's own configuration, a later one
+as the last one was started, and not before the operator had time to start it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,11 +26,16 @@ from interlock.cli.terminal.failures import Failure, NoHub, Refused
 from interlock.protocols.mcp.methods import IDEMPOTENT
 from interlock.wire.json_values import decode_json_or
 
+if TYPE_CHECKING:
+    from interlock.cli.control.starting import HubStart
+
 CHUNK: Final = 65_536
 FINAL_ANSWERS_S: Final = 60.0
 """How long the hub may still answer after the client has closed its input."""
 LOOK_EVERY_S: Final = 0.25
 """How often the relay looks whether a hub is back."""
+OPERATOR_FIRST_S: Final = 3.0
+"""How long after the end of a hub only others may start one: `interlock down`, then `interlock up --config FILE`."""
 PAUSE_S: Final = 0.05
 """Keeps a hub that closes every connection at once from being asked without end."""
 MAX_LINE_BYTES: Final = 32 * 1024 * 1024
@@ -63,14 +70,19 @@ class HubDialer:
         self._home = home
         self._key = key
         self._view = view
+        self._start: HubStart | None = None
+        """How the last hub was started."""
 
     def connect(self, *, start: bool) -> HubLink:
         """Raises NoHub if none runs and none may be started."""
-        from interlock.cli.control.starting import reach_hub
+        from interlock.cli.control.starting import HubStart, reach_hub
 
         if start:
-            return reach_hub(self._home, role="stdio", key=self._key, view=self._view)
-        return HubLink.open(self._home, role="stdio", key=self._key, view=self._view)
+            link = reach_hub(self._home, role="stdio", key=self._key, view=self._view, start=self._start)
+        else:
+            link = HubLink.open(self._home, role="stdio", key=self._key, view=self._view)
+        self._start = HubStart.like(link, self._home)
+        return link
 
 
 class Relay:
@@ -109,8 +121,9 @@ class Relay:
         threading.Thread(target=self._read_client, daemon=True).start()
         while True:
             self._serve(link)
+            start_from = monotonic() + OPERATOR_FIRST_S
             self._done.wait(PAUSE_S)
-            if (next_link := self._next_link()) is None:
+            if (next_link := self._next_link(start_from)) is None:
                 break
             link = next_link
         self._done.set()
@@ -197,7 +210,7 @@ class Relay:
             while view:
                 view = view[os.write(self._sink, view) :]
 
-    def _next_link(self) -> HubLink | None:
+    def _next_link(self, start_from: float) -> HubLink | None:
         """A connection to the next hub: one that is back, or one that is started for a waiting message."""
         while True:
             with self._changed:
@@ -205,7 +218,7 @@ class Relay:
                     return None
                 wanted = self._wanted
             try:
-                link = self._dialer.connect(start=wanted)
+                link = self._dialer.connect(start=wanted and monotonic() >= start_from)
             except Refused:
                 raise
             except Failure as failure:
@@ -214,7 +227,7 @@ class Relay:
                         self._wanted = False
                         self._failure = failure
                         self._changed.notify_all()
-                    if not self._wanted:
+                    if not self._wanted or monotonic() < start_from:
                         self._changed.wait(LOOK_EVERY_S)
                 continue
             with self._changed:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING
@@ -29,15 +30,44 @@ else:
     _DETACHED = 0
 
 
-def reach_hub(home: Path, *, role: str = "control", key: str | None = None, view: str | None = None) -> HubLink:
-    """Connect to the running hub, or start one with the user's own configuration.
+@dataclass(frozen=True)
+class HubStart:
+    """In which folder a hub is started, and with which arguments of `up`."""
 
-    A new hub runs in its home folder, so that the folder of a client does not configure it.
-    """
+    folder: Path
+    arguments: tuple[str, ...] = ()
+
+    @classmethod
+    def own(cls, home: Path) -> HubStart:
+        """With the user's own configuration: in the home folder, so that no folder of a client configures the hub."""
+        return cls(home)
+
+    @classmethod
+    def like(cls, link: HubLink, home: Path) -> HubStart:
+        """As the hub of this connection was started: with the same file, in the same folder, on the same address."""
+        started = link.hello.get("started") or {}
+        config, listen = started.get("config"), started.get("listen")
+        arguments: tuple[str, ...] = ("--config", config) if config else ()
+        if listen:
+            host, _, port = listen.rpartition(":")
+            arguments += ("--host", host.strip("[]"), "--port", port)
+        return cls(Path(started.get("folder") or home), arguments)
+
+
+def reach_hub(
+    home: Path,
+    *,
+    role: str = "control",
+    key: str | None = None,
+    view: str | None = None,
+    start: HubStart | None = None,
+) -> HubLink:
+    """Connect to the running hub, or start one: with the user's own configuration, or as `start` says."""
     try:
         return HubLink.open(home, role=role, key=key, view=view)
     except NoHub:
-        start_hub(home, folder=home)
+        start = start or HubStart.own(home)
+        start_hub(home, folder=start.folder, arguments=start.arguments)
     return HubLink.open(home, role=role, key=key, view=view)
 
 
@@ -45,6 +75,8 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
     """Start a hub and return when it answers. A failure quotes the hub's log."""
     run = home / "run"
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not folder.is_dir():
+        raise Failure(f"the hub cannot start in {folder}, which is gone", "start it with `interlock up`")
     with _exclusive(run / "start.lock"):
         if is_running(home):
             return
