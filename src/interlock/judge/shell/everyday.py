@@ -182,8 +182,9 @@ class Everyday:
             argv = [text for word in command.words for text in self._read(word, choice, name)]
             argv = self._without_filtered(command, argv or [_UNKNOWN])
             folder = self._folders[command.start]
-            argv = [argv[0], *(from_project(folder, word) for word in argv[1:])]
-            if name == "rm":
+            if folder:
+                argv = [argv[0], *(from_project(folder, word) for word in argv[1:])]
+            if folder and name == "rm":
                 argv = [argv[0], *(from_root(folder, path) for path in argv[1:])]
             if name == "dd":
                 argv = [_STRICTEST[name] if word == f"of={_UNKNOWN}" else word for word in argv]
@@ -259,7 +260,7 @@ class Everyday:
 
     def _strictest(self, program: str, words: Sequence[Word]) -> dict[str, str]:
         """The worst values of names that the text sets to words which cannot be followed."""
-        if program not in _STRICTEST:
+        if program not in _STRICTEST or not self.unknown:
             return {}
         lists = {name for word in words for name in _INSERTED.findall(word.template) if name[-3:] == "[@]"}
         split = {word.template[2:-1] for word in words if word.text[:1] != '"' and _INSERTED.fullmatch(word.template)}
@@ -269,6 +270,8 @@ class Everyday:
 
     def _choices(self, words: Sequence[Word], worst: dict[str, str] | None = None) -> list[dict[str, str]]:
         """Each choice of values for the variables in some words, and one with the worst for those not known."""
+        if not any(word.dynamic for word in words):
+            return [{}]
         names = list(dict.fromkeys(name for word in words for name in _INSERTED.findall(word.template)))
         not_known = {"HOME": "~", **(worst or {})}
         given = [self.values.get(name) or [not_known.get(name, _UNKNOWN)] for name in names]
@@ -299,6 +302,8 @@ class Everyday:
 
     def names_program(self, word: Word) -> bool:
         """Whether the text says which program a word is, by its name or by its path in the home folder."""
+        if not word.dynamic:
+            return True
         named = self.is_known(word) and TEMPORARY not in self.texts(word)
         return named or _IN_HOME.fullmatch(word.template) is not None
 

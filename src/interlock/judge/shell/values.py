@@ -48,13 +48,15 @@ class Parameters:
 
     def follow(self, words: Sequence[Word]) -> Iterator[Value]:
         """The values of `$@`, `$*`, `$1` and `$2` after a command."""
+        if words[0].text not in ("set", "shift"):
+            return
         texts = [word.text for word in words]
         if texts[0] == "shift":
             count = int(texts[1]) if len(texts) == 2 and texts[1].isdecimal() else 1
             self._words = self._words[count:]
-        elif texts[0] == "set" and "--" in texts:
+        elif "--" in texts:
             self._words = list(words[texts.index("--") + 1 :])
-        elif texts[0] == "set" and len(texts) > 1 and texts[1][:1] not in ("-", "+"):
+        elif len(texts) > 1 and texts[1][:1] not in ("-", "+"):
             self._words = list(words[1:])
         else:
             return
