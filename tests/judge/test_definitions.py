@@ -229,6 +229,13 @@ def test_a_definition_too_deep_or_too_large_is_refused_quickly() -> None:
         assert work_of(lambda definition=definition: rules_of(definition), tries=1) < 140_000_000
 
 
+@each_case("name", ["wipeLogs", "wipe_logs", "deleteHistory", "debug_mode", "enable_debug_mode"])
+def test_a_name_may_say_what_is_wiped_or_switched_on(name: str) -> None:
+    assert judge_definition(tool(name=name)) == ()
+    schema = {"type": "object", "properties": {name: {"type": "boolean", "description": "Whether to do it."}}}
+    assert judge_definition(tool(inputSchema=schema)) == ()
+
+
 def test_text_is_read_at_any_depth_of_a_definition() -> None:
     meta: object = ORDER
     for _ in range(2_000):

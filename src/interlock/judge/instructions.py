@@ -109,14 +109,31 @@ def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool,
 
 
 def _weight_of(found: Sequence[_SignalMatch]) -> float:
-    """The weight of signals together. Weak ones of one rule count less than those of different rules."""
+    """The weight of signals together. Weak ones of one rule count less than those of different rules.
+
+    Several signals of one rule on the same words are one phrase, which weighs as its heaviest signal.
+    """
     weight = 0.0
-    heaviest: dict[str, float] = {}
-    for _, signal, _ in found:
-        before = heaviest.get(signal.rule, 0.0)
-        heaviest[signal.rule] = max(before, signal.weight)
-        weight += signal.weight if before == 0 else max(signal.weight - before, signal.weight * 0.75)
+    phrases: dict[str, list[_Phrase]] = {}
+    for at, signal, words in found:
+        known = phrases.setdefault(signal.rule, [])
+        end = at + len(words.encode())
+        same = [phrase for phrase in known if phrase.first < end and at < phrase.end]
+        if same:
+            weight += max(0.0, signal.weight - max(phrase.weight for phrase in same))
+        elif known:
+            before = max(phrase.weight for phrase in known)
+            weight += max(signal.weight - before, signal.weight * 0.75)
+        else:
+            weight += signal.weight
+        known.append(_Phrase(at, end, signal.weight))
     return weight
+
+
+class _Phrase(NamedTuple):
+    first: int
+    end: int
+    weight: float
 
 
 _NEARBY = 1_000
@@ -145,12 +162,15 @@ def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[_SignalMatc
 
 
 def _is_taken_back(octets: bytes, first: int, last: int) -> bool:
-    """Whether words are taken back ("never without asking", "do not follow any …"), or hold back a detail only."""
+    """Whether words are taken back ("never without asking", "do not follow any …"), or are about a detail only:
+    an id that is held back, a key in the header that is made for it, the path of a workspace."""
     head, before = octets[first : first + 14].lower(), octets[max(0, first - 80) : first]
     if head.startswith((b"without", b"follow ", b"as instruction", b"as command", b"as order")):
         return _is_denied(before)
     if head.startswith((b"assume", b"pretend")):
         return _NEVER.search(before) is not None
+    if _IN_ITS_HEADER.fullmatch(octets[first:last]) or _ITS_PATH.match(octets[first : last + 40]):
+        return True
     return _TRIFLE.match(octets[first : last + 120].lstrip(b" .!?;:,(\n").lower()) is not None
 
 
@@ -165,6 +185,16 @@ def _is_denied(before: bytes) -> bool:
 
 _NEVER = re.compile(rb"(?i)\b(?:never|do not|don'?t) $")
 _TRIFLE = re.compile(rb"don'?t bother [^.!?\n]{0,100}?\b(?:ids?|dates?|status(?:es)?)\b[^.!?\n]{0,60}\bunless they ask")
+_IN_ITS_HEADER = re.compile(
+    rb"(?i)\w+ (?:(?:the|your|an?|this|its) )?(?:[\w-]+ )?"
+    rb"(?:api keys?|(?:access |bearer |auth |api )?tokens?|credentials)"
+    rb"(?: [^.!?;,\n]{0,30})? (?:in|into|to|as|via|through|using|with) (?:the |an? )?[`'\"]?"
+    rb"(?:authorization|proxy-authorization|x-api-key|x-auth-token|api-key|bearer)[`'\"]? (?:http |request )?header"
+)
+_ITS_PATH = re.compile(
+    rb"(?is).{0,80}\b(?:workspace|project|repository)(?:'s)? (?:absolute |full |root |relative )*"
+    rb"(?:path|director|folder|name)"
+)
 _DENIAL = re.compile(
     rb"(?is).*\b(?:never|(?<!or )not(?! only\b)|cannot|(?:do|must|should)n(?:'|\xe2\x80\x99)?t)\b([^.!?\n]*)$"
 )
