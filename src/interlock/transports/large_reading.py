@@ -18,7 +18,7 @@ from interlock.wire.large_messages import Outcome, decode_large, decode_large_va
 from interlock.wire.limits import Limits
 from interlock.wire.messages import BadMessage
 
-MAX_HELD: Final = 256 * 1024 * 1024
+MAX_BUFFERED_BYTES: Final = 256 * 1024 * 1024
 """Bytes of messages that may wait to be read."""
 
 P = ParamSpec("P")
@@ -45,7 +45,7 @@ class LargeReading:
 
     def read(self, data: bytes, limits: Limits, members: int, then: Callable[[Outcome], None]) -> None:
         """Read a message or a batch, and hand it over on the loop."""
-        if self.buffered_bytes + len(data) > MAX_HELD:
+        if self.buffered_bytes + len(data) > MAX_BUFFERED_BYTES:
             bad = BadMessage("RESOURCE_EXHAUSTED", "too many large messages wait to be read")
             self._loop.call_soon(then, bad)
             return
@@ -59,7 +59,7 @@ class LargeReading:
 
     async def value(self, data: bytes, limits: Limits) -> Read:
         """Read a JSON value that is no message. Raises a `Fault`."""
-        if self.buffered_bytes + len(data) > MAX_HELD:
+        if self.buffered_bytes + len(data) > MAX_BUFFERED_BYTES:
             raise Fault("RESOURCE_EXHAUSTED", "too many large messages wait to be read", retry_after_ms=1000)
         self.buffered_bytes += len(data)
         try:

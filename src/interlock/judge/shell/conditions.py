@@ -38,14 +38,14 @@ class Use:
 
 
 class Condition(NamedTuple):
-    """A test, what it is given, and whether it is to hold or to fail."""
+    """A test, its parameter, and whether it is to hold or to fail."""
 
     test: Callable[[Use, Any], object]
-    given: Any
+    parameter: Any
     wanted: bool
 
     def holds(self, use: Use) -> bool:
-        return bool(self.test(use, self.given)) == self.wanted
+        return bool(self.test(use, self.parameter)) == self.wanted
 
 
 def read_conditions(text: str) -> tuple[Condition, ...]:
@@ -58,9 +58,9 @@ def all_hold(conditions: Sequence[Condition], use: Use) -> bool:
 
 
 def _condition(text: str) -> Condition:
-    kind, _, given = text.removeprefix("!").partition(" ")
+    kind, _, parameter = text.removeprefix("!").partition(" ")
     test, read = _KINDS[kind]
-    return Condition(test, read(given), text[0] != "!")
+    return Condition(test, read(parameter), text[0] != "!")
 
 
 def options_and_letters(text: str) -> tuple[frozenset[str], str]:
@@ -91,13 +91,13 @@ def _predicate(name: str) -> Callable[[Use], object]:
     return found
 
 
-def _has_value(use: Use, given: tuple[str, str, str, re.Pattern[str]]) -> bool:
-    short, long, letters, pattern = given
+def _has_value(use: Use, parameter: tuple[str, str, str, re.Pattern[str]]) -> bool:
+    short, long, letters, pattern = parameter
     return any(pattern.search(value) for value in option_values(use.arguments, short, long, letters))
 
 
-def _has_pair(use: Use, given: tuple[frozenset[str], re.Pattern[str]]) -> bool:
-    words, pattern = given
+def _has_pair(use: Use, parameter: tuple[frozenset[str], re.Pattern[str]]) -> bool:
+    words, pattern = parameter
     pairs = zip(use.arguments, use.arguments[1:], strict=False)
     return any(first in words and pattern.search(second) for first, second in pairs)
 
@@ -110,14 +110,14 @@ def _finds(
 
 
 _KINDS: dict[str, tuple[Callable[[Use, Any], object], Callable[[str], Any]]] = {
-    "flag": (lambda use, given: uses_flag(use.arguments, *given), options_and_letters),
-    "exactly": (lambda use, given: uses_flag(use.arguments, *given, abbreviated=False), options_and_letters),
-    "any": (lambda use, given: not given.isdisjoint(use.arguments), _words),
-    "only": (lambda use, given: use.arguments and given.issuperset(use.arguments), _words),
-    "named": (lambda use, given: any(word.rpartition("/")[2] in given for word in use.arguments), _words),
-    "verb": (lambda use, given: not given.isdisjoint(use.operands[:1]), _words),
-    "more": (lambda use, given: len(use.operands) > given, int),
-    "does": (lambda use, given: given(use), _predicate),
+    "flag": (lambda use, parameter: uses_flag(use.arguments, *parameter), options_and_letters),
+    "exactly": (lambda use, parameter: uses_flag(use.arguments, *parameter, abbreviated=False), options_and_letters),
+    "any": (lambda use, parameter: not parameter.isdisjoint(use.arguments), _words),
+    "only": (lambda use, parameter: use.arguments and parameter.issuperset(use.arguments), _words),
+    "named": (lambda use, parameter: any(word.rpartition("/")[2] in parameter for word in use.arguments), _words),
+    "verb": (lambda use, parameter: not parameter.isdisjoint(use.operands[:1]), _words),
+    "more": (lambda use, parameter: len(use.operands) > parameter, int),
+    "does": (lambda use, parameter: parameter(use), _predicate),
     "value": (_has_value, _value_of),
     "pair": (_has_pair, _pair_of),
     "word": _finds(lambda use: use.arguments),

@@ -25,7 +25,7 @@ from interlock.transports.http.reading import (
     taken,
 )
 from interlock.transports.http.reply import Failed, Reply, ReplyConnection
-from interlock.transports.large_reading import MAX_HELD, LargeReading
+from interlock.transports.large_reading import MAX_BUFFERED_BYTES, LargeReading
 from interlock.transports.link import Outgoing, Sink
 from interlock.transports.unread_answers import why_unread
 from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS
@@ -240,7 +240,7 @@ class Call(msgspec.Struct, eq=False):
             return
         if self._waiting is None:
             self._take_events(events)
-        elif LargeReading.here().buffered_bytes > MAX_HELD or len(self._waiting) + len(events) > BAD_EVENTS:
+        elif LargeReading.here().buffered_bytes > MAX_BUFFERED_BYTES or len(self._waiting) + len(events) > BAD_EVENTS:
             self._lose("UPSTREAM_ERROR", FLOOD)
         else:
             self._waiting += events

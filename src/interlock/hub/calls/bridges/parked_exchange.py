@@ -29,7 +29,7 @@ SETTLE_SECONDS: Final = 0.05
 class ParkedExchange(Exchange):
     """One call, over all the requests that the client makes of it."""
 
-    __slots__ = ("_given", "_held")
+    __slots__ = ("_given", "_parked_call")
 
     def __init__(
         self, exchange: Exchange, parking: CallParking, bind: Callable[[], bytes], given: bytes = b"{}"
@@ -37,50 +37,50 @@ class ParkedExchange(Exchange):
         super().__init__(
             exchange.request, exchange.preview, exchange.dialect, exchange.caller, exchange.session, exchange.headers
         )
-        self._held = _ParkedCall(exchange, parking, bind, self)
+        self._parked_call = _ParkedCall(exchange, parking, bind, self)
         self._given = given
         """Answers that the request brought before anything was asked."""
 
     @property
     def open(self) -> bool:
-        return not self._held.finished and not self._held.cancelled
+        return not self._parked_call.finished and not self._parked_call.cancelled
 
     @property
     def attended(self) -> bool:
         """Whether the client has a request open for it, rather than a question to answer."""
-        return self._held.attended
+        return self._parked_call.attended
 
     def result(self, result: bytes) -> None:
-        self._held.done(result)
+        self._parked_call.done(result)
 
     def fail(self, fault: Fault) -> None:
-        self._held.done(fault)
+        self._parked_call.done(fault)
 
     def pass_failure(self, error: ErrorObject) -> None:
-        self._held.done(error)
+        self._parked_call.done(error)
 
     def notify(self, method: str, params: bytes) -> None:
         # While the client is asked nobody listens, and what is told of the call meanwhile is lost on it.
-        if self._held.attended:
-            self._held.exchange.notify(method, params)
+        if self._parked_call.attended:
+            self._parked_call.exchange.notify(method, params)
 
     def drained(self) -> asyncio.Future[None] | None:
-        return self._held.exchange.drained() if self._held.attended else None
+        return self._parked_call.exchange.drained() if self._parked_call.attended else None
 
     @property
     def conversation(self) -> object | None:
-        return self._held.exchange.conversation
+        return self._parked_call.exchange.conversation
 
     def sibling(self, id: Id) -> OpenExchange | None:
-        return self._held.exchange.sibling(id)
+        return self._parked_call.exchange.sibling(id)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         if not self.open:
             raise Fault("CANCELLED", "the client no longer waits for this request")
-        self._held.check_capability(method, params)
+        self._parked_call.check_capability(method, params)
         key = key_of(params)
         early = self._early_answer(method, key)
-        return early or self._held.ask(method, one_line(question_for_new(params)), key)
+        return early or self._parked_call.ask(method, one_line(question_for_new(params)), key)
 
     def _early_answer(self, method: str, key: str | None) -> asyncio.Future[bytes] | None:
         """The answer that the request brought to a question of this key, which the server gave it. It is good once."""

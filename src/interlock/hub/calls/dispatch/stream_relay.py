@@ -27,7 +27,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.large import Read, mentions
 from interlock.wire.messages import Id
 
-MAX_HELD: Final = 512 * 1024
+MAX_QUEUED_BYTES: Final = 512 * 1024
 """Bytes that are kept for a client that does not read."""
 CANCEL_S: Final = 5.0
 """How long a server may take to cancel a call."""
@@ -223,7 +223,7 @@ class StreamRelay:
         if self._waiting is None:
             self._notify(method, params)
             return
-        if self._queued + len(params) <= MAX_HELD:
+        if self._queued + len(params) <= MAX_QUEUED_BYTES:
             self._queue.append((method, params))
             self._queued += len(params)
         # Others may have used the server's stream when the client stopped reading, and no longer do.

@@ -45,8 +45,8 @@ ASK_ANOTHER: Final = (
     "you asked yourself, so another person has to approve it; or change the rule that asks (`interlock why`)"
 )
 _ELICIT: Final = "elicitation/create"
-MAX_HELD: Final = 4096
-MAX_HELD_PER_CALLER: Final = 64
+MAX_AWAITING: Final = 4096
+MAX_AWAITING_PER_CALLER: Final = 64
 """Calls that wait at the hub. Further ones are told at once to come back."""
 MAX_SUMMARY_CHARS: Final = 4000
 MAX_FINDINGS: Final = 8
@@ -83,7 +83,7 @@ class CallApprovals:
         self._states = states
         self._trust_of = trust_of
         self._risk_of = risk_of
-        self._held: Counter[str] = Counter()
+        self._awaiting: Counter[str] = Counter()
 
     def resumes(self, call: Call) -> bool:
         """Whether this goes on with a call that waits for its own client's answer. Raises REQUEST_STATE_REFUSED."""
@@ -144,9 +144,9 @@ class CallApprovals:
 
     async def _hold(self, call: Call, decision: Decision, view: str) -> Decision:
         owner = call.caller.owner
-        if self._held.total() >= MAX_HELD or self._held[owner] >= MAX_HELD_PER_CALLER:
+        if self._awaiting.total() >= MAX_AWAITING or self._awaiting[owner] >= MAX_AWAITING_PER_CALLER:
             return decision
-        self._held[owner] += 1
+        self._awaiting[owner] += 1
         call.caller.open_calls.awaiting_approval.add(call)
         own_client = self._ask_own_client(call, decision, view)
         progress = asyncio.ensure_future(_progress(call, decision))
@@ -163,9 +163,9 @@ class CallApprovals:
             if own_client is not None:
                 own_client.cancel()
             call.caller.open_calls.awaiting_approval.discard(call)
-            self._held[owner] -= 1
-            if not self._held[owner]:
-                del self._held[owner]
+            self._awaiting[owner] -= 1
+            if not self._awaiting[owner]:
+                del self._awaiting[owner]
 
     def _ask_own_client(self, call: Call, decision: Decision, view: str) -> asyncio.Task[None] | None:
         """The caller's own client, where the operator says who sits before it and it can show the whole question."""
