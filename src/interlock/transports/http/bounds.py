@@ -32,6 +32,10 @@ class HttpBounds(msgspec.Struct, frozen=True):
     """Requests that may wait on one connection behind the one being answered."""
     stream_bytes: int = 1024 * 1024
     """Unread bytes on one event stream before it is closed."""
+    unread_bytes: int = 256 * 1024 * 1024
+    """Bytes that were written to clients and not read by them, over all connections."""
+    unread_bytes_per_owner: int = 64 * 1024 * 1024
+    """The same for one key, or for one address where there is no key."""
     keep_alive_s: float = 15.0
     """How often a comment is written to open event streams."""
     sse_streams: int = 10_000

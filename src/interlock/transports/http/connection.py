@@ -143,6 +143,9 @@ class HttpConnection(WritingConnection):
             self._batching.write(self.transport, data)
         else:
             self.transport.write(data)
+        if self._stalled:
+            self.listener.unread.count(self, self._following(data))
+        self._last = turn.head
         turn.connection = turn.on_gone = self._active = None
         listener = self.listener
         if listener.streams:
@@ -172,6 +175,8 @@ class HttpConnection(WritingConnection):
     def sweep(self, now: float) -> None:
         """Close a connection that keeps us waiting for too long."""
         unread = self.transport.get_write_buffer_size()
+        if unread:
+            self.listener.unread.count(self)
         seen = (self._phase, self._serial, unread)
         if seen != self._seen or (not unread and (self._is_serving() or self.flow.waiting)):
             self._seen = seen

@@ -15,6 +15,7 @@ from interlock.transports.http.guard import Faces, Refusal, check_target
 from interlock.transports.http.legacy_sse import mcp_path_of
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.turn import CLOSE, Head, Turn
+from interlock.transports.http.unread_bytes import UnreadBytes
 from interlock.transports.http.upgrades import Upgrader
 from interlock.wire.limits import Limits
 from interlock.wire.sse import KEEP_ALIVE
@@ -75,6 +76,7 @@ class HttpListener:
         self.streams: dict[Turn, float] = {}
         """The open event streams, and when each gets its next comment."""
         self.bodies = Bodies(bounds)
+        self.unread = UnreadBytes(bounds)
         self.overrun = 0
         """Streams closed because their clients did not read them."""
         self.refused = 0

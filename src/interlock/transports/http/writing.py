@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -12,7 +13,7 @@ from interlock.transports.batching import Batching
 from interlock.transports.drain import Drain
 from interlock.transports.http.event_writer import EventWriter
 from interlock.transports.http.listener import HttpListener
-from interlock.transports.http.turn import Turn
+from interlock.transports.http.turn import Head, Turn
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
@@ -39,23 +40,39 @@ class WritingConnection(HttpToolsProtocol):
         self._stalled = False
         """Whether the client does not keep up."""
         self._drain = Drain()
+        self._last: Head | None = None
+        """The head of the last request that was answered here."""
+
+    @property
+    def owner(self) -> bytes:
+        """The key that the client sent, or its address (`unread_bytes.SlowReader`)."""
+        active = self._active
+        headers: Mapping[bytes, bytes] = {} if self._last is None else self._last.headers
+        if active is not None:
+            headers = active.head.headers if isinstance(active, Turn) else dict(active.scope["headers"])
+        address = "" if self.client is None else self.client[0]
+        return headers.get(b"authorization") or address.encode()
 
     # The transport calls these.
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
         self._drain.release()
+        self.listener.unread.forget(self)
+        self._last = None
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """The client does not keep up."""
         super().pause_writing()
         self._stalled = True
+        self.listener.unread.count(self)
 
     def resume_writing(self) -> None:
         """The client has caught up."""
         super().resume_writing()
         self._stalled = False
+        self.listener.unread.forget(self)
         self._drain.release()
 
     # A turn calls these (`turn.Connection`).
@@ -63,6 +80,8 @@ class WritingConnection(HttpToolsProtocol):
     def write(self, data: bytes) -> None:
         """A piece of an answer that is not its last."""
         self._batching.write(self.transport, data)
+        if self._stalled:
+            self.listener.unread.count(self, self._following(data))
 
     def begin_stream(self, turn: Turn, headers: bytes) -> None:
         """The first bytes of an event stream."""
@@ -79,6 +98,8 @@ class WritingConnection(HttpToolsProtocol):
             return False
         chunk = b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event
         self._events.write(self.transport, chunk)
+        if self._stalled:
+            self.listener.unread.count(self, self._following(chunk))
         return True
 
     def drained(self) -> asyncio.Future[None] | None:
@@ -88,6 +109,10 @@ class WritingConnection(HttpToolsProtocol):
     def streams_to(self, turn: Turn) -> bool:
         """Whether the answer of this turn is an event stream."""
         return turn in self.listener.streams
+
+    def _following(self, data: bytes) -> int:
+        """How many of these bytes are only written at the end of the batch."""
+        return len(data) if self._batching.running else 0
 
     def _lose(self, turn: Turn) -> None:
         self.listener.streams.pop(turn, None)

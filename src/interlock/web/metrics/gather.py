@@ -108,6 +108,8 @@ def _of_http(listener: HttpListener) -> dict[str, Values]:
         "interlock_requests_refused_total": _one(listener.refused),
         "interlock_streams_overrun_total": _one(listener.overrun),
         "interlock_connections_timed_out_total": _one(listener.timed_out),
+        "interlock_unread_bytes": _one(listener.unread.bytes),
+        "interlock_connections_unread_total": _one(listener.unread.closed),
     }
     if isinstance(listener.endpoint, McpEndpoint):
         sessions = [(("http",), len(listener.endpoint.sessions)), (("sse",), len(listener.endpoint.legacy_sse))]

@@ -78,6 +78,8 @@ _ROWS: Final = (
     Metric("interlock_requests_refused_total", "counter", "HTTP requests refused before they were read"),
     Metric("interlock_streams_overrun_total", "counter", "Streams closed because the client did not read them"),
     Metric("interlock_connections_timed_out_total", "counter", "Connections closed because the client was too slow"),
+    Metric("interlock_unread_bytes", "gauge", "Bytes of answers that clients did not read yet"),
+    Metric("interlock_connections_unread_total", "counter", "Connections closed because too much was unread"),
     Metric("interlock_room_participants", "gauge", "Connected participants of a topic", ("topic",)),
     Metric("interlock_room_proposals_open", "gauge", "Open proposals of a topic", ("topic",)),
     Metric("interlock_room_joins_total", "counter", "Connections of participants to a topic", ("topic",)),

@@ -1,0 +1,121 @@
+"""Answers that nobody reads have a bound for each owner and over all connections; the worst reader is cut off first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import sys
+from collections.abc import Iterator
+
+import pytest
+from http_peer import RunningEndpoint, WaitingService, modern, opened
+
+from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.listener import Connection
+from waiting import until
+
+LARGE = 8_000_000
+BOUND = 20_000_000
+
+
+@pytest.fixture(params=[True, False], ids=["uvloop", "asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    if request.param and sys.platform == "win32":
+        pytest.skip("there is no uvloop")
+    return "asyncio", {"use_uvloop": request.param}
+
+
+class LazyClients:
+    """Clients that call, and read when the test says so."""
+
+    def __init__(self, place: RunningEndpoint, stack: contextlib.ExitStack) -> None:
+        self._place = place
+        self._stack = stack
+        self.loop = asyncio.get_running_loop()
+
+    async def call(self, owner: str = "anyone", *, streams: bool = False) -> tuple[socket.socket, Connection]:
+        """A client with a large answer that it did not read, and its connection."""
+        before = set(self._place.server.listener.connections)
+        lazy = self._stack.enter_context(socket.socket())
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.setblocking(False)
+        await self.loop.sock_connect(lazy, ("127.0.0.1", self._place.server.port))
+        await self.loop.sock_sendall(lazy, modern(self._place.host, "slow", Authorization=f"Bearer {owner}"))
+        exchange = await self._place.service.next()
+        [connection] = self._place.server.listener.connections - before
+        if streams:
+            exchange.notify("notifications/message", b"{}")
+        exchange.result(b'"%b"' % (b"a" * LARGE))
+        return lazy, connection
+
+    async def read(self, lazy: socket.socket, connection: Connection) -> None:
+        """Read until the hub sees it."""
+        unread = connection.transport.get_write_buffer_size()
+        while connection.transport.get_write_buffer_size() >= unread:
+            await self.loop.sock_recv(lazy, 1 << 20)
+
+
+@pytest.fixture
+def stack() -> Iterator[contextlib.ExitStack]:
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["plain", "stream"])
+async def test_t37_unread_answers_of_one_owner_have_a_bound(
+    stack: contextlib.ExitStack, caplog: pytest.LogCaptureFixture, streams: bool
+) -> None:
+    async with opened(WaitingService(), HttpBounds(unread_bytes_per_owner=BOUND)) as place:
+        clients, listener = LazyClients(place, stack), place.server.listener
+        made = []
+        with caplog.at_level(logging.WARNING):
+            for _ in range(12):
+                made.append((await clients.call(streams=streams))[1])
+                assert sum(each.transport.get_write_buffer_size() for each in _open(listener.connections)) <= BOUND
+        await until(lambda: len(listener.connections) == 12 - listener.unread.closed)
+        assert listener.unread.closed > 0
+        assert listener.connections == set(made[listener.unread.closed :]), "the oldest went first"
+        assert sum("bytes unread" in line for line in caplog.messages) == listener.unread.closed
+    assert listener.unread.bytes == 0
+
+
+async def test_t37_the_client_that_read_longest_ago_is_cut_off_first(stack: contextlib.ExitStack) -> None:
+    async with opened(WaitingService(), HttpBounds(unread_bytes_per_owner=BOUND)) as place:
+        clients, listener = LazyClients(place, stack), place.server.listener
+        lazy, reader = await clients.call()
+        _, deaf = await clients.call()
+        await clients.read(lazy, reader)
+        while not listener.unread.closed:
+            await clients.call()
+        assert deaf.transport.is_closing()
+        assert not reader.transport.is_closing(), "it is older, and has read since"
+
+
+async def test_t37_unread_answers_of_all_have_a_bound_and_the_owner_with_most_loses(
+    stack: contextlib.ExitStack,
+) -> None:
+    async with opened(WaitingService(), HttpBounds(unread_bytes=BOUND)) as place:
+        clients, listener = LazyClients(place, stack), place.server.listener
+        _, modest = await clients.call("modest")
+        for _ in range(8):
+            await clients.call("greedy")
+            assert sum(each.transport.get_write_buffer_size() for each in _open(listener.connections)) <= BOUND
+        assert listener.unread.closed > 0
+        assert not modest.transport.is_closing()
+
+
+async def test_a_client_that_reads_late_gets_its_whole_answer(stack: contextlib.ExitStack) -> None:
+    async with opened(WaitingService(), HttpBounds(unread_bytes_per_owner=BOUND)) as place:
+        lazy, _ = await LazyClients(place, stack).call()
+        assert place.server.listener.unread.bytes > 0
+        received = 0
+        while received < LARGE:
+            received += len(await asyncio.get_running_loop().sock_recv(lazy, 1 << 20))
+        await until(lambda: place.server.listener.unread.bytes == 0)
+        assert place.server.listener.unread.closed == 0
+
+
+def _open(connections: set[Connection]) -> list[Connection]:
+    return [each for each in connections if not each.transport.is_closing()]
