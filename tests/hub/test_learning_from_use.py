@@ -120,6 +120,21 @@ async def test_calls_of_another_kind_of_principal_with_the_same_name_are_no_outc
         assert not learning.usage.of("person:local")
 
 
+async def test_a_call_teaches_the_last_search_alone_that_found_its_tool(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
+        learning = hub.hub_app.search.learning
+        tools = await find(hub)
+        called, other = (("many", tool.removeprefix("many__")) for tool in tools[:2])
+        for words_of, found in (("colour tag", called), ("add card", called), ("move card", other)):
+            learning.found(LOCAL, words_of.split(), [found])
+        await call(hub, tools[0], name="x")
+        await learned(hub, 1)
+        learning.look()
+        await learning.settled()
+        [use] = learning.usage.of(LOCAL)
+        assert (use.tool, set(use.terms)) == (called[1], {"add", "card"})
+
+
 async def test_a_call_counts_only_within_ten_minutes_after_the_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

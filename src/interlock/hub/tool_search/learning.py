@@ -164,10 +164,13 @@ class Learning:
             entries = await self._store().read(partial(search, wanted=wanted, limit=MAX_CALLS))
             calls = [entry for entry in entries if entry.record.actor_kind == kind]
             now = time_ns() // 1000
-            async for number, each in in_turns(searches.items(), at_once=10):
-                served = {tool for entry in calls if (tool := _served(entry, each)) is not None}
-                for tool in served:
+            # A call is the outcome of the last search that found its tool. Earlier ones of that tool end without one.
+            counted: set[tuple[str, int]] = set()
+            async for number, each in in_turns(reversed(searches.items()), at_once=10):
+                served = [(entry, tool) for entry in calls if (tool := _served(entry, each)) is not None]
+                for tool in {tool for entry, tool in served if (entry.chain, entry.seq) not in counted}:
                     changed |= self.usage.served(owner, each.terms, tool)
+                counted.update((entry.chain, entry.seq) for entry, _ in served)
                 if served or now - each.at_us > WITHIN_US:
                     self._close(owner, number)
         return changed
