@@ -228,17 +228,19 @@ async def test_calls_beside_one_that_fails_are_answered(tmp_path: Path) -> None:
 # How it starts and ends
 
 
-async def test_a_server_that_exits_at_once_says_why_to_whoever_calls_it(tmp_path: Path) -> None:
+async def test_a_server_that_exits_at_once_says_why_to_operators_and_callers_get_its_exit_code(tmp_path: Path) -> None:
     async with hostile_setup(tmp_path, hostile(tmp_path, "exit_at_once"), wait=False) as here:
         await here.hub.state("bad", ServerState.ERROR)
         assert "HOSTILE_TOKEN" in here.log
         assert here.hub.hub_app.upstreams["bad"].problem is not None
-        assert "HOSTILE_TOKEN" in here.hub.hub_app.upstreams["bad"].problem.message
+        assert "HOSTILE_TOKEN" in str(here.hub.hub_app.upstreams["bad"].problem)
         # It was never connected, so nothing limits how often it is tried.
         await until(lambda: len(here.pids) > 1 + Restart().max_restarts)
         refused = await here.call("ok")
-        assert re.match("server bad is (down|restarting) because ", refusal(refused))
-        assert "HOSTILE_TOKEN" in refusal(refused)
+        assert re.match("server bad is (down|restarting) because the server exited with code 1", refusal(refused))
+        # Its stderr is text of a server that no gate saw.
+        assert "HOSTILE_TOKEN" not in refusal(refused)
+        assert "interlock logs bad" in str(refused)
 
 
 async def test_a_server_that_keeps_exiting_is_not_started_for_ever(tmp_path: Path) -> None:

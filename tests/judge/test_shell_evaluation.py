@@ -33,6 +33,7 @@ LITERAL = [
     f"x='a[{HIDDEN}]'; echo ${{!x}}",
     f"x='{HIDDEN}'; echo ${{x@P}}",
     f"for x in 'a[{HIDDEN}]'; do echo $((x)); done",
+    f"x='a[{HIDDEN}]'; y=$((x)); [[ $y -eq 0 ]]",
 ]
 """The command stands in the text itself."""
 FROM_ELSEWHERE = [
@@ -45,6 +46,7 @@ FROM_ELSEWHERE = [
 HARMLESS = [
     "echo $((2 + 3))",
     "n=5; echo $((n * 2))",
+    "i=0; while [ $i -lt 3 ]; do echo $i; i=$((i+1)); done",
     "n=$(wc -l < in); [[ $n -gt 3 ]] && echo many",
     "[[ $(wc -l < in) -gt 3 ]] && echo many",
     "[ -v PATH ] && echo set",

@@ -19,6 +19,8 @@ _COUNT = re.compile(
     r"|\$\((?:[^()`]*\|)?\s*(?:wc\s+-\w+(?:\s*<\s*[^\s()|;&`]+)?|nproc|id\s+-u|date\s+\+%s)\s*\)"
 )
 """Expansions that give a number, whatever they count."""
+_NUMBER = re.compile(r"-?\d+|\"?\$\(\(.*\)\)\"?", re.DOTALL)
+"""Arithmetic gives a number, and is judged where it stands."""
 _SUBSCRIPT = re.compile(r"\$\{[!#]?\w+\[(.*)\][^\]]*\}", re.DOTALL)
 _SUBSTRING = re.compile(r"\$\{\w+:\s*([^-=+?\s].*|\s-.*)\}", re.DOTALL)
 _INDIRECT = re.compile(r"\$\{!\w+\}|\$\{[^}]*@P\}")
@@ -99,7 +101,7 @@ class _Values:
         if name in self._read:
             return False
         return all(
-            re.fullmatch(r"-?\d+", word.text) or _COUNT.fullmatch(word.text.strip('"'))
+            _NUMBER.fullmatch(word.text) or _COUNT.fullmatch(word.text.strip('"'))
             for word in self._assigned.get(name, ())
         )
 
