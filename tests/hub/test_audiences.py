@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import pytest
@@ -265,6 +266,33 @@ async def test_nothing_is_kept_of_a_private_connection_that_changed_its_list_and
     lists.on_closed(cast(Any, Owner))
     await until(lambda: not lists._reading)
     assert not lists._changed
+
+
+class OneOfEach:
+    """A connection that lists one item of each kind."""
+
+    async def list_all(self, method: str, timeout: float) -> Any:
+        return SimpleNamespace(items=[method.encode()])
+
+
+class ListedOwner:
+    connection_key = "session:1"
+    connection = OneOfEach()
+
+
+async def test_the_resources_of_a_private_connection_do_not_wait_for_its_tools() -> None:
+    resources: list[list[bytes]] = []
+
+    class Taking(NoLists):
+        async def set_resources(self, key: str, listed: list[bytes]) -> None:
+            resources.append(listed)
+
+    lists = PrivateLists(cast(Any, SimpleNamespace(discovery_s=60)), cast(Lists, Taking()), cast(Any, None))
+    lists.on_changed(cast(Any, ListedOwner))
+    lists.on_changed(cast(Any, ListedOwner), "notifications/resources/list_changed")
+    await until(lambda: resources == [[b"resources/list"]])
+    lists.on_closed(cast(Any, ListedOwner))
+    await until(lambda: not lists._reading)
 
 
 async def test_remembered_tools_are_bounded_also_those_of_removed_servers(

@@ -16,7 +16,8 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.wire.errors import Fault
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
-READ: Final = {TOOLS_CHANGED: "tools/list", "notifications/resources/list_changed": "resources/list"}
+_TOOLS: Final = "tools/list"
+READ: Final = {TOOLS_CHANGED: _TOOLS, "notifications/resources/list_changed": "resources/list"}
 """The lists that are read, by the notification that they changed."""
 
 
@@ -27,44 +28,41 @@ class PrivateLists:
         self._current = current
         self._lists = lists
         self._logs = logs
-        self._changed: dict[str, dict[str, None]] = {}
-        """By connection, the lists that changed since their reading began."""
-        self._reading: dict[str, asyncio.Task[None]] = {}
+        self._changed: set[tuple[str, str]] = set()
+        """Connections and lists that changed since their reading began."""
+        self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def on_changed(self, owner: ConnectionOwner, notification: str = TOOLS_CHANGED) -> None:
         """Read a list of a connection, one reading at a time."""
-        key = owner.connection_key
-        self._changed.setdefault(key, {})[READ[notification]] = None
-        if key not in self._reading:
-            task = self._reading[key] = asyncio.create_task(self._read(owner))
-            task.add_done_callback(lambda _: self._reading.pop(key, None))
+        which = owner.connection_key, READ[notification]
+        self._changed.add(which)
+        if which not in self._reading:
+            task = self._reading[which] = asyncio.create_task(self._read(owner, which))
+            task.add_done_callback(lambda _: self._reading.pop(which, None))
 
     def on_closed(self, owner: ConnectionOwner) -> None:
         """Offer the items of a connection no longer."""
-        key = owner.connection_key
-        if (reading := self._reading.get(key)) is not None:
-            reading.cancel()
-        self._changed.pop(key, None)
-        self._lists.forget(key)
+        for method in READ.values():
+            which = owner.connection_key, method
+            if (reading := self._reading.get(which)) is not None:
+                reading.cancel()
+            self._changed.discard(which)
+        self._lists.forget(owner.connection_key)
 
-    async def _read(self, owner: ConnectionOwner) -> None:
-        key = owner.connection_key
-        while changed := self._changed.pop(key, None):
-            # The server may have told this client alone of an item that everybody has.
-            await self._lists.again()
+    async def _read(self, owner: ConnectionOwner, which: tuple[str, str]) -> None:
+        key, method = which
+        while which in self._changed:
+            self._changed.discard(which)
+            if method == _TOOLS:
+                # The server may have told this client alone of a tool that everybody has.
+                await self._lists.again()
             connection = owner.connection
             if connection is None:
                 return
             try:
-                for method in changed:
-                    listing = await connection.list_all(method, timeout=self._current.discovery_s)
-                    items = [bytes(item) for item in listing.items]
-                    if method == "tools/list":
-                        await self._lists.set_for_some(key, items)
-                    else:
-                        await self._lists.set_resources(key, items)
+                listing = await connection.list_all(method, timeout=self._current.discovery_s)
             except Fault as fault:
-                self._logs.add(
-                    self._current.id, "hub", f"a list of a private connection could not be read: {fault.message}"
-                )
+                self._logs.add(self._current.id, "hub", f"{method} of a private connection failed: {fault.message}")
                 return
+            items = [bytes(item) for item in listing.items]
+            await (self._lists.set_for_some(key, items) if method == _TOOLS else self._lists.set_resources(key, items))
