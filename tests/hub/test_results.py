@@ -189,7 +189,10 @@ async def test_a_structure_is_among_the_rest_unless_the_text_repeats_it(hub: Run
     for name in ("both", "same", "wrapped"):
         result = await call(hub, name)
         wholes[name] = result["content"][0]["text"] + await rest(hub, link(result))
-    assert wholes["both"] == LINES + '\n\n{"only": "in the structure"}'
+    text, _, structure = wholes["both"].rpartition("\n\n")
+    assert text == LINES
+    # The reader of large messages leaves blanks between values out.
+    assert json.loads(structure) == {"only": "in the structure"}
     assert json.loads(wholes["same"]) == ROWS
     assert wholes["wrapped"] == LINES
 
