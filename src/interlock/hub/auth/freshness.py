@@ -17,6 +17,8 @@ from interlock.wire.errors import Fault
 
 CHECK_S: Final = 0.25
 """How often the hub looks whether its knowledge became stale or current."""
+STOOD_STILL_S: Final = 1.0
+"""A hub that did not look for this long was too busy to hear from its database."""
 
 
 class Freshness:
@@ -28,6 +30,7 @@ class Freshness:
         self._on_change: Callable[[], None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
         self.is_stale = False
+        self._checked_at = 0.0
         self.known_until = float(sys.maxsize)
         """Up to this time of `now_s`, the hub knows every change as of `store_behind_s` before. May be too early."""
 
@@ -45,8 +48,13 @@ class Freshness:
         store, limit = self._store, self._limit_s()
         if store is None or store.behind_s() <= limit:
             return None
-        message = f"the hub cannot know which keys and grants are valid: its database has not answered for {limit:g} s"
-        hint = "check that the database can be reached; the hub then continues by itself"
+        message = "the hub cannot know which keys and grants are valid: "
+        if now_s() - self._checked_at > STOOD_STILL_S:
+            message += f"it was too busy to read its database for {limit:g} s"
+            hint = "try again; the hub continues by itself"
+        else:
+            message += f"its database has not answered for {limit:g} s"
+            hint = "check that the database can be reached; the hub then continues by itself"
         return Fault("SERVER_NOT_READY", message, hint=hint, retry_after_ms=1000)
 
     def demand(self) -> None:
@@ -57,6 +65,7 @@ class Freshness:
     def _check(self) -> None:
         store = self._store
         assert store is not None
+        self._checked_at = now_s()
         stale = store.behind_s() > self._limit_s()
         self.known_until = now_s() - store.behind_s() + self._limit_s()
         if stale != self.is_stale:
