@@ -15,9 +15,10 @@ def first() -> str:
 
 
 @server.tool()
-async def add(name: str, ctx: Context) -> str:
+async def add(name: str, ctx: Context, description: str | None = None) -> str:
     """Add a resource to this process."""
-    server.add_resource(TextResource(uri=f"note://{name}", name=name, text=f"text of {name}"))
+    added = TextResource(uri=f"note://{name}", name=name, description=description, text=f"text of {name}")
+    server.add_resource(added)
     await ctx.session.send_resource_list_changed()
     return name
 

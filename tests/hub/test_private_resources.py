@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.config.settings import Hub, Timeouts
+from interlock.hub.upstreams.listing import further_resources
 
 from .running_hub import RawClient, RunningHub, child, running_hub, until
 from .test_changes import opened
@@ -30,8 +31,8 @@ async def listed(client: RawClient) -> set[str]:
     return {each["uri"] for each in (await client.legacy("resources/list"))["result"]["resources"]}
 
 
-async def add(client: RawClient, name: str) -> None:
-    assert "result" in await client.legacy("tools/call", {"name": "a__add", "arguments": {"name": name}})
+async def add(client: RawClient, name: str, **further: str) -> None:
+    assert "result" in await client.legacy("tools/call", {"name": "a__add", "arguments": {"name": name, **further}})
 
 
 async def read(client: RawClient, uri: str) -> str:
@@ -90,3 +91,31 @@ async def test_a_resource_of_both_is_read_in_the_process_of_the_client(tmp_path:
         assert not lists.only_shared("note://own", f"session:{private.session}")
         assert lists.only_shared("note://own", "session:another")
         assert await read(private, OWN) == "text of own"
+
+
+async def test_a_client_is_not_shown_how_another_ones_server_describes_the_same_address(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, SERVERS, hub=SETTINGS) as hub:
+        clients = {name: await client_of(hub, {"roots": {}}) for name in ("alice", "bob")}
+        for name, client in clients.items():
+            await add(client, "own", description=f"the notes of {name}")
+        lists = hub.hub_app.upstreams["a"].lists
+        sessions = [f"session:{client.session}" for client in clients.values()]
+        await until(lambda: all(session in lists._private_resources for session in sessions))
+        await lists.again()
+        shown = {name: await descriptions(client) for name, client in clients.items()}
+        for name, described in shown.items():
+            assert described <= {f"the notes of {name}"}
+        assert any(shown.values()), "the first definition is in force for its client"
+
+
+async def descriptions(client: RawClient) -> set[str]:
+    resources = (await client.legacy("resources/list"))["result"]["resources"]
+    return {each["description"] for each in resources if each["uri"] == OWN}
+
+
+def test_clients_whose_servers_describe_an_address_alike_share_the_definition() -> None:
+    mine, other = b'{"uri":"note://own","name":"own"}', b'{"uri":"note://own","name":"other"}'
+    private = {
+        key: {"note://own": each} for key, each in (("session:1", mine), ("session:2", other), ("session:3", mine))
+    }
+    assert further_resources(frozenset(), private) == {"note://own": (mine, frozenset({"session:1", "session:3"}))}

@@ -227,12 +227,13 @@ def further_tools(
 def further_resources(
     known: frozenset[str], private: Mapping[str, Mapping[str, bytes]]
 ) -> dict[str, tuple[bytes, frozenset[str]]]:
-    """Resources of private connections alone, by address, with their audiences."""
+    """Resources of private connections alone, by address, with their audiences. Each address has one definition, the
+    first: an audience whose server describes it otherwise is not shown the text that is meant for another."""
     found: dict[str, tuple[bytes, frozenset[str]]] = {}
     for connection_key in sorted(private):
         for uri, definition in private[connection_key].items():
-            if uri not in known:
-                first, audiences = found.get(uri, (definition, frozenset[str]()))
+            first, audiences = found.get(uri, (definition, frozenset[str]()))
+            if uri not in known and first == definition:
                 found[uri] = (first, audiences | {audience_of(connection_key)})
     return found
 
