@@ -76,7 +76,7 @@ async def calls(hub: RunningHub, agent: str, *names: str) -> list[asyncio.Task[A
     ]
 
 
-async def test_calls_are_checked_while_results_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_t36_calls_are_checked_while_results_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with judging_hub(tmp_path, monkeypatch) as (hub, judges):
         hanging = [*await calls(hub, "a", "s__slow"), *await calls(hub, "b", "s__slow")]
         await until(lambda: judges.judged == ["slow", "slow"])
@@ -87,7 +87,7 @@ async def test_calls_are_checked_while_results_hang(tmp_path: Path, monkeypatch:
         assert [text_of(answer) for answer in await asyncio.gather(*hanging)] == [SLOW, SLOW]
 
 
-async def test_a_result_does_not_wait_for_all_results_of_another_agent(
+async def test_t36_a_result_does_not_wait_for_all_results_of_another_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with judging_hub(tmp_path, monkeypatch) as (hub, judges):
@@ -131,7 +131,7 @@ async def test_a_result_is_not_judged_for_a_client_that_has_gone(
     ("scan", "bound"),
     [("flag", "MAX_RESULT_BYTES_PER_OWNER"), ("flag", "MAX_RESULT_BYTES"), ("mask", "MAX_RESULT_BYTES")],
 )
-async def test_the_bytes_of_results_that_wait_to_be_judged_have_a_bound(
+async def test_t37_the_bytes_of_results_that_wait_to_be_judged_have_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scan: str, bound: str
 ) -> None:
     async with judging_hub(tmp_path, monkeypatch, scan) as (hub, judges):
@@ -154,7 +154,7 @@ async def test_the_bytes_of_results_that_wait_to_be_judged_have_a_bound(
         assert flagged == {("s", "result.unjudged"): 2}
 
 
-async def test_one_agent_cannot_take_all_places_of_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_t36_one_agent_cannot_take_all_places_of_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging_threads, "MAX_CHECKS_PER_OWNER", 1)
     async with judging_hub(tmp_path, monkeypatch) as (hub, judges):
         held = asyncio.create_task(hub.hub_app.judging.run_check("agent:a", judges.may_end.wait))

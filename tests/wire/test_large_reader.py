@@ -287,6 +287,10 @@ REFUSALS = [
     pytest.param(b'[1%b,"\\ud83d"]', "PARSE_ERROR", "not JSON", id="half a pair"),
     pytest.param(b'[1%b,"\\x"]', "PARSE_ERROR", "not JSON", id="no escape"),
     pytest.param(b'[1%b,"\0"]', "PARSE_ERROR", "not JSON: a control character", id="a control character"),
+    pytest.param(b"[1%b,2 3]", "PARSE_ERROR", "not JSON: a comma is missing", id="two numbers"),
+    pytest.param(b"[1%b,-\n1]", "PARSE_ERROR", "not JSON: a comma is missing, or a blank", id="a blank in a number"),
+    pytest.param(b"[1%b,n" + b" " * 300 + b"ull]", "PARSE_ERROR", "not JSON: a comma is missing", id="blanks in null"),
+    pytest.param(b'[1%b,"a" "b"]', "PARSE_ERROR", "not JSON", id="two texts"),
     pytest.param(b"[1%b]]", "PARSE_ERROR", "not JSON: an array or object ends", id="too many ends"),
 ]
 

@@ -43,6 +43,8 @@ class Piece(msgspec.Struct, frozen=True):
         """The piece that was split at its quotes. Raises `Unreadable`."""
         outside, texts = b'"'.join(parts[::2]), parts[1::2]
         skeleton = outside.translate(None, _BLANK)
+        if len(skeleton) < len(outside) and _TWO_SCALARS.search(outside):
+            raise no_json("a comma is missing, or a blank stands inside a value")
         if (found := skeleton.translate(_SCALARS).find(_LONG_SCALAR)) >= 0:
             if skeleton[found] not in _NUMBER_BEGINS:
                 raise no_json("a value is none of JSON")
@@ -127,6 +129,8 @@ _BETWEEN: Final = b'","'
 _BLANK: Final = b" \t\r\n"
 _BLANKS: Final = re.compile(rb"[ \t\r\n]++")
 _SCALAR: Final = b"-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_TWO_SCALARS: Final = re.compile(rb"[-+.0-9A-Za-z][ \t\r\n]++[-+.0-9A-Za-z]")
+"""Without the blanks between them they would be one value."""
 _SCALARS: Final = bytes.maketrans(_SCALAR, b"0" * len(_SCALAR))
 _LONG_SCALAR: Final = b"0" * (NUMBER + 1)
 _NUMBER_BEGINS: Final = b"-0123456789"
