@@ -56,6 +56,16 @@ async def test_pipelined_requests_of_both_kinds_are_answered_in_order(place: Run
         assert (await peer.answer()).json["id"] == 3
 
 
+async def test_a_request_behind_a_chunked_one_to_the_app_may_come_in_two_pieces(place: RunningEndpoint) -> None:
+    chunked = f"POST /app HTTP/1.1\r\nHost: {place.host}\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"
+    behind = modern(place.host, id=7)
+    async with place.peer() as peer:
+        peer.send(chunked.encode() + behind[:-5])
+        assert (await peer.answer()).body == b"/app hi"
+        peer.send(behind[-5:])
+        assert (await peer.answer()).json["id"] == 7
+
+
 async def test_a_pipelined_request_is_not_begun_before_the_one_ahead_is_answered(place: RunningEndpoint) -> None:
     async with place.peer() as peer, place.peer() as other:
         peer.send(modern(place.host, "first") + modern(place.host, "second"))

@@ -206,7 +206,7 @@ class HttpConnection(WritingConnection):
             self._recount()
         if self._draining:
             self._hang_up()
-        elif active is self.cycle and self._phase is _BODY and self._far_from_end():
+        elif active is self.cycle and self._phase is _BODY and self._reading is None and self._far_from_end():
             self._hang_up(lingering=True)
         elif not self.transport.is_closing():
             self._advance()
