@@ -1,6 +1,7 @@
 """A server on standard streams whose text reaches agents beside its results: `python dying_server.py STATE`.
 
 `die` writes to stderr and exits. After that, a new process refuses the handshake. `twice` answers with a member twice.
+With a further argument `shared`, it refuses the handshake of a client that can be asked for something.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def main() -> None:
             print(TEXT, file=sys.stderr, flush=True)
             state.touch()
             os._exit(3)
-        if method == "initialize" and not state.exists():
+        refuses = state.exists() or ("shared" in sys.argv[2:] and "roots" in str(message.get("params")))
+        if method == "initialize" and not refuses:
             result = {
                 "protocolVersion": "2025-11-25",
                 "capabilities": {"tools": {}},

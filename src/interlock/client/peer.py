@@ -128,7 +128,7 @@ def read_hello(result: bytes) -> Peer:
             "UPSTREAM_ERROR",
             f"the server wants to speak {initialized.protocolVersion[:40]!r}",
             hint=f"it must speak one of {', '.join(LEGACY_NAMES)}",
-        )
+        ).quoting()
     return Peer(
         revision, bytes(initialized.capabilities), bytes(initialized.serverInfo), initialized.instructions or ""
     )
@@ -138,7 +138,7 @@ def remote_fault(error: ErrorObject) -> Fault:
     """A server's error as one of ours, with its own code, message and data."""
     raw = bytes(error.data)
     data = decode_json_or(raw, dict[str, object], {"data": msgspec.Raw(raw)}) if raw else {}
-    return Fault("UPSTREAM_ERROR", error.message, code=error.code, data=data)
+    return Fault("UPSTREAM_ERROR", error.message, code=error.code, data=data).quoting()
 
 
 def _judge_refusal(error: ErrorObject) -> Verdict:
@@ -153,7 +153,7 @@ def _judge_refusal(error: ErrorObject) -> Verdict:
     if any(name in LEGACY_NAMES for name in supported):
         return None
     named = ", ".join(supported[:10]) or "versions that it does not name"
-    raise Fault("UNSUPPORTED_VERSION", f"the server speaks only {named}")
+    raise Fault("UNSUPPORTED_VERSION", f"the server speaks only {named}").quoting()
 
 
 def _best_modern(names: list[str]) -> Revision | None:

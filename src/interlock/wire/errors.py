@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -200,6 +200,8 @@ class Fault(Exception):
         """Further parameters of `WWW-Authenticate: Bearer`, where HTTP carries the answer."""
         self.operator_text = ""
         """Text for operators alone, such as a path or the last lines of a server; `render` leaves it out."""
+        self.quotes_server = False
+        """Whether `message` or `data` holds text of a server. Such text reaches an agent only as an answer does."""
 
     def __str__(self) -> str:
         return f"{self.message}: {self.operator_text}" if self.operator_text else self.message
@@ -213,6 +215,25 @@ class Fault(Exception):
     def summary(self) -> str:
         """Name and message, as short as a record has them."""
         return f"{self.name}: {self.message}"[:500]
+
+    def quoting(self) -> Self:
+        """The same fault, marked as one that holds text of a server."""
+        self.quotes_server = True
+        return self
+
+    def reworded(self, message: str, data: Mapping[str, object], *, hint: str | None = None) -> Fault:
+        """A copy with another message, other data, and another hint if one is given. A fault may have many readers."""
+        copy = Fault(
+            self.name,
+            message,
+            hint=self.hint if hint is None else hint,
+            retry_after_ms=self.retry_after_ms,
+            data=data,
+            code=self.foreign_code,
+        )
+        copy.challenge, copy.operator_text = self.challenge, self.operator_text
+        copy.quotes_server = self.quotes_server
+        return copy
 
     def render(self, error_dialect: ErrorDialect) -> ErrorObject:
         """The JSON-RPC error object for whoever asked."""

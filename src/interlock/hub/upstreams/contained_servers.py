@@ -48,9 +48,7 @@ def explained(fault: Fault, id: str, settings: Server) -> Fault:
         f"it runs contained: name the path in `read` or `write` of [servers.{id}.sandbox], a host in `hosts`; "
         "sockets of other programs, such as docker's, stay closed"
     )
-    hinted = Fault(fault.name, fault.message, hint=hint, retry_after_ms=fault.retry_after_ms, data=fault.data)
-    hinted.operator_text = fault.operator_text
-    return hinted
+    return fault.reworded(fault.message, fault.data, hint=hint)
 
 
 _PATH: Final = re.compile(r"(?<![\w.])/[^\s'\"`:,;<>|*?()]+")

@@ -30,8 +30,22 @@ def unavailable(server: str, state: ServerState, problem: Fault | None, stopped:
 
 def own_words(problem: Fault) -> str:
     """A problem for agents. They get the words of a server only as answers, which the gates see."""
-    code = problem.foreign_code
-    return problem.message if code is None else f"it refused the handshake with error {code}"
+    if not problem.quotes_server:
+        return problem.message
+    if problem.foreign_code is not None:
+        return f"it refused the handshake with error {problem.foreign_code}"
+    if "status" in problem.data:
+        return f"it answered the handshake with HTTP {problem.data['status']}"
+    if problem.name == "UNSUPPORTED_VERSION":
+        return "it speaks no version of the protocol that the hub speaks"
+    return "its answer to the handshake cannot be used"
+
+
+def in_own_words(problem: Fault) -> Fault:
+    """The same problem as a fault for agents."""
+    if not problem.quotes_server:
+        return problem
+    return Fault(problem.name, own_words(problem), hint=problem.hint, retry_after_ms=problem.retry_after_ms)
 
 
 def defect(id: str, cause: Exception) -> Fault:

@@ -307,7 +307,7 @@ class Call(msgspec.Struct, eq=False):
         """A body is the answer to this request. An event is, if it names it."""
         if self._json or bad.id == self.id:
             self._answered = True
-            self._lose("UPSTREAM_ERROR", why_unread(bad))
+            self._lose_quoting("UPSTREAM_ERROR", why_unread(bad))
         elif bad.id is None:
             self._unread = bad
 
@@ -354,7 +354,7 @@ class Call(msgspec.Struct, eq=False):
         if whole and self._redirects <= REDIRECTS and location and self.link.redirect(location):
             self.link.repeat(self)
             return
-        self._lose(
+        self._lose_quoting(
             "UPSTREAM_ERROR", f"the server redirects to {location[:200]!r}", "configure that address, if it is right"
         )
 
@@ -364,10 +364,17 @@ class Call(msgspec.Struct, eq=False):
             self._resumes += 1
             self.link.resume(self, self._retry)
             return
-        self._lose("OUTCOME_UNKNOWN", why if self._unread is None else f"{why}: {why_unread(self._unread)}")
+        if self._unread is None:
+            self._lose("OUTCOME_UNKNOWN", why)
+        else:
+            self._lose_quoting("OUTCOME_UNKNOWN", f"{why}: {why_unread(self._unread)}")
 
     def _lose(self, name: str, why: str, hint: str = "") -> None:
         self.link.lose(self, Fault(name, why, hint=hint))
+
+    def _lose_quoting(self, name: str, why: str, hint: str = "") -> None:
+        """The same, where the reason holds an address that the server names, or a part of its answer."""
+        self.link.lose(self, Fault(name, why, hint=hint).quoting())
 
 
 def _is_about_session(error: ErrorObject | None) -> bool:

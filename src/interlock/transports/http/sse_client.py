@@ -141,7 +141,8 @@ class SseLink(OneStreamLink):
         except (Fault, ValueError):
             origin, target = None, ""
         if origin != self._origin:
-            self.give_up(Fault("UPSTREAM_ERROR", f"the server sends us to another origin: {address[:200]!r}"))
+            message = f"the server sends us to another origin: {address[:200]!r}"
+            self.give_up(Fault("UPSTREAM_ERROR", message).quoting())
             return
         self._heads.target = target
         self._ready.set_result(None)

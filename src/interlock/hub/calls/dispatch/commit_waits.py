@@ -31,7 +31,7 @@ class CommittedCalls(Protocol):
     def done(self, call: Call) -> None:
         """Give the place of a call back, and record how it ended."""
 
-    def fail_unsent(self, call: Call, fault: Fault) -> None:
+    def fail_unsent(self, call: Call, plan: Plan, fault: Fault) -> None:
         """Answer a committed call that is not sent, and give its place back."""
 
 
@@ -51,18 +51,18 @@ class CommitWaits:
             self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, forward, deadline))
         except Fault as fault:
             deadline.cancel()
-            self._dispatcher.fail_unsent(call, fault)
+            self._dispatcher.fail_unsent(call, plan, fault)
 
     def _on_late(self, call: Call, plan: Plan) -> None:
         message = f"the database has not committed the entry of this call within {plan.timeouts.tool_s:g} s"
-        self._dispatcher.fail_unsent(call, cannot_record(StoreBusy(message, LOADED)))
+        self._dispatcher.fail_unsent(call, plan, cannot_record(StoreBusy(message, LOADED)))
 
     def _on_recorded(
         self, call: Call, plan: Plan, forward: Forward, deadline: asyncio.TimerHandle, error: StoreError | None
     ) -> None:
         deadline.cancel()
         if error is not None:
-            self._dispatcher.fail_unsent(call, cannot_record(error))
+            self._dispatcher.fail_unsent(call, plan, cannot_record(error))
         elif plan.pipeline.is_current(call, plan):
             self._forward(call, plan, forward)
         else:
@@ -84,7 +84,7 @@ class CommitWaits:
         try:
             forward(plan)
         except Fault as fault:
-            self._dispatcher.fail_unsent(call, fault)
+            self._dispatcher.fail_unsent(call, plan, fault)
         except Exception:  # others wait for the same commit, and are answered after this call
             _log.exception("a call to %s could not be sent", call.target.server)
-            self._dispatcher.fail_unsent(call, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+            self._dispatcher.fail_unsent(call, plan, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))

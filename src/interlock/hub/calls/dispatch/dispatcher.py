@@ -23,6 +23,7 @@ from interlock.hub.calls.dispatch.commit_waits import CommitWaits
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
+from interlock.hub.calls.dispatch.server_errors import unsent_fault
 from interlock.hub.calls.late_results import LateResults
 from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording
@@ -118,10 +119,10 @@ class Dispatcher:
             elif not noted or plan.pipeline.confirm(call, plan):
                 self.send(call, plan)
         except Fault as fault:
-            self.fail_unsent(call, fault)
+            self.fail_unsent(call, plan, fault)
         except Exception:
             _log.exception("a call to %s could not be sent", call.target.server)
-            self.fail_unsent(call, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+            self.fail_unsent(call, plan, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
 
     def refusal(self, call: Call) -> Refuse | None:
         """Why a call that passed every gate could not be sent now. Nothing is taken."""
@@ -221,14 +222,14 @@ class Dispatcher:
             self.done(call)
         return resumed
 
-    def fail_unsent(self, call: Call, fault: Fault) -> None:
+    def fail_unsent(self, call: Call, plan: Plan, fault: Fault) -> None:
         """Answer a committed call that is not sent, and give its place back."""
         upstream = call.upstream
         self.done(call)
         if fault.name == "LOGIN_REQUIRED":
             answer_with_login(call, fault, upstream)
         else:
-            call.exchange.fail(fault)
+            call.exchange.fail(unsent_fault(plan, fault))
 
     def _forward(self, call: Call, upstream_connection: UpstreamConnection, plan: Plan) -> None:
         """Record the intent and forward the call: at once, or once it is committed if the log is strict or slow."""
@@ -246,7 +247,7 @@ class Dispatcher:
             self._commit_waits.begin(call, plan, partial(self._forward_recorded, call, upstream_connection))
             return
         except Fault as fault:
-            self.fail_unsent(call, fault)
+            self.fail_unsent(call, plan, fault)
             return
         if owner is not None:
             owner.used = self._clock()
@@ -296,9 +297,9 @@ class Dispatcher:
             connection = await self._connect(call, plan, upstream)
             current = await plan.pipeline.judge_again(call, plan)
         except TimeoutError:
-            self.fail_unsent(call, upstream.supervisor.down())
+            self.fail_unsent(call, plan, upstream.supervisor.down())
         except Fault as fault:
-            self.fail_unsent(call, fault)
+            self.fail_unsent(call, plan, fault)
         except BaseException:
             self.done(call)
             raise

@@ -121,7 +121,7 @@ class CallRecovery:
         call.exchange.on_cancel = None
         again = _planned(call.caller, plan, plan.name)
         if again is None or _identity(again) != _identity(plan):
-            self._give_up(call, error)
+            self._give_up(call, plan, error)
             return
         call.target, call.ticket, call.outcome, call.would_refuse = again.target, None, None, ()
         if call.approval is not None:
@@ -129,8 +129,10 @@ class CallRecovery:
             call.approval = msgspec.structs.replace(call.approval, ticket=None)
         plan.pipeline.submit(call, again)
 
-    def _give_up(self, call: Call, error: ErrorObject) -> None:
-        answer = self.answer(call, error)
+    def _give_up(self, call: Call, plan: Plan, error: ErrorObject) -> None:
+        # The error may be a refusal of HTTP, which was not processed before the pause.
+        processed = error if plan.processor is None else plan.processor.error(error)
+        answer = self.answer(call, processed)
         if isinstance(answer, Fault):
             call.exchange.fail(answer)
         else:

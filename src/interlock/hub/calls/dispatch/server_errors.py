@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
+
 from interlock.client.connection import Connection
 from interlock.hub.calls.bridges import url_elicitation as url_first
 from interlock.hub.calls.bridges.request_states import RequestStates
@@ -14,6 +16,7 @@ from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.timeouts import timed_out
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
+from interlock.wire.json_values import decode_json_or
 
 
 class ErrorDispatcher(Protocol):
@@ -59,11 +62,21 @@ def answer_loss(
 
 
 def checked_fault(plan: Plan, fault: Fault) -> Fault:
-    """A fault for the client. It may quote an answer that cannot be read, so it counts as an error of the server."""
-    if plan.processor is None or fault.name != "UPSTREAM_ERROR":
+    """The fault of a call that was sent. UPSTREAM_ERROR is about an answer, and may quote it in any case."""
+    return quoted_fault(plan, fault) if fault.quotes_server or fault.name == "UPSTREAM_ERROR" else fault
+
+
+def unsent_fault(plan: Plan, fault: Fault) -> Fault:
+    """The fault of a call that was not sent: the hub's own words, unless it is marked."""
+    return quoted_fault(plan, fault) if fault.quotes_server else fault
+
+
+def quoted_fault(plan: Plan, fault: Fault) -> Fault:
+    """A fault that holds text of the server, for the client: it counts as an error of the server."""
+    if plan.processor is None:
         return fault
-    error = plan.processor.error(ErrorObject(0, fault.message))
-    return Fault(fault.name, error.message, hint=fault.hint, data=fault.data, code=fault.foreign_code)
+    error = plan.processor.error(ErrorObject(0, fault.message, msgspec.Raw(msgspec.json.encode(fault.data))))
+    return fault.reworded(error.message, decode_json_or(error.data, dict[str, object], {}))
 
 
 def loss_of(call: Call, plan: Plan, fault: Fault) -> Fault:
