@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from interlock.config.settings import Hub, Limits, Requests, Timeouts
 
@@ -118,3 +119,29 @@ async def test_a_stream_has_the_updates_of_a_process_for_the_roots_of_its_client
         assert len(client.asked) == 1
         await until(lambda: updates(heard) == [NOTE])
         stream.cancel()
+
+
+class UnreadableClient(ModernClient):
+    """Its roots hold a member that is JSON by its shape, and that no reader takes."""
+
+    def __init__(self, hub: RunningHub, member: bytes, key: str) -> None:
+        super().__init__(hub.url + "/mcp", {"roots/list": {"roots": [{"uri": "file:///m", "_meta": {"x": "@"}}]}}, key)
+        self.capabilities = {"roots": {}}
+        self._member = member
+
+    async def post(self, body: bytes, headers: dict[str, str] | None = None) -> Any:
+        return await super().post(body.replace(b'"@"', self._member), headers)
+
+
+@pytest.mark.parametrize("member", [b"1e400", b'"\xff"'])
+@pytest.mark.parametrize("server", ["asking_server.py", "rooted_official_server.py"])
+async def test_roots_that_cannot_be_read_concern_their_client_alone(tmp_path: Path, server: str, member: bytes) -> None:
+    arguments, tool = (("legacy",), "a__places") if server == "asking_server.py" else ((), "a__known")
+    async with running_hub(tmp_path, {"a": child(server, *arguments, era="legacy")}, hub=SETTINGS) as hub:
+        mallory = UnreadableClient(hub, member, await hub.new_key("mallory"))
+        for _ in range(2):
+            answer = await mallory.call(tool)
+            assert "result" in answer or "cannot be read" in answer["error"]["message"]
+        alice = client_in(hub, "/alice", await hub.new_key("alice"))
+        for _ in range(2):
+            assert text_of(await alice.call(tool)).endswith("/alice")

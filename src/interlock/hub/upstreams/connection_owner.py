@@ -13,7 +13,7 @@ from interlock.hub.upstreams.client_requests import ClientChannel, ClientRequest
 from interlock.hub.upstreams.early_requests import RequestListener, refuse
 from interlock.hub.upstreams.roots_use import RootsUse
 from interlock.hub.upstreams.server_requests import RELAYED, Ask, ServerRequests
-from interlock.hub.upstreams.sharing import audience_of
+from interlock.hub.upstreams.sharing import audience_of, rooted_name
 from interlock.process.wake_signal import WakeSignal
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.methods import is_severe
@@ -65,6 +65,8 @@ class ConnectionOwner(RequestListener):
         self._asks_roots = key.asks_roots
         self.roots = key.roots
         """The roots that its server knows, where several clients use it."""
+        self.lent_as = key.name
+        """The name that clients with these roots find it by."""
         self._roots_use = roots_use
         self._asked = WakeSignal()
         """Set when the server has asked for roots."""
@@ -177,8 +179,12 @@ class ConnectionOwner(RequestListener):
 
     def _on_roots(self, waiting: asyncio.Future[bytes]) -> None:
         """From now on the server knows the roots of one client. The connection is for clients with the same roots."""
-        if not waiting.cancelled() and waiting.exception() is None:
+        if waiting.cancelled() or waiting.exception() is not None:
+            return
+        # The server is refused an answer that is not text, and knows no roots then.
+        with contextlib.suppress(ValueError):
             self.roots = one_line(waiting.result())
+            self.lent_as = rooted_name(self.audience, self.roots)
 
     def _wants(self, session: Session, method: str, params: bytes) -> bool:
         return method != "notifications/message" or is_severe(params, session.log_level)

@@ -23,7 +23,6 @@ from interlock.hub.upstreams.notification_dispatcher import NotificationDispatch
 from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.roots_use import RootsUse
-from interlock.hub.upstreams.sharing import rooted_name
 from interlock.hub.upstreams.starts import Starts
 from interlock.process.shared_runs import SharedRuns
 from interlock.protocols.mgp.lifecycle import SHUTDOWN, shutdown_answer
@@ -159,9 +158,8 @@ class ConnectionPool:
     def _separate_roots(self) -> None:
         """Leave connections whose server learned roots within a call to the clients that have the same."""
         for name, found in self.private.items():
-            owner = found.owner
-            if owner is not None and owner.roots is not None and name == owner.audience:
-                self.private.rename(name, rooted_name(name, owner.roots))
+            if found.owner is not None and found.owner.lent_as != name:
+                self.private.rename(name, found.owner.lent_as)
 
     async def close_private(self) -> None:
         """Close every private connection."""

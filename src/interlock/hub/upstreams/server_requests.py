@@ -140,7 +140,7 @@ class ServerRequests:
                 # A changed result names a started task rather than the answer.
                 if request.method in RELAYED and result is answer:
                     check_answer(request.method, answer)
-            except (Fault, msgspec.DecodeError) as bad:
+            except (Fault, msgspec.DecodeError, UnicodeDecodeError) as bad:
                 _refuse(server, request, Fault("INTERNAL_ERROR", f"the client's answer cannot be read: {bad}"))
             else:
                 server.answer(request.id, result)

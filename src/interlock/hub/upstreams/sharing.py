@@ -54,8 +54,12 @@ def with_roots(key: ConnectionKey, roots: bytes) -> ConnectionKey:
 
 
 def rooted_name(name: str, roots: bytes) -> str:
-    """The name of a private connection whose server knows these roots."""
-    told = msgspec.json.encode(msgspec.json.decode(roots), order="deterministic")
+    """The name of a private connection whose server knows these roots. Roots that no reader takes, such as those with a
+    number out of range, are the same where their bytes are."""
+    try:
+        told = msgspec.json.encode(msgspec.json.decode(roots), order="deterministic")
+    except (ValueError, RecursionError):
+        told = roots
     return f"{name}{_ROOTS}{hashlib.sha256(told).hexdigest()[:16]}"
 
 

@@ -36,8 +36,11 @@ class ClientRoots:
         request = ClientRequest(call.target.server, ROOTS, b"{}", b"{}", call.caller, channel, call.trace)
         try:
             with upstream.waiting():
-                return with_roots(key, one_line(await plan.pipeline.ask_client(request)))
+                answer = await plan.pipeline.ask_client(request)
+            return with_roots(key, one_line(answer))
         except Fault as fault:
             if is_refusal(fault):
                 return key
             raise
+        except ValueError as cause:
+            raise Fault("INVALID_PARAMS", "the roots of the client cannot be read") from cause
