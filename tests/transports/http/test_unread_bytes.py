@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from http_peer import RunningEndpoint, WaitingService, modern, opened
+from http_peer import RunningEndpoint, WaitingService, modern, opened, request
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.listener import Connection
@@ -38,17 +38,34 @@ class LazyClients:
     async def call(self, owner: str = "anyone", *, streams: bool = False) -> tuple[socket.socket, Connection]:
         """A client with a large answer that it did not read, and its connection."""
         before = set(self._place.server.listener.connections)
-        lazy = self._stack.enter_context(socket.socket())
-        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        lazy.setblocking(False)
-        await self.loop.sock_connect(lazy, ("127.0.0.1", self._place.server.port))
-        await self.loop.sock_sendall(lazy, modern(self._place.host, "slow", Authorization=f"Bearer {owner}"))
+        lazy = await self._send(modern(self._place.host, "slow", Authorization=f"Bearer {owner}"))
         exchange = await self._place.service.next()
         [connection] = self._place.server.listener.connections - before
         if streams:
             exchange.notify("notifications/message", b"{}")
         exchange.result(b'"%b"' % (b"a" * LARGE))
         return lazy, connection
+
+    async def call_app(self, key: str, size: int) -> None:
+        """A client of the app, whose keys the endpoint does not know, with a large answer that it did not read."""
+        listener = self._place.server.listener
+        before, closed = set(listener.connections), listener.unread.closed
+        body = b"a" * size
+        await self._send(request("POST", self._place.host, {"Authorization": f"Bearer {key}"}, body, "/app"))
+
+        def answered() -> bool:
+            new = listener.connections - before
+            return listener.unread.closed > closed or any(each.transport.get_write_buffer_size() for each in new)
+
+        await until(answered)
+
+    async def _send(self, asked: bytes) -> socket.socket:
+        lazy = self._stack.enter_context(socket.socket())
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.setblocking(False)
+        await self.loop.sock_connect(lazy, ("127.0.0.1", self._place.server.port))
+        await self.loop.sock_sendall(lazy, asked)
+        return lazy
 
     async def read(self, lazy: socket.socket, connection: Connection) -> None:
         """Read until the hub sees it."""
@@ -104,6 +121,16 @@ async def test_t37_unread_answers_of_all_have_a_bound_and_the_owner_with_most_lo
             assert sum(each.transport.get_write_buffer_size() for each in _open(listener.connections)) <= BOUND
         assert listener.unread.closed > 0
         assert not modest.transport.is_closing()
+
+
+async def test_t37_keys_that_nobody_checked_are_one_owner(stack: contextlib.ExitStack) -> None:
+    async with opened(WaitingService(), HttpBounds(unread_bytes=BOUND)) as place:
+        clients, listener = LazyClients(place, stack), place.server.listener
+        _, admitted = await clients.call("admitted")
+        for number in range(8):
+            await clients.call_app(f"made-up-{number}", LARGE * 3 // 4)
+        assert listener.unread.closed > 0
+        assert not admitted.transport.is_closing()
 
 
 async def test_a_client_that_reads_late_gets_its_whole_answer(stack: contextlib.ExitStack) -> None:

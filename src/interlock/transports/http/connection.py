@@ -145,7 +145,7 @@ class HttpConnection(WritingConnection):
             self.transport.write(data)
         if self._stalled:
             self.listener.unread.count(self, self._following(data))
-        self._last = turn.head
+        self._last_owner = turn.owner
         turn.connection = turn.on_gone = self._active = None
         listener = self.listener
         if listener.streams:

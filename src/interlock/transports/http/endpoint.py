@@ -156,6 +156,7 @@ class McpEndpoint:
         """Serve the request in a POST, which is read from its body where it was not read already."""
         head = turn.head
         caller = self._service.admit(head.path, head.headers)
+        turn.admitted(caller.owner)
         if not head.fit:
             refused = unfit(head.headers)
             if refused is not None:
@@ -304,6 +305,7 @@ class McpEndpoint:
 
     def _get(self, turn: Turn) -> None:
         caller = self._service.admit(turn.head.path, turn.head.headers)
+        turn.admitted(caller.owner)
         if not names_session(turn.head.headers):
             refuse(turn, 405, Fault("INVALID_REQUEST", "there is no stream to GET without a session"), _ALLOW_POST)
             return
@@ -317,6 +319,7 @@ class McpEndpoint:
 
     def _delete(self, turn: Turn) -> None:
         caller = self._service.admit(turn.head.path, turn.head.headers)
+        turn.admitted(caller.owner)
         if not names_session(turn.head.headers):
             refuse(turn, 405, Fault("INVALID_REQUEST", "there is nothing to DELETE without a session"), _ALLOW_POST)
             return

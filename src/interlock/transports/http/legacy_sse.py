@@ -61,6 +61,7 @@ class LegacySse:
         """Answer a GET or a POST. Raises a `Fault`."""
         head = turn.head
         caller = self.admit(head.path, head.headers)
+        turn.admitted(caller.owner)
         stream, messages = _STREAM.match(head.path), _MESSAGES.match(head.path)
         if stream is not None and head.method == b"GET":
             self._open(turn, caller, stream[1])

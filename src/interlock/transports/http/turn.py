@@ -96,12 +96,19 @@ class Turn(msgspec.Struct, eq=False):
     """Called when the client goes before the answer is complete."""
     message: Outcome | None = None
     """The message read from a large body; the body itself is gone then."""
+    owner: str = ""
+    """The caller's owner, once the endpoint has accepted its key. Empty for a caller without a key."""
 
     @property
     def address(self) -> str:
         """The client's address."""
         client = None if self.connection is None else self.connection.client
         return "" if client is None else client[0]
+
+    def admitted(self, owner: str) -> None:
+        """The endpoint admitted the caller. Callers without a key may share an owner: their address counts."""
+        if b"authorization" in self.head.headers:
+            self.owner = owner
 
     def answer(self, status: int, body: bytes = b"", headers: bytes = b"") -> None:
         """Answer with a body of JSON, or none. `headers` are complete lines."""

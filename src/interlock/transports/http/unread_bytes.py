@@ -1,7 +1,8 @@
 """Bytes that were written to clients and not read by them: how many there may be over all connections, and per owner.
 
-An owner is a key, or an address where there is no key. Beyond a bound connections are closed: of the owner that is over
-its bound, or that holds most, and first the one whose client read longest ago.
+An owner is an admitted caller with a key, else an address: a key that nobody checked names no owner. Beyond a bound
+connections are closed: of the owner that is over its bound, or that holds most, and first the one whose client read
+longest ago.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ class SlowReader(Protocol):
     client: tuple[str, int] | None
 
     @property
-    def owner(self) -> bytes:
-        """The key that its client sent, or its address."""
+    def owner(self) -> str:
+        """The caller that was admitted with a key, or the client's address."""
 
 
 class _Unread(msgspec.Struct):
-    owner: bytes
+    owner: str
     size: int
     read_at: float
     """When the client was last seen to have read something."""
@@ -46,7 +47,7 @@ class UnreadBytes:
         self._bounds = bounds
         self._clock = clock
         self._unread: dict[SlowReader, _Unread] = {}
-        self._owners: Counter[bytes] = Counter()
+        self._owners: Counter[str] = Counter()
         self.bytes = 0
         """All of them, as far as they were counted."""
         self.closed = 0
@@ -80,13 +81,13 @@ class UnreadBytes:
         self._add(unread.owner, size - unread.size)
         unread.size = size
 
-    def _add(self, owner: bytes, size: int) -> None:
+    def _add(self, owner: str, size: int) -> None:
         self.bytes += size
         self._owners[owner] += size
         if not self._owners[owner]:
             del self._owners[owner]
 
-    def _make_room(self, newest: SlowReader, owner: bytes) -> None:
+    def _make_room(self, newest: SlowReader, owner: str) -> None:
         for connection in list(self._unread):
             if connection is not newest:
                 self._note(connection, connection.transport.get_write_buffer_size())
@@ -95,7 +96,7 @@ class UnreadBytes:
         while self.bytes > self._bounds.unread_bytes:
             self._close_one(self._owners.most_common(1)[0][0])
 
-    def _close_one(self, owner: bytes) -> None:
+    def _close_one(self, owner: str) -> None:
         """Close the connection of this owner whose client read longest ago."""
         connection, unread = min(
             (pair for pair in self._unread.items() if pair[1].owner == owner), key=lambda pair: pair[1].read_at

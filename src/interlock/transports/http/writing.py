@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -13,7 +12,7 @@ from interlock.transports.batching import Batching
 from interlock.transports.drain import Drain
 from interlock.transports.http.event_writer import EventWriter
 from interlock.transports.http.listener import HttpListener
-from interlock.transports.http.turn import Head, Turn
+from interlock.transports.http.turn import Turn
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
@@ -40,18 +39,19 @@ class WritingConnection(HttpToolsProtocol):
         self._stalled = False
         """Whether the client does not keep up."""
         self._drain = Drain()
-        self._last: Head | None = None
-        """The head of the last request that was answered here."""
+        self._last_owner = ""
+        """`Turn.owner` of the last request that was answered here."""
 
     @property
-    def owner(self) -> bytes:
-        """The key that the client sent, or its address (`unread_bytes.SlowReader`)."""
+    def owner(self) -> str:
+        """The caller that the endpoint admitted, or the client's address (`unread_bytes.SlowReader`)."""
         active = self._active
-        headers: Mapping[bytes, bytes] = {} if self._last is None else self._last.headers
+        owner = self._last_owner
         if active is not None:
-            headers = active.head.headers if isinstance(active, Turn) else dict(active.scope["headers"])
-        address = "" if self.client is None else self.client[0]
-        return headers.get(b"authorization") or address.encode()
+            owner = active.owner if isinstance(active, Turn) else ""
+        if owner:
+            return f"caller {owner}"
+        return "address" if self.client is None else f"address {self.client[0]}"
 
     # The transport calls these.
 
@@ -59,7 +59,6 @@ class WritingConnection(HttpToolsProtocol):
         """The client has gone."""
         self._drain.release()
         self.listener.unread.forget(self)
-        self._last = None
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
