@@ -129,7 +129,12 @@ async def test_a_result_is_not_judged_for_a_client_that_has_gone(
 
 @pytest.mark.parametrize(
     ("scan", "bound"),
-    [("flag", "MAX_RESULT_BYTES_PER_OWNER"), ("flag", "MAX_RESULT_BYTES"), ("mask", "MAX_RESULT_BYTES")],
+    [
+        ("flag", "MAX_RESULT_BYTES_PER_OWNER"),
+        ("flag", "MAX_RESULT_BYTES"),
+        ("mask", "MAX_RESULT_BYTES"),
+        ("escape", "MAX_RESULT_BYTES"),
+    ],
 )
 async def test_t37_the_bytes_of_results_that_wait_to_be_judged_have_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scan: str, bound: str
@@ -144,7 +149,9 @@ async def test_t37_the_bytes_of_results_that_wait_to_be_judged_have_a_bound(
         assert held == {"agent:a": 3 * size}
         assert flagged == {("s", "result.unjudged"): 2}
         unjudged = [text_of(each.result()) for each in own if each.done()]
-        assert (unjudged == [SLOW] * 2) == (scan == "flag"), "a result that could not be masked is not delivered"
+        assert (unjudged == [SLOW] * 2) == (scan == "flag"), (
+            "a result that could not be masked or escaped is not delivered"
+        )
         (other,) = await calls(hub, "b", "s__quick")
         assert text_of(await other) == QUICK
         assert "quick" in judges.judged, "each owner may have one"

@@ -1,7 +1,7 @@
 """Threads for judgements that would take the loop too long: some for the checks of calls, others for results.
 
 So a check never waits for a result. Within each kind, the owners of calls take turns. Checks beyond a bound are
-refused. A result is never refused, because its tool has run: beyond a bound of bytes it is not judged, and flagged.
+refused. A call whose tool has run is always answered: beyond a bound of bytes its result is not judged, and flagged.
 """
 
 from __future__ import annotations

@@ -46,6 +46,8 @@ class ResultPostprocessor:
         self._scans = settings.scan_results != "off"
         self._escapes = settings.scan_results == "escape"
         self._masker = ResultMasker(settings.mask) if settings.scan_results == "mask" else None
+        self._withholds = self._escapes or self._masker is not None
+        """Whether a result that could not be processed is withheld: it may hold what agents are not to get."""
         self._pages = pages
         self._judging = judging
         self._findings = findings
@@ -89,7 +91,7 @@ class ResultPostprocessor:
     async def _process_in_thread(
         self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None
     ) -> None:
-        prepared = _Prepared(result if self._masker is None else UNREADABLE, ())
+        prepared = _Prepared(UNREADABLE if self._withholds else result)
         judging, owner = self._judging, call.caller.owner
         is_wanted = None if leave is None else lambda: call.exchange.answerable
         try:
@@ -105,8 +107,9 @@ class ResultPostprocessor:
             assert leave is not None
             leave(result)
             return
-        except Exception as cause:  # the tool has done its work: its result is delivered, and flagged
-            prepared = prepared._replace(found=(*prepared.found, _unprocessed(cause)))
+        except Exception as cause:  # the tool has done its work: the call is answered, and flagged
+            shown = prepared.result if self._most is None else _head(prepared.result, self._most * BYTES_PER_TOKEN)
+            prepared = prepared._replace(result=shown, found=(*prepared.found, _unprocessed(cause)))
         self._deliver(call, prepared, deliver)
 
     def _prepared(self, result: bytes) -> _Prepared:
@@ -132,7 +135,7 @@ class ResultPostprocessor:
         try:
             result, found = self._judged(result)
         except Exception as cause:  # the tool has done its work: a result that cannot be judged is flagged as that
-            found = (_unprocessed(cause),)
+            result, found = UNREADABLE if self._escapes else result, (_unprocessed(cause),)
         return _Prepared(result, (*findings_of(masked), *found), masked)
 
     def _judged(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
@@ -208,6 +211,16 @@ def postprocessor_for(
 
 def _unprocessed(cause: Exception) -> Finding:
     return Finding("result.unjudged", f"It could not be judged ({type(cause).__name__}).")
+
+
+def _head(result: bytes, most_bytes: int) -> bytes:
+    """A result that no thread could cut: the beginning of its JSON as text. This reads no more than it shows."""
+    if len(result) <= most_bytes:
+        return result
+    shown = result[:most_bytes].decode(errors="ignore")
+    note = f"[Cut here: {most_bytes:,} of {len(result):,} bytes are shown. The hub could not read the result.]"
+    # An error needs no structured content, which its schema may demand of a good result.
+    return msgspec.json.encode({"content": [{"type": "text", "text": f"{shown}\n{note}"}], "isError": True})
 
 
 def _read(result: bytes, most: int) -> _Long | None:
