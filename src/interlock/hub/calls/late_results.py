@@ -50,9 +50,15 @@ class LateResults:
 
     def take(self, call: Call) -> LateResult | None:
         """The result for an identical call, marked as that of an earlier one; None if there is none."""
-        late = self.results.pop(_key(call), None)
-        age = 0.0 if late is None else time.monotonic() - late.finished
-        return None if late is None or age >= KEPT_S else late._replace(result=_marked(late.result, age))
+        key = _key(call)
+        late = self.results.get(key)
+        if late is None:
+            return None
+        age = time.monotonic() - late.finished
+        marked = None if age >= KEPT_S else late._replace(result=_marked(late.result, age))
+        # A result that could not be marked is still there: the call does not run a second time.
+        del self.results[key]
+        return marked
 
     def answer_late(self, call: Call, plan: Plan, late: LateResult) -> None:
         """Answer a call with the result of an earlier one."""
@@ -93,7 +99,7 @@ def _key(call: Call) -> _Key:
 
 def _marked(result: bytes, age_s: float) -> bytes:
     fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
-    meta = msgspec.json.decode(fields.get("_meta", b"{}"), type=dict[str, object])
+    meta = msgspec.json.decode(fields.get("_meta", b"{}"), type=dict[str, object] | None) or {}
     meta[MARK] = {"finished_s_ago": round(age_s, 1)}
     fields["_meta"] = msgspec.Raw(msgspec.json.encode(meta))
     return msgspec.json.encode(fields)
