@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from interlock.config.settings import Server as Settings
@@ -17,6 +18,7 @@ from .running_hub import RawClient, RunningHub, running_hub, text_of, until
 from .web_server import Posted
 
 CALL = {"name": "web__ok", "arguments": {"n": 1}}
+SECRET = "ghp_aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5"
 
 
 class WaitingServer(RawHttpServer):
@@ -65,4 +67,19 @@ async def test_the_identical_call_gets_a_result_whatever_its_meta_is(tmp_path: P
             assert text_of(answer) == "done"
             assert answer["result"]["_meta"].items() >= (meta or {}).items()  # type: ignore[attr-defined]
             assert MARK in answer["result"]["_meta"]
+            assert web.called == 1
+
+
+async def test_a_result_kept_before_its_server_was_masked_is_masked(tmp_path: Path) -> None:
+    async with WaitingServer({"content": [{"type": "text", "text": f"key {SECRET}"}]}) as web:
+        async with running_hub(tmp_path, {"web": Settings(url=web.url, era="legacy")}) as hub:
+            client = RawClient(hub.url + "/mcp", hub.key("ci"))
+            await client.initialize()
+            await call_and_go(hub, web, client)
+            config = hub.hub_app.config
+            masked = msgspec.structs.replace(config.servers["web"], scan_results="mask")
+            await hub.hub_app.apply(msgspec.structs.replace(config, servers={"web": masked}))
+            answer = await client.legacy("tools/call", CALL)
+            assert MARK in answer["result"]["_meta"], answer
+            assert SECRET not in str(answer)
             assert web.called == 1

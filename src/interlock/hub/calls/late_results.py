@@ -32,7 +32,9 @@ class LateResult(NamedTuple):
     finished: float
     result: bytes
     processed: bool
-    """Whether it was judged and cut already, as the settings of its server say."""
+    """Whether it was judged and cut already, as the settings of its server said."""
+    generation: int
+    """The generation of the plan by which that was done. By another plan it is done again."""
 
 
 class LateResults:
@@ -44,9 +46,9 @@ class LateResults:
     def answer(self, call: Call, plan: Plan, result: bytes) -> None:
         """Answer a call with a result, processed as the plan says. One that does not reach the client is kept."""
         if plan.processor is None:
-            self._deliver(call, result)
+            self._deliver(call, plan, result)
         else:
-            plan.processor.finish(call, result, partial(self._deliver, call), partial(self._leave, call))
+            plan.processor.finish(call, result, partial(self._deliver, call, plan), partial(self._leave, call, plan))
 
     def take(self, call: Call) -> LateResult | None:
         """The result for an identical call, marked as that of an earlier one; None if there is none."""
@@ -62,22 +64,22 @@ class LateResults:
 
     def answer_late(self, call: Call, plan: Plan, late: LateResult) -> None:
         """Answer a call with the result of an earlier one."""
-        if late.processed:
+        if late.processed and late.generation == plan.generation:
             call.exchange.result(late.result)
         else:
             self.answer(call, plan, late.result)
 
-    def _deliver(self, call: Call, result: bytes) -> None:
+    def _deliver(self, call: Call, plan: Plan, result: bytes) -> None:
         if not call.exchange.reachable:
-            self._keep(call, result, processed=True)
+            self._keep(call, plan, result, processed=True)
         call.exchange.result(result)
 
-    def _leave(self, call: Call, result: bytes) -> None:
+    def _leave(self, call: Call, plan: Plan, result: bytes) -> None:
         if not call.exchange.reachable:
-            self._keep(call, result, processed=False)
+            self._keep(call, plan, result, processed=False)
         call.exchange.fail(Fault("CANCELLED", "the client has gone"))
 
-    def _keep(self, call: Call, result: bytes, *, processed: bool) -> None:
+    def _keep(self, call: Call, plan: Plan, result: bytes, *, processed: bool) -> None:
         if call.target.kind != "tool" or len(result) > MAX_BYTES:
             return
         now = time.monotonic()
@@ -86,7 +88,7 @@ class LateResults:
         for key in own[: max(0, len(own) + 1 - MAX_KEPT_PER_OWNER)]:
             del self.results[key]
         if len(self.results) < MAX_KEPT:
-            self.results[_key(call)] = LateResult(now, result, processed)
+            self.results[_key(call)] = LateResult(now, result, processed, plan.generation)
 
 
 def _key(call: Call) -> _Key:
