@@ -1,5 +1,8 @@
 """A bound for reading in each turn of the loop, over all connections: the rest waits, and is read in rotation.
 
+Large bodies are read in the order in which they began, every other time: in rotation all would be half read at once,
+and held in memory together.
+
 The first piece of a read is handled at once, so a peer that sends one message at a time never waits here. Connections
 with more to read share `TURN_S` of each turn. So a call beside them waits for that long, however many they are.
 """
@@ -37,6 +40,10 @@ class ReadQueue:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._readers: OrderedDict[QueuedReader, None] = OrderedDict()
+        self._large: dict[QueuedReader, int] = {}
+        """Those with a large body, and when it began. Their number is bounded by the memory for such bodies."""
+        self._large_next = False
+        self._begun = 0
         self._scheduled = False
         self._ends = 0.0
         """The thread time at which this turn's share is used up; 0 while nobody used any of it."""
@@ -57,14 +64,24 @@ class ReadQueue:
             self._schedule()
         return now >= self._ends
 
-    def add(self, reader: QueuedReader) -> None:
-        """Have a connection read on in a later turn."""
-        self._readers[reader] = None
+    def begin(self) -> int:
+        """The place of a body that begins now."""
+        self._begun += 1
+        return self._begun
+
+    def add(self, reader: QueuedReader, began: int | None = None) -> None:
+        """Have a connection read on in a later turn. `began`: the place of its large body among all."""
+        if began is not None:
+            self._readers.pop(reader, None)
+            self._large[reader] = began
+        elif reader not in self._large:
+            self._readers[reader] = None
         self._schedule()
 
     def discard(self, reader: QueuedReader) -> None:
         """The connection reads no more."""
         self._readers.pop(reader, None)
+        self._large.pop(reader, None)
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -72,16 +89,25 @@ class ReadQueue:
             self._loop.call_soon(self._run)
 
     def _run(self) -> None:
-        """A turn begins: those that wait longest read on."""
+        """A turn begins: those that wait longest read on, and the large body that began first."""
         self._scheduled = False
         self._ends = 0.0
-        while self._readers and not self.is_spent():
-            reader, _ = self._readers.popitem(last=False)
+        while (self._readers or self._large) and not self.is_spent():
+            reader = self._next()
             try:
                 reader.read_on()
             except Exception as cause:
                 self._loop.call_exception_handler({"message": "a connection failed", "exception": cause})
                 reader.give_up()
+
+    def _next(self) -> QueuedReader:
+        """The reader whose turn it is. It leaves the queue."""
+        self._large_next = not self._large_next
+        if self._large and (self._large_next or not self._readers):
+            reader = min(self._large, key=self._large.__getitem__)
+            del self._large[reader]
+            return reader
+        return self._readers.popitem(last=False)[0]
 
 
 _QUEUES: WeakKeyDictionary[asyncio.AbstractEventLoop, ReadQueue] = WeakKeyDictionary()

@@ -178,6 +178,41 @@ async def test_bytes_that_wait_are_bounded_over_all_connections() -> None:
 
 
 @pytest.mark.usefixtures("shortest_turn")
+async def test_large_bodies_that_come_together_are_read_one_after_the_other() -> None:
+    body = b"x" * 1_000_000
+
+    async def upload(place: RunningEndpoint) -> int:
+        async with place.peer() as peer:
+            peer.send(chunked(place.host, body, 1_000, "/app"))
+            return (await peer.answer()).status
+
+    async with opened(WaitingService(), HttpBounds(held_bytes=6_000_000)) as place:
+        assert await asyncio.gather(*(upload(place) for _ in range(12))) == [200] * 12
+        assert place.server.listener.bodies.bytes == 0
+
+
+@pytest.mark.usefixtures("shortest_turn")
+async def test_requests_of_others_pass_between_large_bodies(place: RunningEndpoint, pieces: Counter[str]) -> None:
+    async def upload() -> None:
+        async with place.peer() as peer:
+            peer.send(chunked(place.host, b"x" * 1_000_000, 1_000, "/app"))
+            assert (await peer.answer()).status == 200
+            finished.append("upload")
+
+    async def ask() -> None:
+        await until(lambda: pieces["body"] > 4 * 100)
+        async with place.peer() as peer:
+            peer.send(b"".join(modern(place.host, id=i) for i in range(100)))
+            for number in range(100):
+                assert (await peer.answer()).json["id"] == number
+            finished.append("requests")
+
+    finished: list[str] = []
+    await asyncio.gather(*(upload() for _ in range(4)), ask())
+    assert finished[0] == "requests"
+
+
+@pytest.mark.usefixtures("shortest_turn")
 async def test_a_client_that_goes_while_its_bytes_wait_leaves_nothing(place: RunningEndpoint) -> None:
     peer = await place.connect()
     peer.send(modern(place.host) * MANY)

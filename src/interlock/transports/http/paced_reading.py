@@ -47,6 +47,8 @@ class PacedConnection(HttpConnection):
         """Bytes since the last whole request."""
         self._length = 0
         """The length of the body that is being read, where its head names it."""
+        self._began = 0
+        """The place of the body that is being read among all in chunks: only those wait half read."""
         self._answered = False
         """Whether these bytes held a whole request already."""
 
@@ -110,7 +112,8 @@ class PacedConnection(HttpConnection):
         if not self.listener.bodies.hold(self, self._size()):
             self._refuse(CROWDED)
         if not self._stalled or not self._is_behind():
-            self._reads.add(self)
+            is_large = self._phase is _BODY and self._read_so_far() > self.listener.bounds.early_bytes
+            self._reads.add(self, self._began if is_large else None)
 
     def _on_upgrade(self, rest: bytes) -> None:
         """A head that asks for another protocol was read; `rest` came behind it."""

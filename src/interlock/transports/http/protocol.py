@@ -165,6 +165,8 @@ class HubProtocol(PacedConnection):
     def on_chunk_header(self) -> None:
         """Another chunk of the body. Each costs the same, however few bytes it has."""
         self._chunks += 1
+        if self._chunks == 1:
+            self._began = self._reads.begin()
         if self._chunks > FREE_CHUNKS and self._read_so_far() < (self._chunks - 1) * MIN_CHUNK:
             self._refuse(_TINY_CHUNKS)
 
