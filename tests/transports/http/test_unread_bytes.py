@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from http_peer import RunningEndpoint, WaitingService, modern, opened, request
 
+from interlock.transports.exchange import Exchange
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.listener import Connection
 from waiting import until
@@ -37,14 +38,19 @@ class LazyClients:
 
     async def call(self, owner: str = "anyone", *, streams: bool = False) -> tuple[socket.socket, Connection]:
         """A client with a large answer that it did not read, and its connection."""
-        before = set(self._place.server.listener.connections)
-        lazy = await self._send(modern(self._place.host, "slow", Authorization=f"Bearer {owner}"))
-        exchange = await self._place.service.next()
-        [connection] = self._place.server.listener.connections - before
+        lazy, connection, exchange = await self.ask(owner)
         if streams:
             exchange.notify("notifications/message", b"{}")
         exchange.result(b'"%b"' % (b"a" * LARGE))
         return lazy, connection
+
+    async def ask(self, owner: str) -> tuple[socket.socket, Connection, Exchange]:
+        """A client whose request waits, its connection and the request."""
+        before = set(self._place.server.listener.connections)
+        lazy = await self._send(modern(self._place.host, "slow", Authorization=f"Bearer {owner}"))
+        exchange = await self._place.service.next()
+        [connection] = self._place.server.listener.connections - before
+        return lazy, connection, exchange
 
     async def call_app(self, key: str, size: int) -> None:
         """A client of the app, whose keys the endpoint does not know, with a large answer that it did not read."""
@@ -142,6 +148,19 @@ async def test_a_client_that_reads_late_gets_its_whole_answer(stack: contextlib.
             received += len(await asyncio.get_running_loop().sock_recv(lazy, 1 << 20))
         await until(lambda: place.server.listener.unread.bytes == 0)
         assert place.server.listener.unread.closed == 0
+
+
+async def test_a_client_that_never_fell_far_behind_is_not_counted_once_it_has_read(stack: contextlib.ExitStack) -> None:
+    async with opened(WaitingService(), HttpBounds(linger_s=0.2)) as place:
+        clients, unread = LazyClients(place, stack), place.server.listener.unread
+        lazy, connection, exchange = await clients.ask("anyone")
+        while not connection.transport.get_write_buffer_size():
+            exchange.notify("notifications/message", b'"%b"' % (b"a" * 10_000))
+            await asyncio.sleep(0)
+        await until(lambda: unread.bytes > 0)
+        while connection.transport.get_write_buffer_size():
+            await clients.loop.sock_recv(lazy, 1 << 20)
+        await until(lambda: unread.bytes == 0)
 
 
 def _open(connections: set[Connection]) -> list[Connection]:

@@ -177,6 +177,8 @@ class HttpConnection(WritingConnection):
         unread = self.transport.get_write_buffer_size()
         if unread:
             self.listener.unread.count(self)
+        else:
+            self.listener.unread.forget(self)
         seen = (self._phase, self._serial, unread)
         if seen != self._seen or (not unread and (self._is_serving() or self.flow.waiting)):
             self._seen = seen
