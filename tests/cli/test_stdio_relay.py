@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -23,8 +24,8 @@ MANY = 2_000
 class OneHub:
     """A hub that is there once."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock: socket.socket | None = sock
+    def __init__(self, sock: socket.socket | None) -> None:
+        self._sock = sock
 
     def connect(self, *, start: bool) -> HubLink:
         if self._sock is None:
@@ -154,3 +155,51 @@ def test_the_operator_may_start_the_next_hub_before_the_relay_does(monkeypatch: 
             assert read.readline() == _call(1)
         assert dialer.started == [True, False, False, False, False]
         dialer.next.close()
+
+
+class ClosingHub(OneHub):
+    """A hub that is gone after its first connection. Started, it closes the next at once; started again, it runs."""
+
+    def __init__(self, first: socket.socket, third: socket.socket) -> None:
+        super().__init__(first)
+        second, other = socket.socketpair()
+        other.close()
+        self._started = [second, third]
+
+    def connect(self, *, start: bool) -> HubLink:
+        if self._sock is None:
+            if not start:
+                raise NoHub("no hub runs")
+            self._sock = self._started.pop(0)
+        return cast(HubLink, self)
+
+
+def test_a_hub_that_closes_at_once_does_not_keep_the_next_from_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.cli.clients.stdio_relay.OPERATOR_FIRST_S", 0.0)
+    (first, hub), (third, started) = socket.socketpair(), socket.socketpair()
+    source, client_input = os.pipe()
+    output, sink = os.pipe()
+    relay = Relay(cast(HubDialer, ClosingHub(first, third)), source, sink)
+    thread = threading.Thread(target=relay.run)
+    thread.start()
+    os.write(client_input, b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n')
+    assert hub.recv(65_536)
+    hub.sendall(b'{"jsonrpc":"2.0","id":1,"result":{}}\n')
+    assert os.read(output, 65_536)
+    hub.close()
+    # The relay may not have seen the end: then it answers, and the client asks again.
+    for number in range(2, 5):
+        os.write(client_input, b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n' % number)
+        if select.select([output, started], [], [], 60)[0] == [started]:
+            break
+        assert b"SERVER_DISCONNECTED" in os.read(output, 65_536)
+    received = b""
+    while b"tools/list" not in received:
+        chunk = started.recv(65_536)
+        assert chunk
+        received += chunk
+    os.close(client_input)
+    started.close()
+    thread.join()
+    for descriptor in (source, output, sink):
+        os.close(descriptor)

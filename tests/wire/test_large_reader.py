@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from cases import each_case
 from interlock.wire import large_reader
 from interlock.wire.large import PIECE, Read
-from interlock.wire.large_messages import CALL, decode_large
+from interlock.wire.large_messages import CALL, decode_large, decode_large_value
 from interlock.wire.large_pieces import NAME, NUMBER, Unreadable
 from interlock.wire.large_reader import AROUND, LargeReader
 from interlock.wire.limits import Limits
@@ -407,3 +407,11 @@ def test_a_message_that_is_nested_without_an_end_is_refused_in_a_thread() -> Non
     thread.join()
     assert isinstance(outcomes[0], BadMessage)
     assert outcomes[0].message == "nested deeper than 64 levels"
+
+
+@pytest.mark.parametrize("behind", [b',"b":2', b'},"z":{"q":1', b"}}", b" 1"])
+def test_nothing_follows_a_value_that_is_no_message(behind: bytes) -> None:
+    value = b'{"a":"%b"}' % (b"x" * 70_000)
+    assert decode_large_value(value, Limits(), NEVER) == value
+    with pytest.raises(Unreadable):
+        decode_large_value(value + behind, Limits(), NEVER)

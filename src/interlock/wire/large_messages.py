@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.wire.errors import ErrorObject
 from interlock.wire.large import LARGE, Read
-from interlock.wire.large_pieces import Unreadable
+from interlock.wire.large_pieces import Unreadable, no_json
 from interlock.wire.large_places import Span
 from interlock.wire.large_reader import Cut, LargeReader
 from interlock.wire.limits import Limits
@@ -51,7 +51,10 @@ def decode_large_value(data: bytes, limits: Limits, members: int) -> Read:
     """A large JSON value that is no message, with what it means. Raises `Unreadable`."""
     reader = LargeReader(b'{"params":{"arguments":%b}}' % data, limits, members, CALL)
     payload = reader.read()
-    span = reader.spans["params"].inner["arguments"]
+    params = reader.spans["params"]
+    span = params.inner["arguments"]
+    if len(reader.spans) > 1 or len(params.inner) > 1 or span.stop != len(payload) - 2:
+        raise no_json("something follows the value")
     return _arguments(payload, span, frozenset(reader.names))
 
 

@@ -137,6 +137,9 @@ class Relay:
             self._introduce(sock)
             with self._changed:
                 self._sock = sock
+                # Not before: a hub that closes at once leaves the client waiting.
+                self._wanted = False
+                self._failure = None
                 self._changed.notify_all()
                 ended = self._ended
             if ended:  # before there was a connection that could be closed
@@ -230,9 +233,6 @@ class Relay:
                     if not self._wanted or monotonic() < start_from:
                         self._changed.wait(LOOK_EVERY_S)
                 continue
-            with self._changed:
-                self._wanted = False
-                self._failure = None
             return link
 
     # From the client to the hub
@@ -367,7 +367,7 @@ def _uri(line: bytes) -> str:
 
 def _changing_lists(line: bytes) -> list[str]:
     """The lists whose changes the hub announced in its answer to `initialize`."""
-    with contextlib.suppress(msgspec.DecodeError, AttributeError):
+    with contextlib.suppress(msgspec.DecodeError, AttributeError, KeyError, TypeError):
         capabilities = msgspec.json.decode(line)["result"]["capabilities"]
         return [name for name in _LISTS if (capabilities.get(name) or {}).get("listChanged") is True]
     return []

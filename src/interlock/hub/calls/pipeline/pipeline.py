@@ -17,6 +17,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, Caller, Check, Plan
 from interlock.hub.calls.dispatch.dispatcher import Dispatcher
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
+from interlock.hub.calls.gates.taint import TaintGate
 from interlock.hub.calls.name_resolution import NameResolution, StillStarting
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.calls.plan import CallPolicy, Gate, PlanGeneration, make_plan
@@ -104,9 +105,9 @@ class Pipeline:
 
     async def listed(self, upstream: Upstream, tool: str) -> None:
         """Wait until a server that starts has listed its tools, or is down; at most as long as a call may take."""
-        timeouts = self.policy.timeouts_of(Target("tool", upstream.id, tool))
+        longest_s = self.policy.timeouts_of(Target("tool", upstream.id, tool)).tool_s
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeouts.tool_s):
+            async with asyncio.timeout(longest_s):
                 await upstream.supervisor.started()
 
     def may_call(self, caller: Caller, tool: str) -> bool:
@@ -340,16 +341,17 @@ class Pipeline:
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
     def is_current(self, call: Call, plan: Plan) -> bool:
-        """Whether the verdicts that a call passed still hold."""
+        """Whether the verdicts that a call passed still hold. What its caller read meanwhile may taint it."""
         current = plan.generation == self.plan_generation.number and self._loop.time() < plan.valid_until
-        return current and call.caller.current
+        tainted = any(type(check(call)) is not Pass for gate, check in plan.checks if gate == TaintGate.name)
+        return current and call.caller.current and not tainted
 
     async def judge_again(self, call: Call, plan: Plan) -> Plan | None:
         """The current plan of a call that waited after its checks; None if it was refused meanwhile."""
         if self.is_current(call, plan):
             return plan
         approval, call.approval = call.approval, None
-        verdict: Verdict
+        verdict: Verdict = PASS
         try:
             call.caller.plans.pop((plan.target.kind, plan.name), None)
             plan_now = self.plan(call.caller, plan.target.kind, plan.name)
@@ -382,10 +384,8 @@ class Pipeline:
         if fault.kind.as_result and call.target.kind == "tool" and not dialect.rest:
             exchange.result(refusal_result(fault, modern=dialect.modern, error_dialect=dialect.error_dialect))
             return
-        pause_s = 0.0
-        if fault.name in SLOWED:
-            pause_s = self._refusal_pacing.pause_s(call.caller.open_calls, self._loop.time())
-        if pause_s > 0:
+        slowed, open_calls, now = fault.name in SLOWED, call.caller.open_calls, self._loop.time()
+        if slowed and (pause_s := self._refusal_pacing.pause_s(open_calls, now)) > 0:
             self._loop.call_later(pause_s, exchange.fail, fault)
         else:
             exchange.fail(fault)
