@@ -170,6 +170,19 @@ async def test_expect_continue_behind_another_request_waits_for_its_turn(place: 
         assert (await peer.answer()).json["id"] == 2
 
 
+async def test_expect_continue_that_comes_behind_two_requests_waits_for_both(place: RunningEndpoint) -> None:
+    async with place.peer() as peer:
+        head, _, body = modern(place.host, id=3, Expect="100-continue").partition(b"\r\n\r\n")
+        peer.send(modern(place.host, "slow", id=1) + modern(place.host, "slow", id=2))
+        peer.send(head + b"\r\n\r\n")
+        for number in (1, 2):
+            (await place.service.next()).result(b"{}")
+            assert (await peer.answer()).json["id"] == number
+        assert (await peer.answer()).status == 100
+        peer.send(body)
+        assert (await peer.answer()).json["id"] == 3
+
+
 async def test_an_offer_to_upgrade_is_passed_over_and_the_body_is_read(place: RunningEndpoint) -> None:
     async with place.peer() as peer:
         offer = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABk"}

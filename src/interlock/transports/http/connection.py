@@ -155,7 +155,7 @@ class HttpConnection(WritingConnection):
         if not turn.keep_alive or self._draining:
             # A client that did not ask for the end may have sent more already.
             self._hang_up(lingering=turn.refusal is not None or (turn.head.keep_alive and not self._draining))
-        elif self._queue or self.flow.read_paused:
+        elif self._queue or self.flow.read_paused or self._owes_continue:
             self._advance()
 
     def give_way(self) -> None:
