@@ -222,9 +222,13 @@ class ConnectionPool:
         finally:
             turn.end()
         owner.attach(connection)
-        if key.log_level is not None:
-            await set_log_level(connection, key.log_level, self._current.discovery_s)
-        uris = self._hub.subscriptions(self._current.id, owner.audience)
-        if uris and self._current.server.url is None:
-            await connection.watch(lists=False, uris=frozenset(uris))
+        try:
+            if key.log_level is not None:
+                await set_log_level(connection, key.log_level, self._current.discovery_s)
+            uris = self._hub.subscriptions(self._current.id, owner.audience)
+            if uris and self._current.server.url is None:
+                await connection.watch(lists=False, uris=frozenset(uris))
+        except BaseException:
+            await connection.close()
+            raise
         return UpstreamConnection(connection, owner)

@@ -72,8 +72,12 @@ class Connector:
             "legacy" if connection_key.handshake else None,
         )
         if not connection.modern:
-            # Server requests that name no call arrive on a stream of their own.
-            await connection.watch(lists=False)
+            try:
+                # Server requests that name no call arrive on a stream of their own.
+                await connection.watch(lists=False)
+            except BaseException:
+                await connection.close()
+                raise
         return connection
 
     async def listing(self, capabilities: bytes, listener: Listener) -> Connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from interlock.client.connection import Connection
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
@@ -69,15 +70,18 @@ class PrivateConnections:
             loop = asyncio.get_running_loop()
             entry = _Entry(asyncio.ensure_future(opener()), loop.time())
             self._entries[name] = entry
-        try:
-            entry.connection = await asyncio.shield(entry.opening)
-        except BaseException:
-            if entry.opening.done() and self._entries.get(name) is entry:
-                del self._entries[name]
-            raise
-        if self._entries.get(name) is entry:
-            self._open[name] = entry.connection
-        return entry.connection
+            entry.opening.add_done_callback(partial(self._on_opened, name, entry))
+        return await asyncio.shield(entry.opening)
+
+    def _on_opened(self, name: str, entry: _Entry, opening: asyncio.Future[UpstreamConnection]) -> None:
+        """Lend a connection that is open, and give the place of one that failed back. Its callers may all have left."""
+        failed = opening.cancelled() or opening.exception() is not None
+        if self._entries.get(name) is not entry:
+            return
+        if failed:
+            del self._entries[name]
+        else:
+            entry.connection = self._open[name] = opening.result()
 
     def on_lost(self, connection: Connection) -> None:
         """Forget a connection that the server closed."""

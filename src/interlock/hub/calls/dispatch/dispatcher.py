@@ -319,10 +319,11 @@ class Dispatcher:
                 if settled == key or (settled is not None and pool.by_roots(settled)):
                     break
                 key = settled
+                if key is not None and key.session is not None:
+                    # Its session may end while the connection opens.
+                    key.session.private_connections.add((upstream.id, key.name))
                 upstream_connection = await upstream.open_for_call(key)
             await _reopened(upstream_connection)
-        if key is not None and key.session is not None:
-            key.session.private_connections.add((upstream.id, key.name))
         if upstream_connection.owner is not None:
             await upstream_connection.owner.first_questions_asked(call.exchange)
         settled = self._connection_key(call, upstream)
