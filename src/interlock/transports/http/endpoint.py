@@ -30,7 +30,7 @@ from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
-from interlock.transports.http.malformed import Malformed
+from interlock.transports.http.malformed import KEY, Malformed
 from interlock.transports.http.post_headers import accepts_events, names_modern, names_session, unfit
 from interlock.transports.http.refusals import error_dialect_of, failure, id_of, refuse
 from interlock.transports.http.sessions import HttpSession, HttpSessions
@@ -155,8 +155,7 @@ class McpEndpoint:
     def _post(self, turn: Turn, message: Request | None = None) -> None:
         """Serve the request in a POST, which is read from its body where it was not read already."""
         head = turn.head
-        caller = self._service.admit(head.path, head.headers)
-        turn.admitted(caller.owner)
+        caller = self._admit(turn)
         if not head.fit:
             refused = unfit(head.headers)
             if refused is not None:
@@ -193,6 +192,14 @@ class McpEndpoint:
         exchange.serve(self._service)
         if method == LISTEN and exchange.open:
             self._listening.add(exchange)
+
+    def _admit(self, turn: Turn) -> Caller:
+        """The caller of a request. Raises a `Fault`."""
+        head = turn.head
+        caller: Caller = self._service.admit(head.path, head.headers)
+        if KEY in head.headers:
+            turn.owner = caller.owner
+        return caller
 
     def _message(self, turn: Turn, caller: Caller) -> None:
         """Take a message that is not written as most requests are."""
@@ -304,8 +311,7 @@ class McpEndpoint:
             batch.answered(failure(fault, request.id))
 
     def _get(self, turn: Turn) -> None:
-        caller = self._service.admit(turn.head.path, turn.head.headers)
-        turn.admitted(caller.owner)
+        caller = self._admit(turn)
         if not names_session(turn.head.headers):
             refuse(turn, 405, Fault("INVALID_REQUEST", "there is no stream to GET without a session"), _ALLOW_POST)
             return
@@ -318,8 +324,7 @@ class McpEndpoint:
             refuse(turn, 405, Fault("INVALID_REQUEST", "the stream of that event is over"), _ALLOW_POST)
 
     def _delete(self, turn: Turn) -> None:
-        caller = self._service.admit(turn.head.path, turn.head.headers)
-        turn.admitted(caller.owner)
+        caller = self._admit(turn)
         if not names_session(turn.head.headers):
             refuse(turn, 405, Fault("INVALID_REQUEST", "there is nothing to DELETE without a session"), _ALLOW_POST)
             return

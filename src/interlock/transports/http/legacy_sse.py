@@ -16,6 +16,7 @@ import msgspec
 from interlock.transports.credentials import HEADER, refuse_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.malformed import KEY
 from interlock.transports.http.turn import Turn
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.stdio.server import StdioServer
@@ -61,7 +62,8 @@ class LegacySse:
         """Answer a GET or a POST. Raises a `Fault`."""
         head = turn.head
         caller = self.admit(head.path, head.headers)
-        turn.admitted(caller.owner)
+        if KEY in head.headers:
+            turn.owner = caller.owner
         stream, messages = _STREAM.match(head.path), _MESSAGES.match(head.path)
         if stream is not None and head.method == b"GET":
             self._open(turn, caller, stream[1])

@@ -97,18 +97,14 @@ class Turn(msgspec.Struct, eq=False):
     message: Outcome | None = None
     """The message read from a large body; the body itself is gone then."""
     owner: str = ""
-    """The caller's owner, once the endpoint has accepted its key. Empty for a caller without a key."""
+    """The caller's owner, once the endpoint has admitted the caller with a key. Callers without one may share an owner,
+    so their address counts."""
 
     @property
     def address(self) -> str:
         """The client's address."""
         client = None if self.connection is None else self.connection.client
         return "" if client is None else client[0]
-
-    def admitted(self, owner: str) -> None:
-        """The endpoint admitted the caller. Callers without a key may share an owner: their address counts."""
-        if b"authorization" in self.head.headers:
-            self.owner = owner
 
     def answer(self, status: int, body: bytes = b"", headers: bytes = b"") -> None:
         """Answer with a body of JSON, or none. `headers` are complete lines."""
