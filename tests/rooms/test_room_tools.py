@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
@@ -16,6 +17,8 @@ from interlock.discovery.tokens import TokenCounter
 from interlock.hub.audit.record import TOOL_FAILED
 from interlock.hub.audit.search import search
 from interlock.hub.calls.call import Caller
+from interlock.hub.handlers import rooms as room_handler
+from interlock.hub.handlers.rooms import RoomHandler, RoomMessage, shown
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.room_definitions import ROOM_DEFINITIONS, ROOM_TOKENS, ROOM_TOOLS
 from interlock.hub.upstreams.states import ServerState
@@ -254,6 +257,49 @@ async def test_a_client_that_left_its_call_takes_no_message(
     await lead.use("say_in_room", text="Are you there?", to=["coder"])
     _, messages = await coder.use("wait_in_room", seconds=1)
     assert any("Are you there?" in message for message in messages)
+
+
+async def test_messages_wait_for_the_next_call_if_the_client_goes_while_they_are_judged(
+    rooms: RunningRooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coder, lead = await agent(rooms, "coder"), await agent(rooms, "lead")
+    await lead.use("join_room")
+    joined, _ = await coder.use("join_room")
+    await coder.use("wait_in_room", seconds=0)
+    served: list[Exchange] = []
+    perform = RoomHandler.perform
+
+    async def performs(self: RoomHandler, exchange: Exchange, caller: Caller, name: str, arguments: Any) -> bytes:
+        if name == "wait_in_room":
+            served.append(exchange)
+        try:
+            return await perform(self, exchange, caller, name, arguments)
+        finally:
+            ended.set()
+
+    judged, may_end, ended = threading.Event(), threading.Event(), asyncio.Event()
+
+    def judges(message: RoomMessage) -> str:
+        judged.set()
+        may_end.wait()
+        return shown(message)
+
+    monkeypatch.setattr(RoomHandler, "perform", performs)
+    monkeypatch.setattr(room_handler, "shown", judges)
+    await lead.use("say_in_room", text="first", to=[joined["you"]])
+    await lead.use("say_in_room", text="second", to=[joined["you"]])
+    try:
+        ended.clear()
+        waiting = asyncio.create_task(coder.use("wait_in_room", seconds=40))
+        await until(judged.is_set)
+        waiting.cancel()
+        await until(lambda: not served[0].reachable)
+    finally:
+        may_end.set()
+    await ended.wait()
+    facts, messages = await coder.use("wait_in_room", seconds=1)
+    assert facts["messages"] == 2
+    assert ["first" in messages[0], "second" in messages[1]] == [True, True]
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

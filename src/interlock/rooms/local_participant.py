@@ -58,10 +58,13 @@ class LocalParticipant:
         """Keep an envelope until it is read."""
         self._unread.append(data)
         self._unread_bytes += len(data)
+        self._trim()
+        self._arrived.set()
+
+    def _trim(self) -> None:
         while len(self._unread) > MAX_UNREAD or self._unread_bytes > MAX_UNREAD_BYTES:
             self._unread_bytes -= len(self._unread.popleft())
             self.lost += 1
-        self._arrived.set()
 
     def close(self, code: int, reason: str, last: bytes = b"") -> None:
         """The room ends it."""
@@ -106,6 +109,13 @@ class LocalParticipant:
             with contextlib.suppress(Refusal):
                 return decode(data)
         return None
+
+    def put_back(self, envelopes: Sequence[Envelope]) -> None:
+        """Let envelopes that were read wait again, before the others."""
+        self._unread.extendleft(envelope.raw for envelope in reversed(envelopes))
+        self._unread_bytes += sum(len(envelope.raw) for envelope in envelopes)
+        self._trim()
+        self._arrived.set()
 
     @property
     def unread(self) -> int:

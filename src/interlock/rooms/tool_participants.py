@@ -88,6 +88,20 @@ class ToolParticipant(LocalParticipant):
                 self.say(f"{kinds.RESPONSE}:{request.kind.operation}", payload, [request.sender], request.id)
 
 
+class TakenEnvelopes(msgspec.Struct, frozen=True):
+    """The envelopes in one answer of `wait_in_room` (`hub.handlers.rooms.TakenMessages`)."""
+
+    participant: ToolParticipant
+    envelopes: list[Envelope]
+    lost: int
+    """How many the answer says were lost."""
+
+    def put_back(self) -> None:
+        """Let them wait for the next call."""
+        self.participant.lost += self.lost
+        self.participant.put_back(self.envelopes)
+
+
 class ToolParticipants:
     """All of them (`hub.handlers.rooms.RoomClients`)."""
 
@@ -188,16 +202,18 @@ class ToolParticipants:
         if not is_wanted(exchange):
             raise Fault("CANCELLED", "the client left before it got its messages; they wait")
         messages: list[RoomMessage] = []
+        envelopes: list[Envelope] = []
         while len(messages) < MAX_MESSAGES and sum(len(message.text) for message in messages) < MAX_CHARS:
             envelope = one.read()
             if envelope is None:
                 break
+            envelopes.append(envelope)
             messages.append(_message(envelope))
         lost, one.lost = one.lost, 0
         facts: dict[str, object] = {"messages": len(messages), "unread": one.unread, "lost": lost}
         if one.ended:
             facts["ended"] = one.ended
-        return RoomResult(facts, messages)
+        return RoomResult(facts, messages, TakenEnvelopes(one, envelopes, lost))
 
 
 def _kind(data: bytes) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from interlock.hub.calls.call import Caller
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.sessions.exchanges import answer
+from interlock.hub.sessions.exchanges import answer, is_wanted
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.room_definitions import ROOM_SCHEMAS, ROOM_TOOLS, ROOM_URI
@@ -34,6 +34,13 @@ class RoomMessage(msgspec.Struct, frozen=True):
     """Everything that it says, decoded."""
 
 
+class TakenMessages(Protocol):
+    """The messages of a result, as their participant has them."""
+
+    def put_back(self) -> None:
+        """Let them wait again: the client did not get them."""
+
+
 class RoomResult(msgspec.Struct):
     """The result of a tool for rooms."""
 
@@ -41,6 +48,8 @@ class RoomResult(msgspec.Struct):
     """The hub's own words."""
     messages: list[RoomMessage] = []
     """Each stands in a content block of its own."""
+    taken: TakenMessages | None = None
+    """Set where the messages waited for this client alone."""
 
 
 class RoomClients(Protocol):
@@ -84,7 +93,14 @@ class RoomHandler:
         # A client that gives up waiting must not take messages that nobody reads.
         exchange.on_cancel = lambda reason: _give_up(work)
         found = await work
-        texts = [msgspec.json.encode(found.facts).decode(), *await self._judged(caller, found.messages)]
+        try:
+            texts = [msgspec.json.encode(found.facts).decode(), *await self._judged(caller, found.messages)]
+            if found.messages and not is_wanted(exchange):
+                raise Fault("CANCELLED", "the client left before it got its messages; they wait")
+        except BaseException:
+            if found.taken is not None:
+                found.taken.put_back()
+            raise
         blocks = [{"type": "text", "text": text} for text in texts]
         return msgspec.json.encode({"content": blocks, "structuredContent": found.facts})
 
