@@ -15,9 +15,6 @@ from interlock.config.settings import Hub, Limits, Requests, Timeouts
 
 from .modern_client import ModernClient
 from .running_hub import RunningHub, child, running_hub, text_of, until
-from .test_bridges_new_client import web_hub
-from .test_bridges_questions import steps
-from .test_bridges_updates import NOTE, UPDATED, open_stream, updates
 
 SETTINGS = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
 OFFICIAL = child("rooted_official_server.py", era="legacy")
@@ -65,22 +62,6 @@ async def test_a_client_that_changes_its_folder_works_in_the_new_one(tmp_path: P
         assert text_of(await client.call("r__known")) == "/two"
 
 
-async def test_roots_that_a_server_asks_for_in_a_call_stay_with_the_clients_that_have_them(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"a": child("asking_server.py", "legacy", era="legacy")}, hub=SETTINGS) as hub:
-        for folder in ("/one", "/two", "/one"):
-            assert text_of(await client_in(hub, folder).call("a__places")) == f"file://{folder}"
-        assert len(private(hub, "a")) == 2, "the first connection serves the clients whose roots it knows"
-
-
-async def test_the_same_holds_where_a_question_arrives_on_the_stream_of_its_call(tmp_path: Path) -> None:
-    async with web_hub(tmp_path) as hub:
-        for folder in ("/one", "/two", "/one"):
-            client = client_in(hub, folder)
-            assert text_of(await client.call("a__places")) == f"file://{folder}"
-            assert len(client.asked) == 1
-        assert len(private(hub, "a")) == 2
-
-
 async def test_a_server_that_is_denied_the_roots_is_called_without_them(tmp_path: Path) -> None:
     servers = {"r": child("rooted_server.py", "eager", era="legacy", requests=Requests(roots="deny"))}
     async with running_hub(tmp_path, servers, hub=SETTINGS) as hub:
@@ -107,18 +88,6 @@ async def test_a_call_that_is_denied_while_its_client_is_asked_for_roots_is_not_
         refused = await client.ask("tools/call", {"name": "r__known", "arguments": {}}, **client.reply(asked))
         assert refused["error"]["data"]["name"] == "TOOL_NOT_FOUND"
         assert private(hub) == []
-
-
-async def test_a_stream_has_the_updates_of_a_process_for_the_roots_of_its_client(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}, hub=SETTINGS) as hub:
-        client, heard = ModernClient(hub.url + "/mcp", {"roots/list": {"roots": []}}), []  # type: ignore[var-annotated]
-        hub.hub_app.upstreams["a"].pool.roots_use.on_asked(beside_calls=False)
-        stream = asyncio.ensure_future(open_stream(client, heard, [NOTE]))
-        await until(lambda: bool(heard))
-        await client.call("a__do", steps({"until": "resources/subscribe"}, UPDATED))
-        assert len(client.asked) == 1
-        await until(lambda: updates(heard) == [NOTE])
-        stream.cancel()
 
 
 class UnreadableClient(ModernClient):

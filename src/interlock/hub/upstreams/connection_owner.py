@@ -173,7 +173,8 @@ class ConnectionOwner(RequestListener):
 
     def _ask_roots(self, ask: Ask, method: str, params: bytes, client_params: bytes) -> asyncio.Future[bytes]:
         waiting = ask(method, params, client_params)
-        if self._session is None and self._asks_roots:
+        # A server that asks only within calls asks each client itself.
+        if self._session is None and self._asks_roots and self._roots_use.asked:
             waiting.add_done_callback(self._on_roots)
         return waiting
 

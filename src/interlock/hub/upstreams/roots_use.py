@@ -13,14 +13,16 @@ class RootsUse:
 
     def __init__(self) -> None:
         self.asked = False
-        """Whether the server ever asked for roots."""
+        """Whether the server ever asked for roots beside all calls. A question within a call goes to its client."""
         self.at_start: bool | None = None
         """Whether it asks by itself after the handshake, rather than within a call; None until that was seen."""
 
     def on_asked(self, *, beside_calls: bool) -> None:
         """The server asks for roots, while it has a call to answer or beside all calls."""
+        if not beside_calls:
+            return
         self.asked = True
-        if beside_calls and self.at_start is None:
+        if self.at_start is None:
             self.at_start = True
 
     def on_silent(self) -> None:
