@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from interlock.discovery.model_files import FILES
+
 from .conftest import User
 
 
@@ -111,7 +113,23 @@ def test_the_doctor_says_how_tools_are_found(user: User, tmp_path: Path) -> None
     folder.mkdir(parents=True)
     for name in ("vocab.txt", "model.safetensors"):
         (folder / name).write_bytes(b"x")
-    assert check()["detail"] == "all-MiniLM-L6-v2 is installed"
+    damaged = check()
+    assert damaged["verdict"] == "warning"
+    assert "vocab.txt is not that of all-MiniLM-L6-v2 as it was published" in damaged["detail"]
+    assert "interlock search-model install" in damaged["hint"]
+    (folder / "vocab.txt").unlink()
+    assert "has no vocab.txt" in check()["detail"]
+
+
+def test_the_doctor_reads_every_byte_of_the_model(user: User) -> None:
+    folder = user.home / "search-model"
+    folder.mkdir(parents=True)
+    for file in FILES:
+        with (folder / file.name).open("wb") as sparse:
+            sparse.truncate(file.size)
+    checks = json.loads(user.run("doctor", "--json").output)["checks"]
+    found = next(check for check in checks if check["name"] == "search model")
+    assert (found["verdict"], "as it was published" in found["detail"]) == ("warning", True)
 
 
 def test_a_model_is_removed_from_the_home(user: User) -> None:

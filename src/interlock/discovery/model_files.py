@@ -42,9 +42,9 @@ Opener = Callable[[ModelFile], IO[bytes]]
 
 
 def installed(home: Path) -> Path | None:
-    """The folder of the model in a hub's home; None without one."""
+    """The folder of the model in a hub's home, damaged or not; None without one."""
     folder = home / FOLDER
-    return folder if all((folder / file.name).is_file() for file in FILES) else None
+    return folder if folder.is_dir() else None
 
 
 def install(home: Path, opened: Opener, files: Sequence[ModelFile] = FILES) -> Path:
@@ -71,6 +71,24 @@ def missing_in(path: Path) -> str:
     return f"the folder {path} has no {' and no '.join(missing)}" if missing else ""
 
 
+def problem_in(path: Path, *, whole: bool = False) -> str:
+    """Why the model at a place cannot be used; empty if it can. Compares sizes, and with `whole` every byte."""
+    if (missing := missing_in(path)) or not path.is_dir():
+        return missing
+    try:
+        damaged = [file for file in FILES if (path / file.name).stat().st_size != file.size]
+        if whole and not damaged:
+            damaged = [file for file in FILES if _sha256(path / file.name) != file.sha256]
+    except OSError as cause:
+        return f"the model in {path} cannot be read: {cause.strerror}"
+    return _not_published(path / damaged[0].name) if damaged else ""
+
+
+def stamp(path: Path) -> tuple[tuple[int, int, int] | None, ...]:
+    """A value that changes when the model at a place is replaced."""
+    return tuple(_stamp_of(each) for each in (path, *(path / file.name for file in FILES)))
+
+
 def from_local(path: Path) -> Opener:
     """Files of a folder, or of a zip archive or wheel that holds them at any place. Raises `DiscoveryError`."""
     if missing := missing_in(path):
@@ -88,8 +106,25 @@ def read(file: ModelFile, folder: Path) -> bytes:
     except OSError as cause:
         raise DiscoveryError("embedder", f"{path} cannot be read: {cause.strerror}") from None
     if hashlib.sha256(raw).hexdigest() != file.sha256:
-        raise DiscoveryError("embedder", f"{path} is not that of {NAME} as it was published; install it again")
+        raise DiscoveryError("embedder", _not_published(path))
     return raw
+
+
+def _not_published(path: Path) -> str:
+    return f"{path} is not that of {NAME} as it was published; install it again"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _stamp_of(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _copy(file: ModelFile, source: IO[bytes], target: IO[bytes]) -> None:

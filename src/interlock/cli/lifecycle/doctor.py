@@ -137,10 +137,13 @@ def search_model_check(home: Path, loaded: Loaded) -> Check:
     if settings.url is not None:
         return Check(name, "ok", f"{settings.model}, at the endpoint of [hub.embeddings]")
     if settings.path is not None:
-        if missing := model_files.missing_in(Path(settings.path).expanduser()):
-            return Check(name, "warning", missing, "correct `path` in [hub.embeddings]; tools are found by their words")
+        if problem := model_files.problem_in(Path(settings.path).expanduser(), whole=True):
+            return Check(name, "warning", problem, "correct `path` in [hub.embeddings]; tools are found by their words")
         return Check(name, "ok", settings.path)
-    if model_files.installed(home) is not None:
+    if (folder := model_files.installed(home)) is not None:
+        if problem := model_files.problem_in(folder, whole=True):
+            hint = "run `interlock search-model install` again; tools are found by their words"
+            return Check(name, "warning", problem, hint)
         return Check(name, "ok", f"{model_files.NAME} is installed")
     return Check(name, "ok", "none: tools are found by their words", "`interlock search-model install` adds meaning")
 

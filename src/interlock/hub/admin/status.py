@@ -79,7 +79,9 @@ class StatusOperations:
         if not problem:
             return []
         message = f"[hub.embeddings] tools are found by their words, not by meaning: {problem}"
-        hint = "correct `[hub.embeddings]`, or run `interlock search-model install` and leave its `path` out"
+        settings, hint = self._hub_app.config.hub.embeddings, "run `interlock search-model install` again"
+        if settings.url is not None or settings.path is not None:
+            hint = "correct `[hub.embeddings]`, or run `interlock search-model install` and leave its `path` out"
         return [Problem(self._hub_app.config.origin.path or "", None, message, hint, fatal=False)]
 
     async def _servers(self) -> list[ServerStatus]:

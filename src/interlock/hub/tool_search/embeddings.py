@@ -79,7 +79,7 @@ class EmbeddingCache:
         self._store = store
         self._resolver = resolver
         self._log = log
-        self._made_from: tuple[Embeddings, Path | None] | None = None
+        self._made_from: tuple[Embeddings, Path | None, tuple[object, ...]] | None = None
         self._engine: Engine | None = None
         self._queries: OrderedDict[str, Vector | None] = OrderedDict()
         self._requests = TaskSet()
@@ -104,12 +104,10 @@ class EmbeddingCache:
     @property
     def problem(self) -> str:
         """Why the engine does not serve; empty if it does, or if there is none."""
-        settings, engine = self._settings(), self._current()
-        if engine is None:
+        if self._current() is None:
             return ""
-        if settings.url is None and settings.path is not None:
-            return model_files.missing_in(Path(settings.path).expanduser()) or self._failure
-        return self._failure
+        path = self._path()
+        return (model_files.problem_in(path) if path is not None else "") or self._failure
 
     async def of_query(self, texts: Sequence[str]) -> dict[str, Vector | None]:
         """The vectors of a query and its sentences; empty if the engine does not answer in time."""
@@ -159,10 +157,10 @@ class EmbeddingCache:
             self._queries.popitem(last=False)
 
     def _current(self) -> Engine | None:
-        settings = self._settings()
-        source = (settings, model_files.installed(self._home))
+        settings, path = self._settings(), self._path()
+        source = (settings, path, () if path is None else model_files.stamp(path))
         if source != self._made_from:
-            old, self._engine = self._engine, _engine(*source, self._resolver)
+            old, self._engine = self._engine, _engine(settings, path, self._resolver)
             if old is not None:
                 self._requests.begin(old.close())
             self._made_from = source
@@ -171,6 +169,13 @@ class EmbeddingCache:
             self._paused_until, self._pause_s, self._failure = 0.0, PAUSE_S, ""
             self.generation += 1
         return self._engine
+
+    def _path(self) -> Path | None:
+        """The place of the model on this machine; None for an endpoint, or without a model."""
+        settings = self._settings()
+        if settings.url is not None:
+            return None
+        return model_files.installed(self._home) if settings.path is None else Path(settings.path).expanduser()
 
     async def _ask(self, texts: list[str], within_s: float) -> list[str | None] | None:
         engine = self._current()
@@ -227,14 +232,13 @@ def unpacked(text: str) -> Vector:
     return np.frombuffer(base64.b64decode(text), "<f2").astype(np.float32)
 
 
-def _engine(settings: Embeddings, installed: Path | None, resolver: Resolver) -> Engine | None:
-    """The engine that the settings ask for; without any, the installed model."""
+def _engine(settings: Embeddings, path: Path | None, resolver: Resolver) -> Engine | None:
+    """The endpoint of the settings, or the model at a path."""
     from interlock.hub.tool_search.embedding_endpoint import Endpoint
     from interlock.hub.tool_search.model_process import ModelProcess
 
     if settings.url is not None:
         return Endpoint(settings, resolver)
-    path = Path(settings.path).expanduser() if settings.path is not None else installed
     return None if path is None else ModelProcess(path)
 
 

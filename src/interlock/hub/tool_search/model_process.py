@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.discovery import model_files
 from interlock.wire.errors import Fault
 
 IDLE_S: Final = 300.0
@@ -26,7 +27,8 @@ class ModelProcess:
     """A client of the process. It sends one list of texts at a time."""
 
     def __init__(self, path: Path) -> None:
-        self.name = f"{path}"
+        # A folder holds the published weights alone, but a file of word vectors may be replaced by another.
+        self.name = f"{path}" if path.is_dir() else f"{path} {model_files.stamp(path)[0]}"
         self._path = path
         self._child: asyncio.subprocess.Process | None = None
         self._lock = asyncio.Lock()
@@ -37,7 +39,9 @@ class ModelProcess:
         async with self._lock:
             self._cancel_idle_timer()
             try:
-                child = self._child or await self._start()
+                child = self._child
+                if child is None or child.returncode is not None:
+                    child = await self._start()
                 async with asyncio.timeout(within_s):
                     return msgspec.json.decode(
                         await _ask(child, msgspec.json.encode(list(texts))), type=list[str | None]
@@ -73,8 +77,12 @@ class ModelProcess:
             limit=MAX_LINE_BYTES,
             env=environment,
         )
-        async with asyncio.timeout(LOAD_WITHIN_S):
-            ready = msgspec.json.decode(await _line(child), type=_Ready)
+        try:
+            async with asyncio.timeout(LOAD_WITHIN_S):
+                ready = msgspec.json.decode(await _line(child), type=_Ready)
+        except TimeoutError:
+            await self._end()
+            raise Fault("TIMEOUT", f"the model was not loaded within {LOAD_WITHIN_S:g} s") from None
         if ready.problem:
             await self._end()
             raise Fault("UPSTREAM_UNAVAILABLE", ready.problem)
