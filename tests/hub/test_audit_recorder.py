@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic, time_ns
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from interlock.events import Bus, EventFilter
 from interlock.events.types import AuditCommitted
 from interlock.hub.audit import entries, write_failures
+from interlock.hub.audit.batch_writer import PIECE
 from interlock.hub.audit.commit_publisher import CommitPublisher
 from interlock.hub.audit.entries import Ticket, event_record
 from interlock.hub.audit.head import Head, HeadFile, read_head
@@ -27,7 +28,7 @@ from interlock.hub.audit.record import (
     UNKNOWN,
     Record,
 )
-from interlock.hub.audit.recorder import Recorder
+from interlock.hub.audit.recorder import FLUSH_AT, OnCommitted, Recorder
 from interlock.hub.audit.search import Entry, export, search, show, tail
 from interlock.hub.audit.states import RecorderEvent
 from interlock.hub.audit.verify import Report, verify, verify_export
@@ -37,7 +38,7 @@ from interlock.hub.catalog.target import Target
 from interlock.store import Store, StoreError, StoreFull
 from interlock.store import records as rows
 from interlock.store.connect import connect
-from interlock.store.database import Database
+from interlock.store.database import Database, Row
 from interlock.store.records import Search
 from interlock.wire.errors import Fault
 from interlock.wire.transitions import ImpossibleTransition
@@ -244,6 +245,34 @@ async def test_nothing_is_committed_on_the_loop_and_entries_share_commits(runnin
     commits.close()
     await running_hub.close()
     assert not bus.wanted
+
+
+async def test_the_loop_runs_between_the_pieces_of_a_batch_that_nobody_waits_for(
+    running_hub: RunningHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def counted(database: Database, values: Sequence[Row]) -> None:
+        sizes.append(len(values))
+        append_values(database, values)
+
+    append_values = rows.append_values
+    monkeypatch.setattr(rows, "append_values", counted)
+    recorder = await running_hub.open()
+
+    async def sent(count: int, committed: OnCommitted | None = None) -> list[int]:
+        """How many entries each statement had that wrote this many calls."""
+        await recorder.flushed()
+        sizes.clear()
+        for _ in range(count):
+            recorder.outcome(recorder.intent(AGENT, TOOL, TRACE, committed=committed), SUCCEEDED)
+        await until(lambda: not recorder.waiting)
+        return sizes[:]
+
+    assert max(await sent(FLUSH_AT - 1)) <= PIECE
+    assert await sent(FLUSH_AT) == [FLUSH_AT]
+    assert await sent(FLUSH_AT - 1, committed=lambda error: None) == [FLUSH_AT - 1]
+    await running_hub.close()
 
 
 async def test_waiting_for_what_was_recorded_so_far_ends_though_more_keeps_coming(running_hub: RunningHub) -> None:

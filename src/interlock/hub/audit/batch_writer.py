@@ -25,11 +25,9 @@ from interlock.hub.audit.resume import Resumed, resume
 from interlock.store import records as rows
 from interlock.store.database import Database
 
-SMALL_BATCH: Final = 128
 PIECE: Final = 16
 PAUSE_S: Final = 0.00002
-"""With few callers, each would wait for the whole batch: a small batch is written in pieces, and the event loop runs in
-between. A larger batch is written in one go, which costs less in total."""
+"""The event loop runs between two pieces of a batch."""
 
 
 class BatchWriter:
@@ -46,11 +44,13 @@ class BatchWriter:
         previous: bytes,
         changes: Mapping[int, RecordedChange],
         retry: bool,
+        in_pieces: bool,
         database: Database,
     ) -> tuple[bytes, list[Entry]]:
         """Append a batch after the record with the hash `previous`. Returns the last hash and the entries as written.
 
-        `changes` holds the changes to commit with their records, by sequence number.
+        `changes` holds the changes to commit with their records, by sequence number. Written `in_pieces`, a batch
+        delays no call for long; written in one go, it costs less and is committed sooner.
         """
         database.lock(self._chain)
         if changes:
@@ -58,7 +58,7 @@ class BatchWriter:
         # Entries of one batch repeat most of their texts. The cache ends with the batch: it holds texts with secrets.
         redact_texts = cache(self._redact)
         written: list[Entry] = []
-        size = len(batch) if retry or len(batch) > SMALL_BATCH else PIECE
+        size = PIECE if in_pieces and not retry else len(batch)
         for start in range(0, len(batch), size):
             if start:
                 sleep(PAUSE_S)

@@ -298,8 +298,10 @@ class Recorder:
             return
         self._step(RecorderEvent.SEND)
         self._deadline.start(self.lag_s)
+        # Fewer entries than `FLUSH_AT` come from few callers. Each of these would wait for the whole batch.
+        in_pieces = len(self._batch) < FLUSH_AT and not self._strict and not self._flush_waiters
         try:
-            write = partial(self._writer.write, self._batch, self._hash, self._changes, retry)
+            write = partial(self._writer.write, self._batch, self._hash, self._changes, retry, in_pieces)
             self._store.write(write, self._on_written)
         except StoreError as error:
             self._on_failure(error)
