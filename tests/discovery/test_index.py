@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -243,16 +244,27 @@ WORDS = ("read", "write", "salary", "payroll", "weather", "forecast", "mail", "d
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)
 
 
+def first_word(asked: Sequence[str]) -> list[list[float] | None]:
+    """The meaning of a text: the place of its first word. Some words have none."""
+    places = [WORDS.index(word) if (word := text.split()[0].strip(".")) in WORDS[2:] else None for text in asked]
+    return [None if place is None else [float(place == each) for each in range(len(WORDS))] for place in places]
+
+
 @given(
     st.lists(st.tuples(texts, texts, st.booleans()), min_size=1, max_size=14, unique_by=lambda one: one[0]),
     st.lists(st.sampled_from((*WORDS, "salaries", "forcast", "unheard")), min_size=1, max_size=4).map(" ".join),
-    st.sampled_from(("keyword", "category")),
+    st.sampled_from(("keyword", "category", "hybrid", "semantic")),
+)
+@example([("salary", "salary", False)], "salary", "hybrid")
+@example([("salary", "salary", False), ("read", "read", True)], "salary", "semantic")
+@example(
+    [("mail", "mail", True), ("city", "city", True), ("read", "mail", True), ("euro", "x", False)], "mail", "hybrid"
 )
 def test_a_search_says_nothing_of_tools_that_its_caller_may_not_see(
     tools: list[tuple[str, str, bool]], query: str, strategy: str
 ) -> None:
     """As if only those that may be seen were there: order, scores and all."""
-    everything, seen = ToolIndex(), ToolIndex()
+    everything, seen = ToolIndex(first_word), ToolIndex(first_word)
     allowed = set[Identity]()
     for name, description, visible in tools:
         entry = tool("s", name.replace(" ", "_"), description, declared_categories=(description.split()[0],))
@@ -262,8 +274,17 @@ def test_a_search_says_nothing_of_tools_that_its_caller_may_not_see(
             allowed.add(entry.identity)
     found = everything.search(query, strategy, 10, allowed=frozenset(allowed))
     alone = seen.search(query, strategy, 10)
-    assert found.total_available == alone.total_available
+    assert (found.total_available, found.strategy) == (alone.total_available, alone.strategy)
     assert [(hit.entry.name, hit.score) for hit in found.hits] == [(hit.entry.name, hit.score) for hit in alone.hits]
+
+
+def test_a_step_without_a_meaning_is_searched_by_its_words_and_the_others_by_both() -> None:
+    index = ToolIndex(first_word)
+    for name in ("salary_table", "weather_map", "write_book", "read_book", "mail_box"):
+        index.put(tool("s", name))
+    found = index.search("weather of the town, then read the book", "hybrid", 2, explain=True)
+    assert found.strategy == "hybrid"
+    assert [hit.entry.name for hit in found.hits] == ["weather_map", "read_book"]
 
 
 class IndexAgainstModel(RuleBasedStateMachine):

@@ -18,13 +18,24 @@ def test_the_cosine_decides_whatever_the_length() -> None:
     index = VectorIndex()
     index.put(0, [3.0, 0.0])
     index.put(5_000, [0.0, 0.5])
-    scores = index.score([[10.0, 0.0], [1.0, 1.0]], 5_001)
-    assert scores[0, 0] == pytest.approx(1)
-    assert scores[0, 5_000] == pytest.approx(0)
-    assert scores[1, 5_000] == pytest.approx(0.7071, abs=1e-3)
+    for slots in (np.arange(5_001), np.array([0, 5_000])):
+        scores = index.score([[10.0, 0.0], [1.0, 1.0]], slots)
+        assert scores is not None
+        assert scores.shape == (2, len(slots))
+        assert scores[0, [0, -1]] == pytest.approx([1, 0])
+        assert scores[1, -1] == pytest.approx(0.7071, abs=1e-3)
     index.remove(0)
     assert len(index) == 1
-    assert not index.score([[1.0, 0.0]], 1).any()
+    assert index.score([[1.0, 0.0]], np.array([0, 7])) is None
+
+
+def test_a_tool_without_a_vector_stands_in_the_middle_of_those_beside_it() -> None:
+    index = VectorIndex()
+    for slot, vector in enumerate(([1.0, 0.0], [0.0, 1.0], [1.0, 0.0])):
+        index.put(slot, vector)
+    scores = index.score([[1.0, 0.0]], np.array([0, 1, 9]))
+    assert scores is not None
+    assert scores.tolist() == [[1, 0, 0.5]]
 
 
 @each_case("vector", [[], [float("nan")], [[1.0]], [1.0, 2.0, 3.0], [0.1] * 5_000])

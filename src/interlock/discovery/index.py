@@ -6,6 +6,7 @@ The one rule: tools that a caller may not see affect neither its hits nor the sc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -129,8 +130,7 @@ class ToolIndex:
         scope = None if allowed is None else self._scope(allowed)
         slots = self._candidates(filters, scope)
         if not len(slots):
-            by_words = strategy != "category" and (self._embedder is None or not len(self._vectors))
-            return Found((), 0, "keyword" if by_words else strategy)
+            return Found((), 0, strategy if strategy == "category" else "keyword")
         corpus = scope if scope is not None and scope.total < len(self._slots) else None
         if strategy == "category":
             scores, scale, used = self._by_paths(split.whole, slots, corpus), 1.0, strategy
@@ -176,20 +176,20 @@ class ToolIndex:
         """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
         weighed = [self._weighed(part, scope) for part in (query.whole, *query.steps)]
         texts = query.texts[: None if len(self._entries) <= _MAX_FOR_STEPS else 1]
-        cosines = None if strategy == "keyword" else self._cosines(texts)
-        near = None if cosines is None else list(cosines[:, slots])
-        if near is not None and strategy == "semantic":
-            return fuse.steps(near[0], near[1:]), float(near[0].max()), strategy
+        near = [None] if strategy == "keyword" else self._cosines(texts, slots)
+        if near[0] is not None and strategy == "semantic":
+            steps = [step for step in near[1:] if step is not None]
+            return fuse.steps(near[0], steps), float(near[0].max()), strategy
         matched = self._words.score(weighed, len(self._entries), scope)
         if len(slots) < len(self._entries):
             matched = [scores[slots] for scores in matched]
         scale = min(1.0, float(matched[0].max()) / self._words.ideal(weighed[0], scope))
-        if near is None:
+        if near[0] is None:
             return fuse.steps(matched[0], matched[1:]), scale, "keyword"
         mixed = [
-            fuse.blend(by_word, by_meaning, LEXICAL_WEIGHT) for by_word, by_meaning in zip(matched, near, strict=False)
+            by_word if by_meaning is None else fuse.blend(by_word, by_meaning, LEXICAL_WEIGHT)
+            for by_word, by_meaning in zip_longest(matched, near)
         ]
-        mixed += matched[len(near) :]
         return fuse.steps(mixed[0], mixed[1:]), max(scale, min(1.0, float(near[0].max()))), strategy
 
     def _raise(self, scores: Scores, slots: Slots, raised: Mapping[Identity, Raise]) -> Scores:
@@ -213,13 +213,15 @@ class ToolIndex:
         raised: Mapping[Identity, Raise],
     ) -> tuple[str, ...]:
         """The reasons for a hit: the words it matches, its meaning, and what was learned from use."""
+        import numpy as np
+
         identity = hit.entry.identity
         slot = self._slots[identity]
         matched = self._words.matched(self._weighed(query.whole, scope), slot, scope)
         why = [f"words: {matched_words(asked, matched, hit.entry)}"] if matched else []
-        cosines = self._cosines(query.texts[:1])
-        if cosines is not None:
-            why.append(f"meaning: {float(cosines[0, slot]):.2f}")
+        (near,) = self._cosines(query.texts[:1], np.array([slot]))
+        if near is not None:
+            why.append(f"meaning: {float(near[0]):.2f}")
         if identity in raised:
             why.append(learned(raised[identity]))
         return tuple(why)
@@ -304,12 +306,15 @@ class ToolIndex:
         flags[np.fromiter(slots, np.intp)] = True
         return flags
 
-    def _cosines(self, texts: list[str]) -> Scores | None:
-        if self._embedder is None or not len(self._vectors):
-            return None
-        vectors = self._embedder(texts)
+    def _cosines(self, texts: list[str], slots: Slots) -> list[Scores | None]:
+        """How near each slot is to each text; None for a text without a vector, or if no slot has one."""
+        vectors = self._embedder(texts) if self._embedder is not None and len(self._vectors) else ()
         known = [vector for vector in vectors if vector is not None]
-        return self._vectors.score(known, len(self._entries)) if len(known) == len(texts) else None
+        scores = self._vectors.score(known, slots) if known else None
+        if scores is None:
+            return [None] * len(texts)
+        rows = iter(scores)
+        return [None if vector is None else next(rows) for vector in vectors]
 
     def _embed(self, slot: int, entry: ToolEntry) -> None:
         if self._embedder is None:

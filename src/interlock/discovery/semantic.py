@@ -7,6 +7,7 @@ from an embedding endpoint); a text without a vector is ranked by its words alon
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from interlock.discovery.errors import DiscoveryError
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float32]
+    Slots = NDArray[np.intp]
 
 Embedder = Callable[[Sequence[str]], "Sequence[Sequence[float] | Vector | None]"]
 """Texts to vectors, one for each; None for a text whose vector is not at hand."""
 
 MAX_DIMENSIONS = 4_096
 _BLOCK = 4_096
+_FEW = 8
+"""Copying fewer than this part of a block costs less than comparing all of it."""
 
 
 class VectorIndex:
@@ -57,21 +61,26 @@ class VectorIndex:
             self._count -= 1
             self._blocks[slot // _BLOCK][slot % _BLOCK] = 0
 
-    def score(self, queries: Sequence[Sequence[float] | Vector], slots: int) -> Vector:
-        """The cosine of every slot with every query, one row for each query; the mean where a slot has no vector."""
+    def score(self, queries: Sequence[Sequence[float] | Vector], slots: Slots) -> Vector | None:
+        """The cosine of each of the slots, in rising order, with every query; one row for each query.
+
+        A slot without a vector gets the mean of the others: its words decide. None if no slot has one.
+        """
         import numpy as np
 
+        known = np.frombuffer(bytes(self._known).ljust(int(slots[-1]) + 1, b"\0"), np.bool_)[slots]
+        if not known.any():
+            return None
         units = np.stack([self._unit(query) for query in queries])
-        scores = np.zeros((len(units), slots), np.float32)
-        for number, block in enumerate(self._blocks):
-            first = number * _BLOCK
-            if first >= slots:
-                break
-            last = min(first + _BLOCK, slots)
-            scores[:, first:last] = units @ block[: last - first].T
-        known = np.frombuffer(self._known.ljust(slots, b"\0"), np.bool_)[:slots]
-        if not known.all() and known.any():
-            # A tool whose meaning is not known stands in the middle: its words decide.
+        scores = np.zeros((len(units), len(slots)), np.float32)
+        bounds = np.searchsorted(slots, np.arange(len(self._blocks) + 1) * _BLOCK).tolist()
+        for number, (first, last) in enumerate(pairwise(bounds)):
+            rows, block = slots[first:last] - number * _BLOCK, self._blocks[number]
+            if len(rows) < _BLOCK // _FEW:
+                scores[:, first:last] = units @ block[rows].T
+            else:
+                scores[:, first:last] = (units @ block.T)[:, rows]
+        if not known.all():
             scores[:, ~known] = scores[:, known].mean(axis=1, keepdims=True)
         return scores
 
