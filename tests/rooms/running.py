@@ -38,12 +38,12 @@ class RunningRooms:
         self.gateway = gateway
         self.operations = operations
         self.port = port
-        self._keys: dict[str, str] = {}
+        self.keys: dict[str, str] = {}
 
     async def key(self, name: str, kind: Kind = "agent") -> str:
-        if name not in self._keys:
-            self._keys[name] = await self.hub_app.keys.create(name, kind)
-        return self._keys[name]
+        if name not in self.keys:
+            self.keys[name] = await self.hub_app.keys.create(name, kind)
+        return self.keys[name]
 
     def url(self, topic: str, **query: str) -> str:
         more = "".join(f"&{name}={value}" for name, value in query.items())

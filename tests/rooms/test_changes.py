@@ -94,7 +94,7 @@ async def test_a_capability_that_was_taken_away_stays_away_after_a_restart(tmp_p
         assert (await eve.error())["payload"]["error"] == "capability_violation"
         key = await rooms.key("eve")
     async with running_rooms(tmp_path, build=SHY) as rooms:
-        rooms._keys["eve"] = key
+        rooms.keys["eve"] = key
         eve = await rooms.join("eve")
         assert eve.welcome["payload"]["you"]["capabilities"] == [
             "mcp/proposal:*",

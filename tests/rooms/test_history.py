@@ -109,9 +109,9 @@ async def test_the_history_outlives_a_restart_but_not_a_crash_and_is_sealed(tmp_
         ann, bob = await rooms.join("ann"), await rooms.join("bob")
         await bob.leave()
         await say(ann, "the password is swordfish")
-        keys = rooms._keys
+        keys = rooms.keys
     async with running_rooms(tmp_path, build=KEPT) as rooms:
-        rooms._keys |= keys
+        rooms.keys |= keys
         segments = await rooms.hub_app.store.find(HISTORY_SEGMENTS)
         assert segments
         assert "swordfish" not in repr(segments)
@@ -123,12 +123,12 @@ async def test_the_history_outlives_a_restart_but_not_a_crash_and_is_sealed(tmp_
         assert head is not None
         assert head.value.clean is None, "a crash would be seen"
         epoch = head.value.epoch
+    store = await Store.open(tmp_path / "hub.db", COLLECTIONS)
+    async with store.transaction() as change:
+        change.put(HISTORY_HEADS, HistoryHead(place, epoch, None))
+    await store.close()
     async with running_rooms(tmp_path, build=KEPT) as rooms:
-        async with rooms.hub_app.store.transaction() as change:
-            change.put(HISTORY_HEADS, HistoryHead(place, epoch, None))
-        rooms.gateway.topics.histories._by_topic.clear()
-    async with running_rooms(tmp_path, build=KEPT) as rooms:
-        rooms._keys |= keys
+        rooms.keys |= keys
         back = await rooms.join("bob", since=cursor(bob))
         assert back.welcome["payload"]["history"]["recovered"] is False
 
@@ -158,28 +158,33 @@ async def test_a_topic_that_keeps_no_history_any_more_leaves_none_in_the_store(t
         histories = rooms.gateway.topics.histories
         for topic in ("closed", "off", "kept", "later"):
             await say(await rooms.join("ann", topic), "secret")
-        await histories._write()
+        await histories.write()
         assert await stored(rooms) == {"closed", "off", "kept", "later"}
         await rooms.reload(off=NONE, kept=KEPT, later=KEPT)
         await rooms.operate("rooms.list")
-        await histories._write()
+        await histories.write()
         assert await stored(rooms) == {"kept", "later"}
     async with running_rooms(tmp_path, kept=KEPT, later=NONE) as rooms:
-        await rooms.gateway.topics.histories._write()
+        await rooms.gateway.topics.histories.write()
         assert await stored(rooms) == {"kept"}
 
 
-def test_the_bound_of_a_history_counts_bytes_and_holds_while_the_store_hangs() -> None:
-    history = History("node/build", 1_000, b"key")
+async def test_the_bound_of_a_history_counts_bytes_and_holds_while_the_store_hangs(tmp_path: Path) -> None:
+    history, cursors = History("node/build", 1_000, b"key"), []
     for number in range(20):
+        cursors.append(history.cursor("bob"))
         text = "漢" * 60_000
         history.add(decode(encode(str(number), "ann", "chat", {"text": text})), None)
     bob = RoutedParticipant("bob", "bob", CapabilitySet(()), Mode.ALL)
-    missed = [history.missed(history._cursor("bob", offset), "bob", bob) for offset in range(20)]
+    missed = [history.missed(cursor, "bob", bob) for cursor in cursors]
     sizes = [sum(map(len, one)) for one in missed if one is not None]
     assert max(sizes) <= MAX_BYTES
     assert len(sizes) < 13
-    assert len(history._unwritten) == len(history._entries)
+    store = await Store.open(tmp_path / "hub.db", COLLECTIONS)
+    await history.write(store)
+    written = sum(len(segment.value.sealed) for segment in await store.find(HISTORY_SEGMENTS))
+    assert written < 2 * MAX_BYTES, "envelopes that are no longer kept were not written either"
+    await store.close()
 
 
 async def test_envelopes_that_could_not_be_stored_are_stored_with_the_next_write(

@@ -114,9 +114,9 @@ class History:
 
     async def _start(self) -> None:
         self._rooms = await self._stack.enter_async_context(running_rooms(self._home, build=OPEN))
-        self._rooms._keys |= self._keys
+        self._rooms.keys |= self._keys
         self._watcher = await self._rooms.join("watcher")
-        self._keys = self._rooms._keys
+        self._keys = self._rooms.keys
 
     async def _restart(self) -> None:
         await self._check()

@@ -94,7 +94,7 @@ async def test_a_call_before_the_rooms_are_open_is_refused_and_its_outcome_recor
 ) -> None:
     early = await agent(rooms, "early")
     with monkeypatch.context() as closed:
-        closed.setattr(rooms.hub_app.hub.rooms, "_clients", None)
+        closed.setattr(rooms.hub_app.hub.rooms, "clients", None)
         answer = await early.modern("tools/call", {"name": "leave_room", "arguments": {"room": "hall"}})
     assert "being opened" in json.dumps(answer)
     await rooms.hub_app.recorder.flushed()
@@ -164,7 +164,7 @@ async def test_t94_a_tool_gives_no_more_than_the_topic_does(rooms: RunningRooms)
     await lead.send("chat")
     await beside.use("leave_room")
     await rooms.hub_app.keys.revoke("mute")
-    rooms._keys.pop("mute")
+    rooms.keys.pop("mute")
     again = await agent(rooms, "mute")
     with pytest.raises(AssertionError, match=r"no longer in the topic|not in build any more"):
         await again.use("say_in_room", text="still here?")
@@ -328,8 +328,8 @@ async def test_a_client_is_woken_by_the_resource_of_a_room(
 
 
 def participants(rooms: RunningRooms) -> list[tool_participants.ToolParticipant]:
-    joined = rooms.gateway._tool_participants
-    return [] if joined is None else list(joined._joined.values())
+    joined = rooms.gateway.tool_participants
+    return [] if joined is None else list(joined.joined.values())
 
 
 async def test_a_cursor_of_a_history_ends_no_wait(rooms: RunningRooms) -> None:

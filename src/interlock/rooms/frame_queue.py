@@ -43,6 +43,11 @@ class FrameQueue:
         self.delivered = 0
 
     @property
+    def waiting(self) -> int:
+        """Envelopes that wait for their delivery."""
+        return len(self._queue)
+
+    @property
     def full(self) -> bool:
         """Whether senders have to wait."""
         return len(self._queue) >= MAX_WAITING

@@ -49,7 +49,7 @@ class Gateway:
         self.tickets = Tickets()
         self._operations = TopicOperations(hub_app, self.topics, self.tickets)
         self._timer: asyncio.TimerHandle | None = None
-        self._tool_participants: ToolParticipants | None = None
+        self.tool_participants: ToolParticipants | None = None
         self._visitors: Visitors | None = None
         self._published_activity: dict[str, int] = {}
         """The activity of each topic when subscribers of its resource were last notified."""
@@ -89,11 +89,11 @@ class Gateway:
 
     def _tools(self) -> ToolParticipants:
         self.topics.check_loaded()
-        if self._tool_participants is None:
+        if self.tool_participants is None:
             from interlock.rooms.tool_participants import ToolParticipants
 
-            self._tool_participants = ToolParticipants(self.topics, self._operations)
-        return self._tool_participants
+            self.tool_participants = ToolParticipants(self.topics, self._operations)
+        return self.tool_participants
 
     # Operations.
 
@@ -132,8 +132,8 @@ class Gateway:
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self.topics.tick()
-        if self._tool_participants is not None:
-            self._tool_participants.tick()
+        if self.tool_participants is not None:
+            self.tool_participants.tick()
         if self._visitors is not None:
             self._visitors.tick()
         self._publish_activity()

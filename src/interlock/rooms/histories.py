@@ -65,15 +65,16 @@ class Histories:
     def tick(self) -> None:
         """Write what is new."""
         if (self._by_topic or self._ended) and (self._writing is None or self._writing.done()):
-            self._writing = asyncio.create_task(self._write(), name="write room histories")
+            self._writing = asyncio.create_task(self.write(), name="write room histories")
 
     async def close(self) -> None:
         """Write everything, so that the next run goes on from here."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
-        await self._write(closing=True)
+        await self.write(closing=True)
 
-    async def _write(self, *, closing: bool = False) -> None:
+    async def write(self, *, closing: bool = False) -> None:
+        """Write what is new, and delete what is no longer kept."""
         store = self._hub_app.store
         try:
             await self._delete_ended()

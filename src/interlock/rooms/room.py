@@ -95,6 +95,11 @@ class Room:
     def delivered(self) -> int:
         return self._frames.delivered
 
+    @property
+    def undelivered(self) -> int:
+        """Envelopes that wait for their delivery."""
+        return self._frames.waiting
+
     def participant(self, id: str) -> Participant | None:
         """A connected participant; None if it is not there."""
         return self._topic.participant(id)

@@ -108,16 +108,16 @@ class ToolParticipants:
     def __init__(self, topics: Topics, operations: TopicOperations) -> None:
         self._topics = topics
         self._operations = operations
-        self._joined: dict[Key, ToolParticipant] = {}
+        self.joined: dict[Key, ToolParticipant] = {}
 
     def tick(self) -> None:
         """Let those leave whose session ended, or who called no tool for a while."""
         now = time.monotonic()
-        for key, one in list(self._joined.items()):
+        for key, one in list(self.joined.items()):
             idle = not one.waiting and now - one.used_at > IDLE_S
             if one.ended or idle or (one.session is not None and one.session.over):
                 one.leave()
-                del self._joined[key]
+                del self.joined[key]
 
     async def perform(self, caller: Caller, exchange: Exchange, name: str, arguments: dict[str, Any]) -> RoomResult:
         """Perform one of the tools. Raises Fault."""
@@ -127,7 +127,7 @@ class ToolParticipants:
         key = caller.owner, "" if session is None else session.id, topic
         if name == tools.JOIN:
             return self._join(caller, session, key)
-        one = self._joined.get(key)
+        one = self.joined.get(key)
         if one is None or one.ended:
             why = f" any more: {one.ended}" if one is not None else ""
             raise Fault("INVALID_PARAMS", f"you are not in {topic}{why}", hint=f"call {tools.JOIN} first")
@@ -136,7 +136,7 @@ class ToolParticipants:
             return await self._wait(one, exchange, arguments)
         if name == tools.LEAVE:
             one.leave()
-            del self._joined[key]
+            del self.joined[key]
             return RoomResult({"room": topic, "left": True})
         try:
             return self._say(one, arguments) if name == tools.SAY else self._propose(one, arguments)
@@ -147,7 +147,7 @@ class ToolParticipants:
     def describe(self, caller: Caller, session: Session | None, topic: str) -> dict[str, object]:
         """The participants of a room, and the envelopes that wait there for this caller."""
         (row,) = self._operations.rows(topic)
-        one = self._joined.get((caller.owner, "" if session is None else session.id, topic))
+        one = self.joined.get((caller.owner, "" if session is None else session.id, topic))
         return {
             "room": topic,
             "participants": [participant.id for participant in row.participants],
@@ -158,12 +158,12 @@ class ToolParticipants:
         }
 
     def _join(self, caller: Caller, session: Session | None, key: Key) -> RoomResult:
-        topic, one = key[2], self._joined.get(key)
+        topic, one = key[2], self.joined.get(key)
         if one is None or one.ended:
-            own = sum(1 for owner, _, _ in self._joined if owner == caller.owner)
+            own = sum(1 for owner, _, _ in self.joined if owner == caller.owner)
             if own >= MAX_PER_OWNER:
                 raise Fault("RESOURCE_EXHAUSTED", f"you are in {own} rooms", hint=f"call {tools.LEAVE} in one of them")
-            if len(self._joined) >= MAX_PARTICIPANTS:
+            if len(self.joined) >= MAX_PARTICIPANTS:
                 message = f"{MAX_PARTICIPANTS} clients are in rooms through tools"
                 raise Fault("RESOURCE_EXHAUSTED", message, hint="wait until one leaves", retry_after_ms=60_000)
             principal = None if caller.principal == LOCAL_AGENT else caller.principal
@@ -171,7 +171,7 @@ class ToolParticipants:
             # Another connection of the same principal is not replaced by a tool.
             separate = principal is not None and principal.id in self._topics.participants(topic)
             member = self._topics.admit(topic, Admitted(principal, separate), Mode.DIRECTED)
-            one = self._joined[key] = ToolParticipant(member, session)
+            one = self.joined[key] = ToolParticipant(member, session)
             one.drain()  # its own welcome and presence
         one.used_at = time.monotonic()
         others = self._topics.participants(topic)

@@ -70,12 +70,12 @@ class RoomHandler:
     def __init__(self, judging: JudgingThreads, deliveries: Deliveries) -> None:
         self._judging = judging
         self._deliveries = deliveries
-        self._clients: RoomClients | None = None
+        self.clients: RoomClients | None = None
         self.arguments = ArgumentCheck(ROOM_SCHEMAS)
 
     def open(self, clients: RoomClients) -> None:
         """Serve these rooms from now on."""
-        self._clients = clients
+        self.clients = clients
 
     def offers(self, caller: Caller) -> bool:
         """Whether a caller has the tools for rooms in its list."""
@@ -120,9 +120,9 @@ class RoomHandler:
         return await self._judging.run_result(caller.owner, lambda: [shown(message) for message in messages])
 
     def _room_clients(self) -> RoomClients:
-        if self._clients is None:
+        if self.clients is None:
             raise Fault("SERVER_NOT_READY", "the rooms are being opened", retry_after_ms=500)
-        return self._clients
+        return self.clients
 
 
 def shown(message: RoomMessage) -> str:
