@@ -28,7 +28,7 @@ class RefusingSystem:
         self.refuses_processes = 0
         """The number of the error; 0 refuses none."""
         self.started = 0
-        start, popen = threading.Thread.start, child_module._popen
+        start, popen = threading.Thread.start, child_module.start_plain
 
         def start_thread(thread: threading.Thread) -> None:
             if self.refuses_threads and thread.name.startswith("scarce"):
@@ -42,8 +42,8 @@ class RefusingSystem:
             return popen(*args)
 
         monkeypatch.setattr(threading.Thread, "start", start_thread)
-        monkeypatch.setattr(child_module, "_popen", start_process)
-        monkeypatch.setattr(child_module, "_STARTERS", WorkerThreads(4, "scarce"))
+        monkeypatch.setattr(child_module, "start_plain", start_process)
+        monkeypatch.setattr(child_module, "STARTERS", WorkerThreads(4, "scarce"))
 
 
 @pytest.mark.parametrize(

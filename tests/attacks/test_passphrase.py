@@ -128,21 +128,21 @@ async def test_t42_wrong_passphrases_are_limited_also_many_at_once(
     hub: RunningHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed = 0
-    real = passphrase._scrypt
+    real = passphrase.slow_hash
 
     def counted(*arguments: Any) -> bytes:
         nonlocal hashed
         hashed += 1
         return real(*arguments)
 
-    monkeypatch.setattr(passphrase, "_scrypt", counted)
+    monkeypatch.setattr(passphrase, "slow_hash", counted)
     answer = {**await asked(hub), "terminal": True}
     guesses = (refused(hub, "approvals.answer", **answer, passphrase=f"{WRONG} {number}") for number in range(40))
     names = await asyncio.gather(*guesses)
     names += [await refused(hub, "approvals.answer", **answer, passphrase=WRONG) for _ in range(MAX_WRONG)]
     assert names.count("ACCESS_DENIED") == MAX_WRONG == hashed
     assert await refused(hub, "approvals.answer", **answer, passphrase=RIGHT) == "RATE_LIMITED"
-    monkeypatch.setattr(hub.hub_app.passphrase, "_clock", lambda: time.time() + WINDOW_S)
+    monkeypatch.setattr(hub.hub_app.passphrase, "clock", lambda: time.time() + WINDOW_S)
     await hub.operate("approvals.answer", **answer, passphrase=RIGHT)
     await until(lambda: hub.hub_app.inbox.open_count == 0)
 

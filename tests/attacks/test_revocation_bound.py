@@ -92,7 +92,7 @@ def parent_of(pid: int) -> int:
 
 
 def feed_of(hub: RunningHub) -> Postgres:
-    database = hub.hub_app.store._feed._database
+    database = hub.hub_app.store.feed.database
     assert isinstance(database, Postgres)
     return database
 
@@ -111,7 +111,7 @@ async def test_t49_a_revoked_key_is_refused_although_the_listening_connection_ha
 ) -> None:
     async with two_hubs(tmp_path, postgres) as (north, south):
         client = await caller_at(north, south)
-        with stopped(feed_of(south)._connection.info.backend_pid):
+        with stopped(feed_of(south).backend_pid):
             await north.operate("keys.revoke", ADA, agent="ci")
 
             async def refused() -> bool:

@@ -31,7 +31,7 @@ async def test_t127_abandoned_functions_of_one_caller_leave_threads_to_the_other
     async with asyncio.timeout(60):
         assert await threads.run(lambda: 2, "mallory") == 2, "its own turn comes again"
     async with asyncio.timeout(60):
-        while threads._waiting or threads._busy["ada"]:
+        while not threads.idle:
             await asyncio.sleep(0)
     threads.close()
 

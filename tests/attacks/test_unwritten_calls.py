@@ -61,7 +61,7 @@ async def waiting_for_its_commit(hub: RunningHub, key: str | None = None) -> asy
     async with asyncio.timeout(WITHIN_S):
         while True:
             held = asyncio.create_task(call(hub, key))
-            await until(lambda done=held.done: done() or bool(recorder._strict))
+            await until(lambda done=held.done: done() or bool(recorder.strict_calls))
             if not held.done():
                 return held
 
@@ -110,9 +110,9 @@ async def test_t34_calls_wait_for_their_entries_when_the_oldest_is_older_than_pr
         recorder, executed = hub.hub_app.recorder, 0
         with locked(tmp_path / "home" / "hub.db"):
             async with asyncio.timeout(WITHIN_S):
-                while not recorder._strict:
+                while not recorder.strict_calls:
                     held = asyncio.ensure_future(call(hub))
-                    while not held.done() and not recorder._strict:
+                    while not held.done() and not recorder.strict_calls:
                         await asyncio.sleep(0.01)
                     executed += 1
             # It is not sent before its intent is in the database, and the hub is still ready for calls.
@@ -182,7 +182,7 @@ async def test_a_call_that_waits_for_its_entry_and_then_for_a_new_session_is_jud
             held = await waiting_for_its_commit(hub, key)
             opened = asyncio.Event()
             connection.reopening = asyncio.ensure_future(_wait_for(opened))
-        await until(lambda: not recorder._strict)
+        await until(lambda: not recorder.strict_calls)
         deny_echo(hub, "bob")
         connection.reopening = None
         opened.set()
@@ -296,7 +296,7 @@ async def test_a_request_to_a_client_that_was_denied_while_it_waited_for_its_ent
             await until(lambda: bool(instructed.asked("tools/call")))
             with locked(tmp_path / "home" / "hub.db"):
                 await instructed.take(go, print, print)
-                await until(lambda: bool(hub.hub_app.recorder._strict))
+                await until(lambda: bool(hub.hub_app.recorder.strict_calls))
                 denied = msgspec.structs.replace(settings, requests=Requests(elicitation="deny"))
                 config = msgspec.structs.replace(hub.hub_app.config, servers={"instructed": denied})
                 await hub.hub_app.apply(config)

@@ -14,7 +14,7 @@ from typing import cast
 from interlock.store.connect import connect
 from interlock.store.database import Database
 from interlock.store.schema import Step, bring_up, steps
-from interlock.store.store import _back_up_before
+from interlock.store.store import back_up_before
 
 NOW = len(steps())
 NEXT = Step(
@@ -48,7 +48,7 @@ class KillingDatabase:
 def main(where: str, backups: Path, step: int) -> None:
     database = connect(where)
     killing = cast(Database, KillingDatabase(database, step))
-    bring_up(killing, lambda number: _back_up_before(database, where, number, backups), (*steps(), NEXT))
+    bring_up(killing, lambda number: back_up_before(database, where, number, backups), (*steps(), NEXT))
     print("done")
 
 

@@ -12,7 +12,6 @@ from cases import each_case
 from interlock.store import Collection, Conflict, Store, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
 from interlock.store.connect import connect
 from interlock.store.database import transaction
-from waiting import until
 
 from .things import THINGS, Thing
 
@@ -172,8 +171,8 @@ async def test_a_mirror_has_followed_when_the_change_returns(where: str) -> None
 
 
 async def test_columns_are_rebuilt_when_a_collection_is_declared_differently(where: str) -> None:
-    store = await Store.open(where, [Collection("things", Thing, key="id")])
-    plain = store._collections["things"]
+    plain = Collection("things", Thing, key="id")
+    store = await Store.open(where, [plain])
     async with store.transaction() as change:
         change.put(plain, Thing("a", "x"))
     await store.close()
@@ -217,7 +216,6 @@ async def test_a_backup_made_under_load_is_consistent_and_restores_into_either_d
             await put(store, Thing("one", size=count), Thing("two", size=count))
 
     loading = asyncio.create_task(load())
-    await until(lambda: store._writer._waiting > 0)
     await store.get(THINGS, "one")
     while await store.get(THINGS, "two") is None:
         await asyncio.sleep(0)

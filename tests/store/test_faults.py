@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sqlite3
@@ -29,6 +30,19 @@ async def put(store: Store, *things: Thing) -> None:
     async with store.transaction() as change:
         for thing in things:
             change.put(THINGS, thing)
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process of the database server that does nothing meanwhile."""
+    try:
+        os.kill(pid, signal.SIGSTOP)
+    except PermissionError:
+        pytest.skip("the server runs as another user")
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture
@@ -210,15 +224,9 @@ async def test_a_connection_that_hangs_is_replaced_in_time(postgres: str, monkey
     store = await Store.open(postgres, [THINGS])
     pid = await store.commit(lambda database: database.execute("SELECT pg_backend_pid()")[0][0])
     assert isinstance(pid, int)
-    try:
-        os.kill(pid, signal.SIGSTOP)
-    except PermissionError:
-        pytest.skip("the server runs as another user")
-    try:
+    with stopped(pid):
         await put(store, Thing("a"))
         await put(store, Thing("b"))
-    finally:
-        os.kill(pid, signal.SIGCONT)
     assert {document.key for document in await store.find(THINGS)} == {"a", "b"}
     await store.close()
 
@@ -231,8 +239,8 @@ async def test_changes_of_another_node_arrive_after_the_connection_broke(postgre
     await until(lambda: there.get("a") == Thing("a", "x"))
     assert two.behind_s() < 10
     killer = connect(postgres)
-    assert isinstance(two._feed._database, Postgres)
-    killer.execute("SELECT pg_terminate_backend(?)", (two._feed._database._connection.info.backend_pid,))
+    assert isinstance(two.feed.database, Postgres)
+    killer.execute("SELECT pg_terminate_backend(?)", (two.feed.database.backend_pid,))
     killer.close()
     await put(one, Thing("b"))
     async with one.transaction() as change:
@@ -250,15 +258,14 @@ async def test_a_purged_deletion_still_reaches_other_nodes(postgres: str) -> Non
     one = await Store.open(postgres, [THINGS])
     await put(one, Thing("a"), Thing("b"))
     mirror = await one.mirror(THINGS)
-    await one._feed.close()
     two = await Store.open(postgres, [THINGS])
-    async with two.transaction() as change:
-        change.delete(THINGS, "a")
-    await two.commit(lambda database: documents.forget_deleted(database, 2**53))
-    one._feed._closing.clear()
-    one._feed._database = None
-    one._feed._thread = type(one._feed._thread)(target=one._feed._run, daemon=True)
-    one._feed._thread.start()
+    await until(lambda: one.feed.database is not None)
+    assert isinstance(one.feed.database, Postgres)
+    with stopped(one.feed.database.backend_pid):
+        async with two.transaction() as change:
+            change.delete(THINGS, "a")
+        await two.commit(lambda database: documents.forget_deleted(database, 2**53))
+        assert mirror.get("a") is not None
     await until(lambda: mirror.get("a") is None)
     assert mirror.get("b") is not None
     await one.close()

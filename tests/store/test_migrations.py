@@ -13,7 +13,7 @@ from interlock.store import Store, StoreError
 from interlock.store.connect import connect
 from interlock.store.schema import bring_up, schema_number, steps
 from interlock.store.sqlite import Sqlite, statements
-from interlock.store.store import _back_up_before
+from interlock.store.store import back_up_before
 
 from .migrating import NEXT, NOW
 from .things import THINGS, Thing
@@ -74,7 +74,7 @@ def test_without_a_place_for_the_backup_a_shared_schema_is_not_changed(postgres:
     database = connect(postgres)
     bring_up(database, lambda _: None)
     with pytest.raises(StoreError, match="older"):
-        bring_up(database, lambda number: _back_up_before(database, postgres, number, None), (*steps(), NEXT))
+        bring_up(database, lambda number: back_up_before(database, postgres, number, None), (*steps(), NEXT))
     assert schema_number(database) == NOW
     database.close()
 

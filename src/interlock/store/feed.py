@@ -48,7 +48,8 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         self.current_at = now_s()
         """When the last read began whose changes all reached the loop."""
-        self._database: Database | None = None
+        self.database: Database | None = None
+        """The connection that it reads and listens on."""
         self._cut: Database | None = None
         """The connection that the event loop cut last."""
         self._seen = seen
@@ -61,13 +62,13 @@ class Feed:
     async def close(self) -> None:
         self._watchdog.cancel()
         self._closing.set()
-        if self._database is not None:
-            self._database.interrupt()
+        if self.database is not None:
+            self.database.interrupt()
         await asyncio.to_thread(self._thread.join)
 
     def _watch(self) -> None:
         """Cut a connection that hangs, so that the thread connects anew."""
-        database = self._database
+        database = self.database
         if database is not None and database is not self._cut and now_s() - self.current_at > STALLED_S:
             self._cut = database
             database.interrupt()
@@ -76,19 +77,19 @@ class Feed:
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
-                if self._database is None:
+                if self.database is None:
                     # Assigned before its first statement, so that `_watch` can cut it.
-                    self._database = connect(self._where, read_only=True)
-                    self._database.listen()
-                self._poll(self._database)
-                self._database.wait(POLL_S)
+                    self.database = connect(self._where, read_only=True)
+                    self.database.listen()
+                self._poll(self.database)
+                self.database.wait(POLL_S)
             except StoreError:
                 self._disconnect()
                 self._closing.wait(_RECONNECT_S)
         self._disconnect()
 
     def _disconnect(self) -> None:
-        database, self._database = self._database, None
+        database, self.database = self.database, None
         if database is not None:
             database.close()
 

@@ -60,6 +60,11 @@ class Postgres:
                 # Such a database stores any bytes as text, and the driver would return every text as bytes.
                 self._connection.adapters.register_loader("text", _TolerantText)
 
+    @property
+    def backend_pid(self) -> int:
+        """The process of the database server that serves this connection."""
+        return self._connection.info.backend_pid
+
     def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         with _store_errors():
             cursor = self._connection.execute(_with_placeholders(sql), values)

@@ -47,7 +47,7 @@ class Store:
         self._writer = Writer(lambda: connect(where))
         self._readers = Readers(where)
         self._commit_recorded: RecordedCommit | None = None
-        self._feed = Feed(where, revision, self.deliver, self._reload)
+        self.feed = Feed(where, revision, self.deliver, self._reload)
 
     @classmethod
     async def open(
@@ -64,7 +64,7 @@ class Store:
 
     async def close(self) -> None:
         """Write the queued changes, then close every connection."""
-        await self._feed.close()
+        await self.feed.close()
         for task in self._reloading:
             task.cancel()
         await self._writer.close()
@@ -103,7 +103,7 @@ class Store:
 
     def behind_s(self) -> float:
         """For how long changes by other nodes may be unknown here. The hub refuses calls when this grows too long."""
-        return now_s() - self._feed.current_at
+        return now_s() - self.feed.current_at
 
     async def read(self, query: Callable[[Database], R]) -> R:
         """Run a query on a reader thread; it sees a snapshot of the database."""
@@ -254,14 +254,14 @@ class Transaction:
 def _prepare(where: str, collections: Sequence[AnyCollection], backups: Path | None) -> int:
     """Upgrade the schema and declare the collections. Returns the revision."""
     with closing(connect(where)) as database:
-        bring_up(database, lambda number: _back_up_before(database, where, number, backups))
+        bring_up(database, lambda number: back_up_before(database, where, number, backups))
         with transaction(database, exclusive=True):
             documents.declare(database, collections)
             documents.forget_deleted(database, int(time.time() * 1000) - documents.KEEP_DELETED_MS)
         return documents.counter(database, "revision")
 
 
-def _back_up_before(database: Database, where: str, number: int, backups: Path | None) -> None:
+def back_up_before(database: Database, where: str, number: int, backups: Path | None) -> None:
     if backups is None:
         if database.shared:
             raise StoreError("the schema is older than this version", "name a folder for the backup before the upgrade")

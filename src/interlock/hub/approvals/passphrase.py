@@ -67,7 +67,7 @@ class Passphrase:
 
     def __init__(self, use: Callable[[], PassphraseUse], clock: Callable[[], float] = time.time) -> None:
         self._use = use
-        self._clock = clock
+        self.clock = clock
         self._waiting = 0
         self._turn = asyncio.Lock()
         self._store: Store
@@ -105,7 +105,7 @@ class Passphrase:
         if self._stored is not None:
             await self.demand(by, current)
         salt = secrets.token_bytes(16)
-        hashed = await asyncio.to_thread(_scrypt, new, salt, COST, _BLOCK)
+        hashed = await asyncio.to_thread(slow_hash, new, salt, COST, _BLOCK)
         value = StoredPassphrase(_ID, salt.hex(), hashed.hex(), COST, _BLOCK, datetime.now(UTC))
         async with self._store.transaction() as change:
             change.put(PASSPHRASES, value)
@@ -136,7 +136,7 @@ class Passphrase:
             self._waiting -= 1
 
     async def _check_in_turn(self, caller: str, keyed: bool, given: str) -> None:
-        now, attempts = self._clock(), [*self._attempts.values()]
+        now, attempts = self.clock(), [*self._attempts.values()]
         # An attempt from the future was made before the clock was set back: it counts until the clock is there again.
         recent = [attempt for attempt in attempts if now - attempt.at < WINDOW_S]
         own = [attempt for attempt in recent if attempt.caller == caller]
@@ -156,14 +156,14 @@ class Passphrase:
             for old in attempts:
                 if old not in recent:
                     change.delete(ATTEMPTS, old.id)
-        hashed = await asyncio.to_thread(_scrypt, given, bytes.fromhex(stored.salt), stored.cost, stored.block)
+        hashed = await asyncio.to_thread(slow_hash, given, bytes.fromhex(stored.salt), stored.cost, stored.block)
         if not hmac.compare_digest(hashed, bytes.fromhex(stored.hash)):
             raise Fault("ACCESS_DENIED", "the passphrase is wrong")
         async with self._store.transaction() as change:
             change.delete(ATTEMPTS, attempt.id)
 
 
-def _scrypt(text: str, salt: bytes, cost: int, block: int) -> bytes:
+def slow_hash(text: str, salt: bytes, cost: int, block: int) -> bytes:
     """Takes a tenth of a second and 32 MB, so it runs in a thread."""
     plain = normalize("NFC", text).encode("utf-8", "surrogatepass")
     return hashlib.scrypt(plain, salt=salt, n=cost, r=block, p=1, maxmem=256 * cost * block, dklen=32)

@@ -90,7 +90,7 @@ class Recorder:
         """Calls without an outcome whose intents are in the queue."""
         self._open_intents: dict[int, None] = {}
         """Intents that left the queue, until their outcomes are committed too."""
-        self._strict: list[tuple[Ticket, OnCommitted]] = []
+        self.strict_calls: list[tuple[Ticket, OnCommitted]] = []
         """Calls that wait for the commit of their intents."""
         self._changes: dict[int, RecordedChange] = {}
         """Changes that are committed with their records, by the sequence numbers of these."""
@@ -146,7 +146,7 @@ class Recorder:
         queue.append(ticket)
         self._issue(seq)
         if committed is not None:
-            self._strict.append((ticket, committed))
+            self.strict_calls.append((ticket, committed))
         if committed is not None or self._timer is None:
             self._schedule()
         return ticket
@@ -270,7 +270,7 @@ class Recorder:
         """See to it that the queue is sent, unless a batch is at the database or has failed."""
         if self._state not in (RecorderState.IDLE, RecorderState.GATHERING):
             return
-        if self._strict or len(self._queue) >= FLUSH_AT:
+        if self.strict_calls or len(self._queue) >= FLUSH_AT:
             # At the next turn of the loop, so that all entries of this turn share the commit.
             self._step(RecorderEvent.HURRY)
             self._cancel_timer()
@@ -299,7 +299,7 @@ class Recorder:
         self._step(RecorderEvent.SEND)
         self._deadline.start(self.lag_s)
         # Fewer entries than `FLUSH_AT` come from few callers. Each of these would wait for the whole batch.
-        in_pieces = len(self._batch) < FLUSH_AT and not self._strict and not self._flush_waiters
+        in_pieces = len(self._batch) < FLUSH_AT and not self.strict_calls and not self._flush_waiters
         try:
             write = partial(self._writer.write, self._batch, self._hash, self._changes, retry, in_pieces)
             self._store.write(write, self._on_written)
@@ -313,7 +313,7 @@ class Recorder:
         end = min(len(queue), MAX_BATCH)
         while self._changes and end < len(queue) and queue[end].seq in self._changes:
             end += 1  # All records of a change are in one commit with it.
-        if oldest is not None and not (self._strict or self._flush_waiters):
+        if oldest is not None and not (self.strict_calls or self._flush_waiters):
             before = oldest.seq - queue[0].seq
             if before < end < MAX_BATCH and perf_counter() - oldest.began < HOLD_S:
                 end = before
@@ -354,7 +354,7 @@ class Recorder:
                 self._store.deliver(change.done)
         self._answer(last, None)
         self._publisher.on_committed(self.chain, written)
-        if self._flush_waiters or self._strict or len(self._queue) >= FLUSH_AT:
+        if self._flush_waiters or self.strict_calls or len(self._queue) >= FLUSH_AT:
             self._flush()
         elif self._queue:
             self._schedule()
@@ -377,8 +377,8 @@ class Recorder:
 
     def _answer(self, last: int, error: StoreError | None) -> None:
         """Answer everyone who waits for the commit of an entry up to `last`."""
-        due = [(ticket, committed) for ticket, committed in self._strict if ticket.seq <= last]
-        self._strict = self._strict[len(due) :]
+        due = [(ticket, committed) for ticket, committed in self.strict_calls if ticket.seq <= last]
+        self.strict_calls = self.strict_calls[len(due) :]
         for ticket, committed in due:
             if error is not None:
                 self.outcome(ticket, NOT_SENT, error.message)

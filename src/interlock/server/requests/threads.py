@@ -81,6 +81,11 @@ class Threads:
             if not waiting:
                 del self._waiting[owner]
 
+    @property
+    def idle(self) -> bool:
+        """Whether no job runs or waits."""
+        return not self._busy and not self._waiting
+
     def close(self) -> None:
         """End the threads after their queued jobs. A later `run` starts new ones."""
         pool, self._pool = self._pool, _Pool()

@@ -30,7 +30,7 @@ Started: TypeAlias = subprocess.Popen[bytes] | ContainedProcess
 THREADS: Final = 4
 """So many programs are loaded at once. One that lies on a slow disk keeps one thread, not the others."""
 
-_STARTERS: Final = WorkerThreads(THREADS, "start-process")
+STARTERS: Final = WorkerThreads(THREADS, "start-process")
 
 
 class Child(asyncio.SubprocessTransport):
@@ -65,9 +65,9 @@ class Child(asyncio.SubprocessTransport):
         """
         starting: Future[Started]
         if containment is None:
-            starting = _STARTERS.submit(_popen, argv, env, cwd)
+            starting = STARTERS.submit(start_plain, argv, env, cwd)
         else:
-            starting = _STARTERS.submit(start_contained, containment, argv, env, cwd)
+            starting = STARTERS.submit(start_contained, containment, argv, env, cwd)
         try:
             popen = await asyncio.wrap_future(starting)
         except asyncio.CancelledError:
@@ -226,7 +226,7 @@ class _Pipe(asyncio.Protocol):
         self._child.happened(partial(self._child.pipe_lost, self._fd, exc))
 
 
-def _popen(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
+def start_plain(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
     return subprocess.Popen(
         argv, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd, start_new_session=True
