@@ -328,8 +328,9 @@ class Server(msgspec.Struct, frozen=True):
     """Whether arguments that do not fit a tool's schema are converted where that is certain: `"5"` for an integer,
     `"true"` for a boolean, `5` for a string. The audit log records which ones; the server gets what they became."""
     scan_results: ScanResults = "off"
-    """Whether results are searched for hidden text and instructions to the model: `flag` logs them, `escape` also makes
-    hidden text visible, `mask` replaces secrets, and what `mask` names, in all that the server says about a call."""
+    """Whether results and errors are searched for hidden text and instructions to the model: `flag` logs them, `escape`
+    also makes hidden text visible, `mask` replaces secrets, and what `mask` names, in all that the server says about a
+    call."""
     mask: Mask = Mask()
     source: str = ""
     """The file that defines the server."""

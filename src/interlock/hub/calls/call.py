@@ -190,8 +190,8 @@ class ResultProcessor(Protocol):
         """Process a good result and deliver it, now or later. `leave` gets it unprocessed, instead, where the client is
         gone by the time that it would be processed."""
 
-    def error(self, error: ErrorObject) -> ErrorObject:
-        """Process an error of the server."""
+    def error(self, call: Call, error: ErrorObject, deliver: Callable[[ErrorObject], None]) -> None:
+        """Process an error of the server and deliver it, now or later."""
 
     def params(self, params: bytes) -> bytes:
         """Process the params of a notification about a call."""

@@ -66,10 +66,13 @@ class EventAttachment:
         """Chunks carry no events."""
         return EveryChunk() if self._inner is None else self._inner.chunks(call)
 
-    def error(self, error: ErrorObject) -> ErrorObject:
+    def error(self, call: Call, error: ErrorObject, deliver: Callable[[ErrorObject], None]) -> None:
         """Errors carry no events."""
         self._causes.on_called(self._agent, self._server)
-        return error if self._inner is None else self._inner.error(error)
+        if self._inner is None:
+            deliver(error)
+        else:
+            self._inner.error(call, error, deliver)
 
     def params(self, params: bytes) -> bytes:
         """Notifications carry no events."""

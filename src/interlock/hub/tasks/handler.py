@@ -17,26 +17,26 @@ import msgspec
 from interlock.client.peer import remote_fault
 from interlock.hub.audit.record import outcome_of
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.bridges.retries import ANSWERS, QUESTIONS
+from interlock.hub.calls.bridges.retries import ANSWERS
 from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.dispatch.server_errors import answer_fault
 from interlock.hub.calls.plan import CallPolicy
 from interlock.hub.calls.recording import Recording
-from interlock.hub.catalog.cleaned_results import cleaned
-from interlock.hub.catalog.links import exposed_questions, restored_answers, with_exposed_uris
+from interlock.hub.catalog.links import restored_answers
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tasks.ledger import StoredTask, full
 from interlock.hub.tasks.questions import TaskQuestions
 from interlock.hub.tasks.result_wait import ResultWait
-from interlock.hub.tasks.running_task import Expected, Notify, renamed
+from interlock.hub.tasks.running_task import Expected, Notify
 from interlock.hub.tasks.task_exchange import TaskExchange
+from interlock.hub.tasks.task_results import TaskResults
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.task_offers import offers_tasks
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, members
-from interlock.protocols.mcp.reserved_names import error_of_server, has_reserved, params_of_server
+from interlock.protocols.mcp.reserved_names import error_of_server
 from interlock.protocols.mcp.results import COMPLETE
 from interlock.protocols.mcp.tasks import (
     AUGMENTED,
@@ -76,6 +76,7 @@ class TaskHandler:
         self._recording = recording
         self._reach = tracker.reach
         self._questions = TaskQuestions(upstreams)
+        self._results = TaskResults(policy, tracker)
         self._open_requests: Counter[str] = Counter()
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "tasks/get": partial(self._serve_task, self._get),
@@ -168,16 +169,7 @@ class TaskHandler:
     def _serve_task(self, answer: _AnswerTask, exchange: Exchange, caller: Caller) -> None:
         """Serve a method about one task."""
         task, target = self._find(exchange, caller)
-        self._serve(exchange, self._with_taint(caller, task, answer(exchange, caller, task, target)))
-
-    async def _with_taint(self, caller: Caller, task: StoredTask, work: Coroutine[None, None, None]) -> None:
-        """Answer a request about a task. An error of its server is text of the server."""
-        try:
-            await work
-        except Fault as fault:
-            if fault.foreign_code is not None:
-                self._policy.note_text(caller, task.server, task.tool)
-            raise
+        self._serve(Call.of(exchange, caller, target, {}), answer(exchange, caller, task, target))
 
     async def _get(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
         answer = await self._tracker.queries.check(task, self._forwarded_params(exchange, task))
@@ -185,7 +177,7 @@ class TaskHandler:
         if state.over and (task.modern or state.status == "cancelled"):
             self._tracker.delivered(task)
         await self._questions.judge(caller, task, answer)
-        self._deliver(exchange, caller, task, target, answer, exchange.result)
+        self._results.deliver(exchange, caller, task, target, answer, exchange.result)
 
     async def _result(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
         # An error may be the outcome of the task, so a separate query checks whether the task exists.
@@ -197,7 +189,8 @@ class TaskHandler:
         result = one_line(answer.result)
         self._tracker.ended_with(task, outcome_of(result))
         self._tracker.delivered(task)
-        self._finish(exchange, caller, target, result, lambda done: exchange.result(with_related(done, task.id)))
+        related = partial(with_related, task_id=task.id)
+        self._results.finish(exchange, caller, target, result, lambda done: exchange.result(related(done)))
 
     async def _wait(
         self, exchange: Exchange, caller: Caller, task: StoredTask, route: UpstreamConnection
@@ -284,7 +277,7 @@ class TaskHandler:
     ) -> None:
         if self._reach(caller, task) is None:
             return
-        deliver = partial(self._deliver, exchange, caller, task, target, params, partial(notify, method))
+        deliver = partial(self._results.deliver, exchange, caller, task, target, params, partial(notify, method))
         try:
             if self._questions.known(task, params):
                 deliver()
@@ -298,48 +291,6 @@ class TaskHandler:
             await self._questions.judge(caller, task, params)
             deliver()
 
-    # Results
-
-    def _deliver(
-        self,
-        exchange: Exchange,
-        caller: Caller,
-        task: StoredTask,
-        target: Target,
-        answer: bytes,
-        deliver: Callable[[bytes], None],
-    ) -> None:
-        """Deliver a server's answer about a task to its owner. A result in it is postprocessed like any result."""
-        fields = members(renamed(params_of_server(answer), task))
-        if not caller.view.bare and QUESTIONS in fields:
-            fields[QUESTIONS] = msgspec.Raw(exposed_questions(task.server, bytes(fields[QUESTIONS])))
-        if QUESTIONS in fields or "error" in fields:
-            # Questions are judged once, and count for taints each time that the client gets them.
-            self._policy.note_text(caller, task.server, task.tool)
-        raw = fields.get("result")
-        if raw is None or not task.modern:
-            deliver(self._tracker.texts.checked(caller, task.server, task.tool, msgspec.json.encode(fields)))
-            return
-
-        def put(result: bytes) -> None:
-            deliver(msgspec.json.encode({**fields, "result": msgspec.Raw(result)}))
-
-        self._finish(exchange, caller, target, bytes(raw), put)
-
-    def _finish(
-        self, exchange: Exchange, caller: Caller, target: Target, result: bytes, deliver: Callable[[bytes], None]
-    ) -> None:
-        read = read_members(result)
-        if has_reserved(read, result):
-            result = cleaned(result)
-        if not caller.view.bare and read.has_addresses(result):
-            result = with_exposed_uris(target.server, result)
-        processor = self._policy.processor_of(caller, target)
-        if processor is None:
-            deliver(result)
-        else:
-            processor.finish(Call.of(exchange, caller, target, {}), result, deliver)
-
     # Serving
 
     def _forwarded_params(self, exchange: Exchange, task: StoredTask) -> bytes:
@@ -350,17 +301,19 @@ class TaskHandler:
             fields.pop("_meta", None)
         return msgspec.json.encode(fields)
 
-    def _serve(self, exchange: Exchange, work: Coroutine[None, None, None]) -> None:
-        owner = exchange.caller.owner
+    def _serve(self, call: Call, work: Coroutine[None, None, None]) -> None:
+        owner = call.caller.owner
         if self._open_requests[owner] >= MAX_OPEN_REQUESTS:
             work.close()
             message = f"{MAX_OPEN_REQUESTS} requests of this caller about tasks are open"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500)
         self._open_requests[owner] += 1
-        self._background.begin(self._answer(exchange, work), exchange)
+        self._background.begin(self._answer(call, work), call.exchange)
 
-    async def _answer(self, exchange: Exchange, work: Coroutine[None, None, None]) -> None:
-        serving = asyncio.current_task()
+    async def _answer(self, call: Call, work: Coroutine[None, None, None]) -> None:
+        """Answer a request about a task. A fault may quote the server of the task: it is processed as an error is."""
+        serving, exchange = asyncio.current_task(), call.exchange
+        processor = self._policy.processor_of(call.caller, call.target)
 
         def cancelled(reason: str) -> None:
             if serving is not None:
@@ -370,13 +323,14 @@ class TaskHandler:
         try:
             await work
         except Fault as fault:
-            exchange.fail(fault)
+            answer_fault(call, processor, fault)
         except TimeoutError:
             exchange.fail(Fault("SERVER_NOT_READY", "the task's server was not ready in time", retry_after_ms=2000))
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            exchange.fail(Fault("UPSTREAM_ERROR", f"the server's answer about a task cannot be read: {cause}"))
+            unread = Fault("UPSTREAM_ERROR", f"the server's answer about a task cannot be read: {cause}")
+            answer_fault(call, processor, unread)
         finally:
-            owner = exchange.caller.owner
+            owner = call.caller.owner
             self._open_requests[owner] -= 1
             if not self._open_requests[owner]:
                 del self._open_requests[owner]

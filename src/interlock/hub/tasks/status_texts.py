@@ -5,17 +5,21 @@ They reach the owner of a task like text of a call does: masked where results ar
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
 
+from interlock.hub.calls.bridges.retries import QUESTIONS
 from interlock.hub.calls.plan import CallPolicy
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import SessionCaller
 from interlock.protocols.mcp.meta import members
 
-_TEXTS: Final = ("message", "statusMessage")
-"""Of progress, and of a task's status."""
+_KEPT: Final = frozenset({"taskId", "progressToken", "requestState", "result", "error", QUESTIONS})
+"""Members that must stay as they are, or that are processed on their own. Questions are not masked."""
+_PLAIN: Final = re.compile(rb'"[0-9TZ:.+\-]{0,40}"|"[a-z_]{0,20}"|[0-9.eE+\-]{1,30}|null|true|false')
+"""Values that are no text: times, the words of the protocol, numbers."""
 
 
 class StatusTexts:
@@ -30,5 +34,6 @@ class StatusTexts:
         if processor is None:
             return params
         fields = members(params)
-        texts = {name: msgspec.Raw(processor.params(bytes(fields[name]))) for name in _TEXTS if name in fields}
-        return msgspec.json.encode({**fields, **texts})
+        texts = {name: bytes(raw) for name, raw in fields.items() if name not in _KEPT and not _PLAIN.fullmatch(raw)}
+        checked = {name: msgspec.Raw(processor.params(text)) for name, text in texts.items()}
+        return msgspec.json.encode({**fields, **checked})

@@ -25,7 +25,7 @@ from interlock.hub.calls.dispatch.call_requests import CallRequests
 from interlock.hub.calls.dispatch.callbacks import CallbackRelay, Callbacks
 from interlock.hub.calls.dispatch.chunk_checks import checked_content
 from interlock.hub.calls.dispatch.recovery import UNSENT, CallRecovery
-from interlock.hub.calls.dispatch.server_errors import answer_error, answer_loss, checked_fault, loss_of
+from interlock.hub.calls.dispatch.server_errors import answer_error, answer_fault, answer_loss, loss_of
 from interlock.hub.calls.dispatch.stream_relay import StreamRelay, relay_for
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.late_results import LateResults
@@ -123,7 +123,7 @@ class Forwarder(msgspec.Struct, eq=False):
     def _fail(self, fault: Fault) -> None:
         self._call.outcome = recording.failed(self._call.outcome, fault)
         self._finish()
-        self._call.exchange.fail(checked_fault(self._plan, fault))
+        answer_fault(self._call, self._plan.processor, fault)
 
     async def cancel_for_client(self, reason: str) -> bytes | None:
         """Cancel the call as its client asked (MGP, Cancellation). The call is answered with an error, and this returns
@@ -222,7 +222,7 @@ class Forwarder(msgspec.Struct, eq=False):
     def _deliver(self, result: bytes | Fault) -> None:
         """Answer with a result, as the settings of its server say; a thread may have rewritten a large one."""
         if isinstance(result, Fault):
-            self._call.exchange.fail(checked_fault(self._plan, result))
+            answer_fault(self._call, self._plan.processor, result)
         else:
             self._dispatcher.late_results.answer(self._call, self._plan, result)
 
@@ -240,9 +240,11 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _on_known_error(self, error: ErrorObject) -> None:
         self._finish()
-        if self._plan.processor is not None:
-            error = self._plan.processor.error(error)
-        answer_error(self._call, self._plan, self._connection, self._dispatcher, error)
+        answer = partial(answer_error, self._call, self._plan, self._connection, self._dispatcher)
+        if self._plan.processor is None:
+            answer(error)
+        else:
+            self._plan.processor.error(self._call, error, answer)
 
     def on_notification(self, method: str, params: bytes) -> None:
         """Relay a notification about this call, or on its stream."""

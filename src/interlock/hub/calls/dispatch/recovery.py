@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -131,8 +132,13 @@ class CallRecovery:
 
     def _give_up(self, call: Call, plan: Plan, error: ErrorObject) -> None:
         # The error may be a refusal of HTTP, which was not processed before the pause.
-        processed = error if plan.processor is None else plan.processor.error(error)
-        answer = self.answer(call, processed)
+        if plan.processor is None:
+            self._answer(call, error)
+        else:
+            plan.processor.error(call, error, partial(self._answer, call))
+
+    def _answer(self, call: Call, error: ErrorObject) -> None:
+        answer = self.answer(call, error)
         if isinstance(answer, Fault):
             call.exchange.fail(answer)
         else:
@@ -192,8 +198,11 @@ class _FallbackResult:
     def chunks(self, call: Call) -> ChunkFilter:
         return EveryChunk() if self._processor is None else self._processor.chunks(call)
 
-    def error(self, error: ErrorObject) -> ErrorObject:
-        return error if self._processor is None else self._processor.error(error)
+    def error(self, call: Call, error: ErrorObject, deliver: Callable[[ErrorObject], None]) -> None:
+        if self._processor is None:
+            deliver(error)
+        else:
+            self._processor.error(call, error, deliver)
 
     def params(self, params: bytes) -> bytes:
         return params if self._processor is None else self._processor.params(params)

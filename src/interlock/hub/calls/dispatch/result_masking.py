@@ -51,18 +51,22 @@ class ResultMasker:
         assert isinstance(masked, dict)
         return masked, counts
 
-    def error(self, error: ErrorObject) -> ErrorObject:
-        """A server's error without what is masked."""
-        data = msgspec.Raw(self.params(bytes(error.data))) if bytes(error.data) else error.data
-        return msgspec.structs.replace(error, message=self._masker.mask(error.message).text, data=data)
+    def error(self, error: ErrorObject) -> tuple[ErrorObject, Counter[str]]:
+        """A server's error without what is masked, and how much was masked by kind."""
+        text, in_text = self._masker.mask(error.message)
+        data, counts = self._value(bytes(error.data)) if bytes(error.data) else (bytes(error.data), Counter[str]())
+        return msgspec.structs.replace(error, message=text, data=msgspec.Raw(data)), counts + Counter(in_text)
 
     def params(self, params: bytes) -> bytes:
         """The params of a notification, or another JSON value, without what is masked; `null` if it cannot be read."""
+        return self._value(params)[0]
+
+    def _value(self, raw: bytes) -> tuple[bytes, Counter[str]]:
         try:
-            masked, counts = self._masker.mask_value(msgspec.json.decode(params))
+            masked, counts = self._masker.mask_value(msgspec.json.decode(raw))
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            return b"null"
-        return msgspec.json.encode(masked) if counts else params
+            return b"null", Counter({"unreadable": 1})
+        return (msgspec.json.encode(masked) if counts else raw), counts
 
 
 def findings_of(counts: Mapping[str, int]) -> tuple[Finding, ...]:

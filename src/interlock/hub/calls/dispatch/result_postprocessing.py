@@ -15,6 +15,7 @@ from interlock.config.settings import Server
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, ChunkFilter
 from interlock.hub.calls.dispatch.chunk_checks import ChunkChecks, text_of
+from interlock.hub.calls.dispatch.error_search import SearchedError, search_error, unjudged, withheld
 from interlock.hub.calls.dispatch.result_division import Division, left_over
 from interlock.hub.calls.dispatch.result_masking import UNREADABLE, ResultMasker, findings_of
 from interlock.hub.calls.dispatch.result_pages import LIFE_S, MAX_BYTES_EACH, Pages, head, page_end
@@ -66,9 +67,14 @@ class ResultPostprocessor:
         else:
             self._deliver(call, self._searched(result), deliver)
 
-    def error(self, error: ErrorObject) -> ErrorObject:
-        """Mask an error of the server, if results are masked."""
-        return error if self._masker is None else self._masker.error(error)
+    def error(self, call: Call, error: ErrorObject, deliver: Callable[[ErrorObject], None]) -> None:
+        """Search an error of the server as a result is searched, and deliver it, now or when a thread is done."""
+        if not self._scans:
+            deliver(error)
+        elif len(error.message) + len(error.data) > SCAN_HERE or not is_loaded():
+            self._tasks.begin(self._search_error_in_thread(call, error, deliver), call)
+        else:
+            self._deliver_error(call, self._searched_error(error), deliver)
 
     def params(self, params: bytes) -> bytes:
         """Mask the params of a notification, if results are masked."""
@@ -109,8 +115,28 @@ class ResultPostprocessor:
             return
         except Exception as cause:  # the tool has done its work: the call is answered, and flagged
             shown = prepared.result if self._most is None else _head(prepared.result, self._most * BYTES_PER_TOKEN)
-            prepared = prepared._replace(result=shown, found=(*prepared.found, _unprocessed(cause)))
+            prepared = prepared._replace(result=shown, found=(*prepared.found, unjudged(cause)))
         self._deliver(call, prepared, deliver)
+
+    async def _search_error_in_thread(
+        self, call: Call, error: ErrorObject, deliver: Callable[[ErrorObject], None]
+    ) -> None:
+        judging, owner = self._judging, call.caller.owner
+        try:
+            with judging.holding_result(owner, len(error.message) + len(error.data)):
+                searched = await judging.run_result(owner, lambda: self._searched_error(error))
+        except Exception as cause:  # the call is answered, and flagged
+            searched = SearchedError(withheld(error) if self._withholds else error, (unjudged(cause),))
+        self._deliver_error(call, searched, deliver)
+
+    def _searched_error(self, error: ErrorObject) -> SearchedError:
+        load()
+        return search_error(error, self._masker, escapes=self._escapes)
+
+    def _deliver_error(self, call: Call, searched: SearchedError, deliver: Callable[[ErrorObject], None]) -> None:
+        if searched.found:
+            self._findings.on_result(call, searched.found, searched.masked)
+        deliver(searched.error)
 
     def _prepared(self, result: bytes) -> _Prepared:
         """Everything that takes long, on values alone, so that a thread may do it."""
@@ -135,7 +161,7 @@ class ResultPostprocessor:
         try:
             result, found = self._judged(result)
         except Exception as cause:  # the tool has done its work: a result that cannot be judged is flagged as that
-            result, found = UNREADABLE if self._escapes else result, (_unprocessed(cause),)
+            result, found = UNREADABLE if self._escapes else result, (unjudged(cause),)
         return _Prepared(result, (*findings_of(masked), *found), masked)
 
     def _judged(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
@@ -207,10 +233,6 @@ def postprocessor_for(
     if settings is None or (settings.max_result_tokens is None and settings.scan_results == "off"):
         return None
     return ResultPostprocessor(settings, pages, judging, tokens, findings)
-
-
-def _unprocessed(cause: Exception) -> Finding:
-    return Finding("result.unjudged", f"It could not be judged ({type(cause).__name__}).")
 
 
 def _head(result: bytes, most_bytes: int) -> bytes:

@@ -9,7 +9,7 @@ import msgspec
 from interlock.client.connection import Connection
 from interlock.hub.calls.bridges import url_elicitation as url_first
 from interlock.hub.calls.bridges.request_states import RequestStates
-from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.call import Call, Plan, ResultProcessor
 from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.translation import Translation
@@ -54,29 +54,39 @@ def answer_loss(
         return
     if unsent and "status" not in fault.data:
         if not dispatcher.recovery.takes_unsent(call, plan, fault):
-            call.exchange.fail(checked_fault(plan, fault))
+            answer_fault(call, plan.processor, fault)
         return
     turned_away = fault.kind.retryable and "status" in fault.data
     if not turned_away or not dispatcher.recovery.takes(call, plan, fault.render(ErrorDialect.MGP)):
-        call.exchange.fail(checked_fault(plan, fault))
+        answer_fault(call, plan.processor, fault)
 
 
-def checked_fault(plan: Plan, fault: Fault) -> Fault:
-    """The fault of a call that was sent. UPSTREAM_ERROR is about an answer, and may quote it in any case."""
-    return quoted_fault(plan, fault) if fault.quotes_server or fault.name == "UPSTREAM_ERROR" else fault
+def answer_fault(call: Call, processor: ResultProcessor | None, fault: Fault) -> None:
+    """Answer a request that was sent with a fault. UPSTREAM_ERROR is about an answer, and may quote it in any case."""
+    if processor is None or not (fault.quotes_server or fault.name == "UPSTREAM_ERROR"):
+        call.exchange.fail(fault)
+    else:
+        _answer_quoting(call, processor, fault)
 
 
-def unsent_fault(plan: Plan, fault: Fault) -> Fault:
-    """The fault of a call that was not sent: the hub's own words, unless it is marked."""
-    return quoted_fault(plan, fault) if fault.quotes_server else fault
+def answer_unsent(call: Call, processor: ResultProcessor | None, fault: Fault) -> None:
+    """Answer a call that was not sent with a fault: the hub's own words, unless it is marked."""
+    if processor is None or not fault.quotes_server:
+        call.exchange.fail(fault)
+    else:
+        _answer_quoting(call, processor, fault)
 
 
-def quoted_fault(plan: Plan, fault: Fault) -> Fault:
-    """A fault that holds text of the server, for the client: it counts as an error of the server."""
-    if plan.processor is None:
-        return fault
-    error = plan.processor.error(ErrorObject(0, fault.message, msgspec.Raw(msgspec.json.encode(fault.data))))
-    return fault.reworded(error.message, decode_json_or(error.data, dict[str, object], {}))
+def _answer_quoting(call: Call, processor: ResultProcessor, fault: Fault) -> None:
+    """Answer with a fault that holds text of the server: it is processed as an error of the server is."""
+
+    def answer(error: ErrorObject) -> None:
+        call.exchange.fail(fault.reworded(error.message, decode_json_or(error.data, dict[str, object], {})))
+
+    # The fault is kept until it is processed; the frames that it passed through are not.
+    fault.drop_frames()
+    error = ErrorObject(0, fault.message, msgspec.Raw(msgspec.json.encode(fault.data)))
+    processor.error(call, error, answer)
 
 
 def loss_of(call: Call, plan: Plan, fault: Fault) -> Fault:

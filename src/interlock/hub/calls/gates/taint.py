@@ -180,9 +180,9 @@ class TaintingProcessor:
         self._taint()
         return EveryChunk() if self._inner is None else self._inner.chunks(call)
 
-    def error(self, error: ErrorObject) -> ErrorObject:
-        self._taint()
-        return error if self._inner is None else self._inner.error(error)
+    def error(self, call: Call, error: ErrorObject, deliver: Callable[[ErrorObject], None]) -> None:
+        inner = self._inner
+        self._taint(call, partial(deliver, error) if inner is None else partial(inner.error, call, error, deliver))
 
     def params(self, params: bytes) -> bytes:
         self._taint()
