@@ -112,6 +112,31 @@ async def test_private_connections_are_bounded_and_one_in_use_is_never_taken_awa
             assert text_of(await b.modern("tools/call", echo)) == "hello", "an idle connection gives way"
 
 
+async def test_a_principal_with_many_connections_takes_none_from_one_with_fewer(tmp_path: Path) -> None:
+    settings = Hub(limits=Limits(private_sessions_per_server=3), timeouts=Timeouts(start_s=120, tool_s=60))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}, hub=settings) as hub:
+
+        async def opened(who: str) -> RawClient:
+            client = RawClient(hub.url + "/mcp", keys[who])
+            await client.initialize(ALL)
+            return client
+
+        async def pid(client: RawClient) -> str:
+            return text_of(await client.legacy("tools/call", {"name": "busy__pid", "arguments": {}}))
+
+        keys = {who: hub.key(who) for who in ("ada", "bob", "eve")}
+        ada = await opened("ada")
+        first = await pid(ada)
+        many = [await opened("eve") for _ in range(6)]
+        assert len({await pid(each) for each in many}) == 6
+        assert await pid(ada) == first, "an idle connection stays, as its owner has no other"
+        # One that has none takes a place of the one that has most.
+        await pid(await opened("bob"))
+        assert await pid(ada) == first
+        owners = [found.owner.audience for found in hub.hub_app.upstreams["busy"].pool.private.open_connections()]
+        assert len(owners) == 3
+
+
 async def test_log_messages_of_a_shared_session_reach_no_client(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
         quiet = RawClient(hub.url + "/mcp")

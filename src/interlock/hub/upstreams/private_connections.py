@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -14,10 +15,11 @@ from interlock.wire.errors import Fault
 
 
 class _Entry:
-    __slots__ = ("began", "connection", "opening")
+    __slots__ = ("began", "connection", "opening", "principal")
 
-    def __init__(self, opening: asyncio.Future[UpstreamConnection], began: float) -> None:
+    def __init__(self, opening: asyncio.Future[UpstreamConnection], principal: str, began: float) -> None:
         self.opening = opening
+        self.principal = principal
         self.connection: UpstreamConnection | None = None
         self.began = began
 
@@ -56,11 +58,14 @@ class PrivateConnections:
         else:
             self._entries[other], self._open[other] = entry, connection
 
-    async def open(self, name: str, opener: Callable[[], Awaitable[UpstreamConnection]]) -> UpstreamConnection:
-        """The connection of this name, opened if it is not there. Simultaneous callers get the same connection."""
+    async def open(
+        self, name: str, principal: str, opener: Callable[[], Awaitable[UpstreamConnection]]
+    ) -> UpstreamConnection:
+        """The connection of this name, opened for its principal if it is not there. Simultaneous callers get the same
+        connection."""
         entry = self._entries.get(name)
         if entry is None:
-            if len(self._entries) >= self._limit and not self._evict():
+            if len(self._entries) >= self._limit and not self._evict_for(principal):
                 raise Fault(
                     "RESOURCE_EXHAUSTED",
                     f"{self._limit} private sessions are in use on this server",
@@ -68,7 +73,7 @@ class PrivateConnections:
                     retry_after_ms=5000,
                 )
             loop = asyncio.get_running_loop()
-            entry = _Entry(asyncio.ensure_future(opener()), loop.time())
+            entry = _Entry(asyncio.ensure_future(opener()), principal, loop.time())
             self._entries[name] = entry
             entry.opening.add_done_callback(partial(self._on_opened, name, entry))
         return await asyncio.shield(entry.opening)
@@ -114,12 +119,20 @@ class PrivateConnections:
             self.drop(name)
         await self._closing.settled()
 
-    def _evict(self) -> bool:
-        """Close the idle connection that was unused for longest. Returns False if none is idle."""
-        idle = [(entry.used, name) for name, entry in self._entries.items() if _idle(entry)]
+    def _evict_for(self, principal: str) -> bool:
+        """Close an idle connection of the principal that has most, the one that was unused for longest.
+
+        A principal takes no place from one that has no more than itself. Returns False if no connection can be closed.
+        """
+        counts = Counter(entry.principal for entry in self._entries.values())
+        idle = [
+            (-counts[entry.principal], entry.used, name)
+            for name, entry in self._entries.items()
+            if _idle(entry) and (entry.principal == principal or counts[entry.principal] > counts[principal])
+        ]
         if not idle:
             return False
-        self.drop(min(idle)[1])
+        self.drop(min(idle)[2])
         return True
 
     async def _close(self, entry: _Entry) -> None:
