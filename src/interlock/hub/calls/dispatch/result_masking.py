@@ -16,9 +16,8 @@ from interlock.judge.findings import Finding
 from interlock.judge.masking import MaskedStream, Masker
 from interlock.wire.errors import ErrorObject
 
-UNREADABLE: Final = msgspec.json.encode(
-    {"content": [{"type": "text", "text": "[masked: the result could not be read]"}], "isError": True}
-)
+WITHHELD: Final = "[masked: the result could not be read]"
+"""The text in place of a result that cannot be read."""
 NOT_TEXT: Final = frozenset(("requestState", "resultType", "taskId"))
 """Members that no model reads, and that must come back as they are."""
 _RULE: Final = "masked."
@@ -30,15 +29,15 @@ class ResultMasker:
     def __init__(self, settings: Mask) -> None:
         self._masker = Masker(settings.patterns, settings.own)
 
-    def result(self, result: bytes) -> tuple[bytes, Counter[str]]:
-        """A result without what is masked, and how much was masked by kind."""
+    def result(self, result: bytes) -> tuple[bytes | None, Counter[str]]:
+        """A result without what is masked, and how much was masked by kind. None for one that cannot be read."""
         try:
             value = msgspec.json.decode(result, type=dict[str, object])
             kept = {key: value.pop(key) for key in NOT_TEXT & value.keys()}
             masked, counts = self._masker.mask_value(value)
             assert isinstance(masked, dict)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            return UNREADABLE, Counter({"unreadable": 1})
+            return None, Counter({"unreadable": 1})
         return (msgspec.json.encode({**kept, **masked}) if counts else result), counts
 
     def stream(self) -> MaskedStream:

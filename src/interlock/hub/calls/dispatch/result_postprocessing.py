@@ -17,9 +17,10 @@ from interlock.hub.calls.call import Call, ChunkFilter
 from interlock.hub.calls.dispatch.chunk_checks import ChunkChecks, text_of
 from interlock.hub.calls.dispatch.error_search import SearchedError, search_error, unjudged, withheld
 from interlock.hub.calls.dispatch.result_division import Division, left_over
-from interlock.hub.calls.dispatch.result_masking import UNREADABLE, ResultMasker, findings_of
+from interlock.hub.calls.dispatch.result_masking import WITHHELD, ResultMasker, findings_of
 from interlock.hub.calls.dispatch.result_pages import LIFE_S, MAX_BYTES_EACH, Pages, head, page_end
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
+from interlock.hub.calls.dispatch.text_results import text_result
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.judge.findings import Finding
@@ -97,7 +98,7 @@ class ResultPostprocessor:
     async def _process_in_thread(
         self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None
     ) -> None:
-        prepared = _Prepared(UNREADABLE if self._withholds else result)
+        prepared = _Prepared(result, text=WITHHELD if self._withholds else None)
         judging, owner = self._judging, call.caller.owner
         is_wanted = None if leave is None else lambda: call.exchange.answerable
         try:
@@ -114,8 +115,9 @@ class ResultPostprocessor:
             leave(result)
             return
         except Exception as cause:  # the tool has done its work: the call is answered, and flagged
-            shown = prepared.result if self._most is None else _head(prepared.result, self._most * BYTES_PER_TOKEN)
-            prepared = prepared._replace(result=shown, found=(*prepared.found, unjudged(cause)))
+            prepared = prepared._replace(found=(*prepared.found, unjudged(cause)))
+            if self._most is not None and prepared.text is None:
+                prepared = prepared._replace(text=_head(prepared.result, self._most * BYTES_PER_TOKEN))
         self._deliver(call, prepared, deliver)
 
     async def _search_error_in_thread(
@@ -143,7 +145,7 @@ class ResultPostprocessor:
         if self._scans:
             load()  # also for a result that needs nothing of it, so that the next short one is judged on the loop
         searched = self._searched(result)
-        if self._most is None or len(searched.result) <= self._most:
+        if self._most is None or len(searched.result) <= self._most or searched.text is not None:
             return searched
         try:
             return searched._replace(long=_read(searched.result, self._most))
@@ -157,12 +159,16 @@ class ResultPostprocessor:
             return _Prepared(result)
         masked: Mapping[str, int] = {}
         if self._masker is not None:
-            result, masked = self._masker.result(result)
+            shown, masked = self._masker.result(result)
+            if shown is None:
+                return _Prepared(result, findings_of(masked), masked, text=WITHHELD)
+            result = shown
+        text: str | None = None
         try:
             result, found = self._judged(result)
         except Exception as cause:  # the tool has done its work: a result that cannot be judged is flagged as that
-            result, found = UNREADABLE if self._escapes else result, (unjudged(cause),)
-        return _Prepared(result, (*findings_of(masked), *found), masked)
+            text, found = WITHHELD if self._escapes else None, (unjudged(cause),)
+        return _Prepared(result, (*findings_of(masked), *found), masked, text=text)
 
     def _judged(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
         value = msgspec.json.decode(result, type=dict[str, object])
@@ -179,7 +185,10 @@ class ResultPostprocessor:
         if prepared.found:
             self._findings.on_result(call, prepared.found, prepared.masked)
         cut = prepared.cut
-        deliver(prepared.result if cut is None else self._with_link(call, cut))
+        if prepared.text is not None:
+            deliver(text_result(call, prepared.text))
+        else:
+            deliver(prepared.result if cut is None else self._with_link(call, cut))
 
     def _with_link(self, call: Call, cut: _Cut) -> bytes:
         """The head of a result, how much of it that is, and where the rest can be read."""
@@ -224,6 +233,8 @@ class _Prepared(NamedTuple):
     """How much was masked, by kind."""
     long: _Long | None = None
     cut: _Cut | None = None
+    text: str | None = None
+    """The text in place of the result, where it is not shown."""
 
 
 def postprocessor_for(
@@ -235,14 +246,14 @@ def postprocessor_for(
     return ResultPostprocessor(settings, pages, judging, tokens, findings)
 
 
-def _head(result: bytes, most_bytes: int) -> bytes:
-    """A result that no thread could cut: the beginning of its JSON as text. This reads no more than it shows."""
+def _head(result: bytes, most_bytes: int) -> str | None:
+    """The beginning of a result that no thread could cut, as text. This reads no more than it shows. None for one that
+    can be shown whole."""
     if len(result) <= most_bytes:
-        return result
+        return None
     shown = result[:most_bytes].decode(errors="ignore")
     note = f"[Cut here: {most_bytes:,} of {len(result):,} bytes are shown. The hub could not read the result.]"
-    # An error needs no structured content, which its schema may demand of a good result.
-    return msgspec.json.encode({"content": [{"type": "text", "text": f"{shown}\n{note}"}], "isError": True})
+    return f"{shown}\n{note}"
 
 
 def _read(result: bytes, most: int) -> _Long | None:
