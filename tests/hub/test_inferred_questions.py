@@ -105,6 +105,26 @@ async def test_a_no_refuses_the_call(tmp_path: Path) -> None:
         assert denied["error"]["data"]["name"] == "PERMISSION_DENIED"
 
 
+async def test_neither_a_request_nor_a_no_ends_when_the_person_leaves(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+        leave, command = watch(hub), {"command": "rm -rf notes"}
+        await call(hub, "run", command)
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
+        leave()
+        assert hub.hub_app.inbox.watched is False
+        waiting = await call(hub, "run", command)
+        error = waiting["_meta"]["dev.interlock/error"]
+        assert (error["name"], error["decision"]) == ("APPROVAL_PENDING", decision.id)
+        shown = await hub.operate("why", agent="agent", tool="s__run", arguments=command)
+        assert shown["judgement"]["outcome"] == "asked"
+        await hub.hub_app.inbox.answer(decision.id, "no", ADA, "terminal")
+        denied = await call(hub, "run", command)
+        assert denied["error"]["data"]["name"] == "PERMISSION_DENIED"
+        shown = await hub.operate("why", agent="agent", tool="s__run", arguments=command)
+        assert "denied by person:ada" in shown["judgement"]["message"]
+        assert not (await call(hub, "run", {"command": "rm -rf other"})).get("isError"), "nobody was asked about this"
+
+
 async def test_an_approval_is_for_those_arguments_alone(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         watch(hub)

@@ -117,6 +117,10 @@ class DecisionIndex:
         """How many requests of an asker wait."""
         return len(self._by_asker.get(f"{asker_kind}:{asker}", ()))
 
+    def has_about(self, kind: str, server: str) -> bool:
+        """Whether there are current decisions of one kind about one server."""
+        return (kind, server) in self._about
+
     def about(self, kind: str, server: str) -> list[Decision]:
         """The current decisions of one kind about one server."""
         return [self._known[self._live[matter]] for matter in self._about.get((kind, server), ())]

@@ -276,6 +276,10 @@ class Inbox:
             if decision.state in (DecisionState.OPEN, DecisionState.APPROVED):
                 await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
 
+    def has_about(self, kind: str, server: str) -> bool:
+        """Whether there are current decisions of one kind about one server."""
+        return self._index.has_about(kind, server)
+
     def about(self, kind: str, server: str) -> list[Decision]:
         """The current decisions of one kind about one server."""
         return self._index.about(kind, server)

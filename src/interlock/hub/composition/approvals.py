@@ -12,7 +12,9 @@ from interlock.hub.approvals.pins import Pins
 from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.bridges.request_states import RequestStates
+from interlock.hub.calls.call import Call
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
+from interlock.hub.calls.verdicts import Ask
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.composition.authentication import AuthenticationParts
@@ -119,9 +121,15 @@ class ApprovalParts:
             return ""
         return next((status.decision for status in missing if status.decision), "")
 
-    def is_attended(self, principal: Principal) -> bool:
-        """Whether a person can answer for a caller: at the caller's client, or at the inbox."""
-        return principal.kind != "person" and (self.inbox.watched or self.attended_by(principal) is not None)
+    def asks_about(self, call: Call, ask: Ask) -> bool:
+        """Whether a call waits for a person although only inferred checks object to it: a person can answer, at the
+        caller's client or at the inbox; or was asked before. Neither a request nor its answer ends when people leave.
+        """
+        principal = call.caller.principal
+        if principal.kind == "person":
+            return False
+        attended = self.inbox.watched or self.attended_by(principal) is not None
+        return attended or self.call_approvals.is_asked(call, ask)
 
     def attended_by(self, principal: Principal) -> str | None:
         """The person before the client of a principal, where the operator named one.

@@ -70,7 +70,7 @@ class GateChain:
         self._config = config
         mode, policies = config.hub.mode, self._approvals.server_policies
         access = self._authentication.access
-        self._validators = ValidatorsGate(config.servers, mode, self._judging, self._approvals.is_attended)
+        self._validators = ValidatorsGate(config.servers, mode, self._judging, self._approvals.asks_about)
         self._taint = TaintPolicy(config.profiles, self._approvals.taints, policies.trust_of, policies.risk_of)
         self.gates: tuple[Gate, ...] = (
             AccessGate(access, self._clock, self._authentication.insufficient_scope),

@@ -13,11 +13,10 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.gates.validator_choice import Chosen, Use
 from interlock.hub.calls.gates.validator_refusals import Objection, ask, refuse
-from interlock.hub.calls.verdicts import PASS, Verdict, Wait
+from interlock.hub.calls.verdicts import PASS, Ask, Verdict, Wait
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.judge.arguments import Found, TooMany
 from interlock.judge.findings import Finding
@@ -51,7 +50,7 @@ class ToolCheck:
         *,
         local: bool,
         cwd: str | None = None,
-        attended: Callable[[Principal], bool] | None = None,
+        asks: Callable[[Call, Ask], bool] | None = None,
     ) -> None:
         self._server = server
         self._tool = tool
@@ -62,8 +61,8 @@ class ToolCheck:
         """Whether the server runs on this machine, so that links on the way of a path can be followed here."""
         self._cwd = cwd
         """The folder in which it runs, and from which relative paths start."""
-        self._attended = attended
-        """Whether somebody is there to be asked about what was only inferred. None where that is never asked."""
+        self._asks = asks
+        """Whether a person is asked, or was, about what was only inferred. None where nobody is ever asked."""
         self._network = next((use for use in chosen.uses if use.validator in _NETWORK), None)
 
     def __call__(self, call: Call) -> Verdict:
@@ -150,9 +149,10 @@ class ToolCheck:
             return PASS
         # A person who is asked about the call for any reason reads this, too.
         call.would_refuse = tuple(each.finding for each in objections)
-        if self._attended is not None and self._attended(call.caller.principal):
-            return ask(self._tool if call.target.tool is None else call.target.tool.exposed, objections)
-        return PASS
+        if self._asks is None:
+            return PASS
+        question = ask(self._tool if call.target.tool is None else call.target.tool.exposed, objections)
+        return question if self._asks(call, question) else PASS
 
     # Names
 

@@ -1,7 +1,8 @@
 """The validators gate: what the hub checks of a call's arguments itself. Nothing for a tool without a validator.
 
 `observe` only notes, `guard` enforces what is declared or configured, `locked` also what is merely inferred. In `guard`
-that is asked where a person is there to answer, and noted where not. Cloud metadata services are refused in every mode.
+that is asked where a person is there to answer or was asked about the same call before, and noted where not. Cloud
+metadata services are refused in every mode.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.gates.validator_checks import ToolCheck
 from interlock.hub.calls.gates.validator_choice import NOTHING, Chosen, choose
 from interlock.hub.calls.gates.validator_refusals import refuse_unknown
-from interlock.hub.calls.verdicts import PASS, Verdict
+from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
 from interlock.hub.judging_threads import JudgingThreads
@@ -29,12 +30,12 @@ class ValidatorsGate:
     name = "validators"
 
     def __init__(
-        self, servers: Mapping[str, Server], mode: Mode, judging: JudgingThreads, attended: Callable[[Principal], bool]
+        self, servers: Mapping[str, Server], mode: Mode, judging: JudgingThreads, asks: Callable[[Call, Ask], bool]
     ) -> None:
         self._servers = servers
         self._mode: Mode = mode
         self._judging = judging
-        self._attended = attended if mode == "guard" else None
+        self._asks = asks if mode == "guard" else None
         self._last: tuple[Tool | None, Chosen] = (None, NOTHING)
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
@@ -54,8 +55,7 @@ class ValidatorsGate:
         server = self._servers.get(target.server)
         local = server is not None and server.transport == "stdio"
         cwd = None if server is None else server.cwd
-        judging, attended = self._judging, self._attended
-        return ToolCheck(target.server, target.name, chosen, judging, local=local, cwd=cwd, attended=attended)
+        return ToolCheck(target.server, target.name, chosen, self._judging, local=local, cwd=cwd, asks=self._asks)
 
     def applied(self, target: Target) -> str:
         """The standard validators that the arguments of a call pass, or `none`."""

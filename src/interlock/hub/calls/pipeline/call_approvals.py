@@ -102,6 +102,13 @@ class CallApprovals:
             return None
         return Approval(question.matter, f"approval {decision.id}, given by {decision.answered_by}", decision.id)
 
+    def is_asked(self, call: Call, ask: Ask) -> bool:
+        """Whether a request about exactly this call is open, or its answer holds."""
+        # Hashing the arguments is dear, and most servers have no request.
+        if not self._inbox.has_about("tool_call", call.target.server):
+            return False
+        return self._inbox.current(question_of(call, ask)) is not None
+
     async def foreseen(self, call: Call, ask: Ask) -> Ask | Refuse:
         """The outcome for a question that no approval answers: a refusal, or still the question."""
         if not await full_view(call.arguments):
