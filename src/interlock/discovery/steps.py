@@ -19,7 +19,8 @@ def steps(query: str) -> list[tuple[str, list[str]]]:
 
 def _split(text: str) -> list[str]:
     """The parts in order, each once. More than are searched are joined with their neighbours, so that none is lost."""
-    parts = list(dict.fromkeys(part.strip() for part in _BETWEEN.split(text) if part.strip()))
+    bare = (_ANNOUNCED.sub("", part.strip()) for part in _BETWEEN.split(text))
+    parts = list(dict.fromkeys(part for part in bare if part))
     if len(parts) <= MAX_STEPS:
         return parts
     at = [round(number * len(parts) / MAX_STEPS) for number in range(MAX_STEPS + 1)]
@@ -40,9 +41,13 @@ _VERBS = """
 """
 _VERB = rf"(?=(?:{'|'.join(_VERBS.split())})\b)"
 _BEGINS = re.compile(_VERB, re.IGNORECASE)
+_ORDER = "then|afterwards|after that|finally|lastly|next|also|first(?:ly)?|second(?:ly)?|third(?:ly)?|fourth|fifth"
+_ANNOUNCED = re.compile(rf"\A(?:(?:and|{_ORDER})\b[\s,:]*|[-*•]\s+)+", re.IGNORECASE)
+"""Words and bullets before a step that say nothing of it."""
 _BETWEEN = re.compile(
     r"(?<=[.!?;])\s+|\n+|;\s*"
     r"|,?\s+(?:and\s+)?(?:then|afterwards|after that|finally|next|also)\s*,?\s+(?=\w)"
+    rf"|,\s+(?:and\s+)?(?:{_ORDER})\s*,?\s+{_VERB}"
     rf"|,?\s+(?:and|or|but)\s+{_VERB}|,\s+{_VERB}",
     re.IGNORECASE,
 )
