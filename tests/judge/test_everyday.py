@@ -7,7 +7,9 @@ from pathlib import Path
 from cases import each_case
 from interlock.judge.arguments import Found
 from interlock.judge.shell import ShellRules, judge_shell
-from interlock.judge.validators import Rules, judge_value
+from interlock.judge.shell.everyday import Everyday
+from interlock.judge.shell.syntax import parse
+from interlock.judge.validators import Rules, is_heavy, judge_value
 
 EVERYDAY = ShellRules(everyday=True)
 LINES = (Path(__file__).parent / "everyday.txt").read_text("utf-8").splitlines()
@@ -19,6 +21,17 @@ def test_of_a_thousand_everyday_commands_at_most_two_in_a_hundred_are_questioned
     assert len(set(COMMANDS)) == len(COMMANDS)
     questioned = [command for command in COMMANDS if judge_shell(command, EVERYDAY)]
     assert len(questioned) <= len(COMMANDS) // 50, questioned
+
+
+def test_nested_loops_are_judged_beside_the_loop_and_few_times_where_they_are_too_many() -> None:
+    turns = "for a in 1 2 3 4 5 6 7 8; do for b in 1 2 3 4 5 6 7 8; do for c in 1 2 3 4 5 6 7 8; do "
+    command = turns + "cp $a/$b $c; cp $b/$c $a; done; done; done"
+    assert len(command) < 200
+    assert is_heavy("sandbox", Found("command", "command", command, {}))
+    script = parse(command)
+    everyday = Everyday(script)
+    assert sum(1 for each in script.commands for _ in everyday.readings(each)) <= 20
+    assert everyday.too_many
 
 
 def test_only_what_is_inferred_is_judged_so() -> None:
@@ -46,6 +59,28 @@ def test_only_what_is_inferred_is_judged_so() -> None:
         ("f() { ls; }; f", "shell.function"),
         # Variables are followed to what the text gives them.
         ("X=/etc/shadow; cat $X", "shell.secret_file"),
+        # So are those that a shell inside the command reads, and values that an expansion changes.
+        ("export x=.env; bash -c 'cat $x'", "shell.secret_file"),
+        ("x=.env sh -c 'cat \"$x\"'", "shell.secret_file"),
+        ("export x=.e; bash -c 'y=${x}nv; sh -c \"cat \\$y\"'", "shell.secret_file"),
+        ("export c='rm -rf ~'; ssh host <<< '$c'", "shell.recursive_delete"),
+        ("x=.anv; cat ${x/a/e}", "shell.secret_file"),
+        ("x=.xnv; y=${x//x/e}; cat $y", "shell.secret_file"),
+        ("x=a.env; cat ${x#a}", "shell.secret_file"),
+        ("x=.env.old; cat ${x%.*}", "shell.secret_file"),
+        ("x=.env.a.b; cat ${x%%.a*}", "shell.secret_file"),
+        ("x=.ENV; cat ${x,,}", "shell.secret_file"),
+        ("x=__.env; cat ${x:2}", "shell.secret_file"),
+        ("x=.enx; cat ${x/%x/v}", "shell.secret_file"),
+        ("x=aenv; cat ${x/#a/.}", "shell.secret_file"),
+        # Programs that print the settings of others with the secrets in them.
+        ("docker compose config", "shell.secret_variable"),
+        ("docker compose -f a.yml --profile dev config --format json", "shell.secret_variable"),
+        ("docker-compose config", "shell.secret_variable"),
+        ("git config -l", "shell.secret_variable"),
+        ("git -C a config --global --list", "shell.secret_variable"),
+        ("git config list --show-origin", "shell.secret_variable"),
+        ("git config --get-regexp '.*'", "shell.secret_variable"),
         ("a=/etc/sha; cat ${a}dow", "shell.secret_file"),
         ("for f in /etc/shadow a.txt; do cat $f; done", "shell.secret_file"),
         ('for f in "/etc/shadow"; do cat "$f"; done', "shell.secret_file"),
@@ -109,6 +144,12 @@ def test_only_what_is_inferred_is_judged_so() -> None:
             "; ".join(f"{name}={word}" for name in "abcdef" for word in "lsmkop") + '; echo "$a$b$c$d$e$f"',
             "shell.too_many",
         ),
+        # Only folders that tools make again are emptied.
+        ("rm -rf src/*", "shell.recursive_delete"),
+        ("rm -rf /tmp/*", "shell.recursive_delete"),
+        ("rm -rf build/../*", "shell.recursive_delete"),
+        ("cat .npmrc.example.bak", "shell.secret_file"),
+        ("cat .npmrc", "shell.secret_file"),
     ],
 )
 def test_harm_in_any_part_is_found(command: str, rule: str) -> None:
@@ -238,6 +279,18 @@ def test_an_address_counts_where_code_comes_from_it(command: str, rule: str) -> 
         "EDITOR=vim git commit",
         "GIT_EDITOR='code --wait' git rebase --continue",
         "PAGER='less -R' git log",
+        "rm -rf build/*",
+        "rm -rf dist/* ./out/* && npm run build",
+        "rm -rf /tmp/work/*",
+        "cat .npmrc.example",
+        "diff .pypirc.template .npmrc.sample",
+        "f=a.js; node ${f%.js}.mjs",
+        "x=README.txt; cat ${x/.txt/.md}",
+        "export DIR=src; bash -c 'ls $DIR'",
+        "docker compose config --services",
+        "docker compose config -q && docker compose up -d",
+        "git config --list --name-only",
+        "git config --get user.name",
     ],
 )
 def test_text_and_settings_that_agents_write_every_day_pass(command: str) -> None:

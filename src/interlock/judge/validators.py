@@ -93,7 +93,8 @@ def names_in(found: Found) -> tuple[str, ...]:
 def is_heavy(validator: str, found: Found) -> bool:
     """Whether judging takes long enough (a good part of a millisecond) to be done elsewhere than on the loop."""
     size = len(found.value) if isinstance(found.value, str) else sum(map(len, found.value))
-    return size > _LIGHT[validator]
+    expands = isinstance(found.value, str) and ("$" in found.value or "{" in found.value)
+    return size > (_LIGHT_EXPANDING if expands and validator in _COMMANDS else _LIGHT[validator])
 
 
 def code_rules(found: Found, rules: Rules, code: CodeRules | None = None) -> CodeRules:
@@ -120,6 +121,9 @@ _LIGHT = {
     "paths": -1,
     "metadata": 400,
 }
+_COMMANDS = frozenset(("sandbox", "readonly"))
+_LIGHT_EXPANDING = 60
+"""Characters of a command with variables or braces: it is judged once for each of their values."""
 _SHELLS = frozenset(("bash", "sh", "shell", "zsh", "dash", "ksh"))
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from interlock.judge.shell import disclosures
 from interlock.judge.shell.conditions import Use
-from interlock.judge.shell.flags import names, option_values, uses_flag
+from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 
 _ENVIRONMENT = re.compile(r"\.Env\b|\{\{\s*(?:json\s+)?\.(?:Config)?\s*\}\}")
 _LISTS = re.compile(r"(?:^|[\s;|&(])(?:/usr/bin/)?(?:env|printenv|export|set)(?:$|[\s;|&)])")
@@ -39,6 +39,15 @@ def shows_secret(use: Use) -> bool:
     return verb == "run" and any(disclosures.is_secret_file(word) for word in words)
 
 
+def shows_compose(use: Use) -> bool:
+    """`docker compose config` prints every service with the variables of `.env` and of its files."""
+    words = operands(use.arguments, use.values | _COMPOSE_VALUES)
+    words = words[1:] if words[:1] == ["compose"] else words if use.name == "docker-compose" else []
+    if words[:1] not in (["config"], ["convert"]):
+        return False
+    return uses_flag(use.arguments, _COMPOSE_NAMES, "fp", abbreviated=False) is None
+
+
 def copies_secret(use: Use) -> bool:
     """`docker cp .env web:/x`."""
     verb, rest = _verb(use)
@@ -55,3 +64,8 @@ def _verb(use: Use) -> tuple[str, Sequence[str]]:
 
 
 _VERBS = names("run inspect cp")
+_COMPOSE_NAMES = names("--services --volumes --images --profiles --networks --hash --variables -q --quiet --help")
+"""Options with which no values are printed."""
+_COMPOSE_VALUES = names(
+    "-f --file -p --project-name --profile --env-file --project-directory --parallel --ansi -o --format"
+)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, environment
+from interlock.judge.shell.changes import changed
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands
 from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, placed
@@ -28,10 +29,13 @@ from interlock.judge.shell.words import MAX_ADDED, expanded, unescaped, with_nam
 _MAX_READINGS = 64
 _MAX_TOGETHER = 400
 """Readings of words with variables, of one text."""
+_MAX_REFUSED = 16
+"""Readings of a text that is refused for having too many."""
 _MAX_PLACED = 400
 """Words of a command that runs outside the project."""
 _MAX_CHARS = 4_096
 _INSERTED = re.compile(r"\$\{([^{}]*)\}")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _BETWEEN = "\0"
 """Stands between the elements of a list."""
 _IN_HOME = re.compile(r"\$\{HOME\}(?:/[\w.-]+)+")
@@ -49,9 +53,10 @@ _RUN_FILES = frozenset({"shell", "bare", "evaluator"})
 class Everyday:
     """One text of joined commands: its variables, and what its redirections give to which command."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, inherited: Mapping[str, Sequence[str]] | None = None) -> None:
+        """`inherited` has the variables of the text around it, by name."""
         self.script = script
-        self.values: dict[str, list[str]] = {}
+        self.values: dict[str, list[str]] = {name: list(texts) for name, texts in (inherited or {}).items()}
         self.too_many = False
         self.left = _MAX_TOGETHER
         self.words_left = MAX_ADDED
@@ -59,6 +64,8 @@ class Everyday:
         """Variables of which a value is not wholly in the text."""
         # Resolve values once, in order: this bounds variables that refer to each other.
         for value in script.values:
+            if value.change and not any(name in self.values for name in _INSERTED.findall(value.words[0].template)):
+                continue
             if not (value.complete and all(map(self.is_known, value.words))):
                 self.unknown.add(value.name)
             texts = self._texts_of(value)
@@ -72,6 +79,8 @@ class Everyday:
         self._turns = {value.name for value in script.values if value.kind == "turn"}
         self._folders = self._follow_folders()
         self._pipes = self._find_pipes()
+        self._shared: dict[str, list[str]] | None = None
+        """The variables that commands of the text may read, once they were asked for."""
 
     def _follow_folders(self) -> dict[int, str]:
         """The folder that a command runs in, by where the command starts."""
@@ -218,12 +227,23 @@ class Everyday:
         if body and ((wrapper is not None and wrapper.joins) or name in RUN_LATER):
             yield body
 
+    def handed_on(self, command: Command) -> dict[str, list[str]]:
+        """The variables that a command of the text may read, with their values: those of the text, and its own."""
+        if self._shared is None:
+            self._shared = {name: texts for name, texts in self.values.items() if _NAME.fullmatch(name)}
+        if not command.assignments:
+            return self._shared
+        return self._shared | {name: self.texts(value) for name, value in command.assignments}
+
     def texts(self, word: Word) -> list[str]:
         """The texts that a word may stand for; unknown parts are left open."""
         return [text for choice in self._choices([word]) for text in self._read(word, choice)]
 
     def _texts_of(self, value: Value) -> list[str]:
         """The texts that a name may stand for by one of its values."""
+        if value.change:
+            made = (changed(value.change, text) for text in self.texts(value.words[0]))
+            return [_UNKNOWN if text is None else text for text in made]
         if value.kind in ("word", "turn"):
             return self.texts(value.words[0])
         if value.kind == "named":
@@ -277,7 +297,10 @@ class Everyday:
         given = [self.values.get(name) or [not_known.get(name, _UNKNOWN)] for name in names]
         most = min(_MAX_READINGS, self.left)
         choices = list(islice(product(*given), most + 1))
-        self.too_many |= len(choices) > most
+        if len(choices) > most:
+            # The text is questioned in any case, so a few show as much as many.
+            self.too_many, self.left = True, min(self.left, _MAX_REFUSED)
+            most = min(most, _MAX_REFUSED)
         found = [dict(zip(names, choice, strict=True)) for choice in choices[: max(1, most)]]
         if any(name in self.unknown and name in self.values for name in names):
             first = found[0].items()

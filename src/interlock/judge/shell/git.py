@@ -39,6 +39,15 @@ def configures_program(use: Use) -> bool:
     return verb == "config" and any(keys.match(word) or word.startswith("!") for word in words[1:])
 
 
+def lists_settings(use: Use) -> bool:
+    """`git config --list`: all settings, with the credentials in addresses and headers."""
+    verb, rest, words = _verb(use.arguments)
+    if verb != "config" or uses_flag(rest, frozenset({"--name-only"}), "*", abbreviated=False) is not None:
+        return False
+    lists_all = uses_flag(rest, frozenset({"-l", "--list"}), "f") is not None or words[1:2] == ["list"]
+    return lists_all or any(pattern in (".", ".*") for pattern in option_values(rest, "--", "--get-regexp"))
+
+
 def runs_command(use: Use) -> bool:
     verb, rest, words = _verb(use.arguments)
     if (verb, *words[1:2]) in (("bisect", "run"), ("submodule", "foreach")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell.commands import judge_argv
@@ -61,9 +61,14 @@ class StrictPolicy(_Sandbox):
 class EverydayPolicy(_Sandbox):
     """Joined commands, each by itself. A command that cannot be read, or leaves a process running, stays refused."""
 
+    def __init__(self, rules: ShellRules, inherited: Mapping[str, Sequence[str]] | None = None) -> None:
+        super().__init__(rules)
+        self._inherited = inherited
+        """The variables of the command around the text, which a shell in it reads."""
+
     def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:
         yield from _judge_shape(script, frozenset({"background", "function"}))
-        everyday = Everyday(script)
+        everyday = Everyday(script, self._inherited)
         yield from everyday.judge_setting()
         for span in evaluated(text, script, strict=False):
             message = "the shell evaluates this as an expression, and runs the command in its value"
@@ -76,10 +81,11 @@ class EverydayPolicy(_Sandbox):
 
     def _judge_command(self, command: Command, everyday: Everyday, depth: int) -> Iterator[Finding]:
         yield from _judge_words(command, known=everyday.names_program(command.words[0]))
+        within = EverydayPolicy(self.rules, everyday.handed_on(command))
         for argv in everyday.readings(command):
-            yield from self.judge_argv(argv, (command.start, command.end), depth)
+            yield from within.judge_argv(argv, (command.start, command.end), depth)
         for inner in everyday.given_to_shell(command):
-            yield from judge_text(inner, self, depth + 1)
+            yield from judge_text(inner, within, depth + 1)
 
     def judge_argv(self, argv: Sequence[str], span: tuple[int, int] | None, depth: int) -> Iterator[Finding]:
         yield from judge_argv(argv, self, span, depth)

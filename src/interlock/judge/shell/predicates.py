@@ -224,6 +224,8 @@ def _first_test(arguments: Sequence[str]) -> int:
 
 
 def _is_made(path: str, endings: frozenset[str]) -> bool:
+    # All that such a folder holds is no more than the folder.
+    path = path.removesuffix("/*")
     if _TEMPORARY.fullmatch(path) and ".." not in path.split("/"):
         return True
     path = path.rstrip("/")

@@ -65,6 +65,8 @@ class Value(msgspec.Struct):
     """One word; the word of a loop's turn; a list; the text of a substitution; words of commands that give the text."""
     complete: bool = True
     """Whether the name has no value but those in the text."""
+    change: str = ""
+    """The expansion that makes the values out of those of the word: `${x/a/b}`."""
     plain: bool = False
     """Whether other values are paths, numbers and the like, and no options."""
 

@@ -325,11 +325,15 @@ class _Reader:
         before = len(self.commands)
         if node.child_count:
             self.statement(node, depth + 1)
+        source = self._source_of(node)
+        if (change := values.changing(source, node.start_byte, node.end_byte)) is not None:
+            self.values.append(change)
+            return change.name
         if node.type == "command_substitution":
             name = f"${node.start_byte}"
             self.values.append(values.printed(name, self.commands[before:]))
             return name
-        named = _VARIABLE.fullmatch(self._source_of(node))
+        named = _VARIABLE.fullmatch(source)
         return values.name_in_template(named[1]) if named else ""
 
     def _bare(self, node: Node) -> Word:

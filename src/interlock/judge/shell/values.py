@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from interlock.judge.shell.changes import changed_name
 from interlock.judge.shell.script import Command, Value, Word
 
 TEMPORARY = "/tmp/mktemp.x"  # noqa: S108 - stands for a name that nobody knows before
@@ -82,6 +83,14 @@ def printed(name: str, commands: Sequence[Command]) -> Value:
         return Value(name, [Word(TEMPORARY, 0, 0)], "printed")
     plain = all(_PRINTS_NAMES.match(" ".join([word.text for word in command.words])) for command in commands)
     return Value(name, words, "named", complete=False, plain=plain and bool(commands))
+
+
+def changing(source: str, start: int, end: int) -> Value | None:
+    """`${x/a/b}`: the values of `x`, each changed. None for another expansion."""
+    name = changed_name(source)
+    if name is None:
+        return None
+    return Value(f"~{start}", [Word(source, start, end, dynamic=True, template=f"${{{name}}}")], change=source)
 
 
 def read_from_input(commands: Sequence[Command]) -> Iterator[Value]:

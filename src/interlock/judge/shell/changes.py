@@ -1,0 +1,73 @@
+"""Expansions that change the value of a variable: `${x/a/b}`, `${x%.js}`, `${x,,}`, `${x:1:3}`.
+
+Only changes by plain patterns are followed. The value of any other is not known before the command runs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MAX_CHARS: Final = 512
+"""A longer value is not followed."""
+_MAX_STARS: Final = 2
+_PLAIN = r"""[^$`"'\\{}\[\]()/]{0,100}"""
+_CHANGE = re.compile(
+    rf"\$\{{(?P<name>\w+)(?:(?P<replace>//|/#|/%|/)(?P<old>{_PLAIN})(?:/(?P<new>(?!.*&){_PLAIN}))?"
+    rf"|(?P<cut>##?|%%?)(?P<part>[^$`\"'\\{{}}\[\]()]{{0,100}})|(?P<letters>,,?|\^\^?)|:(?P<at>\d{{1,4}})(?::(?P<size>\d{{1,4}}))?)\}}"
+)
+
+
+def changed_name(source: str) -> str | None:
+    """The variable that an expansion changes; None for one that cannot be followed."""
+    found = _CHANGE.fullmatch(source)
+    if found is None or (found["old"] or found["part"] or "").count("*") > _MAX_STARS:
+        return None
+    return found["name"]
+
+
+def changed(source: str, text: str) -> str | None:
+    """The value that an expansion makes of a text; None where that is not followed."""
+    found = _CHANGE.fullmatch(source)
+    if found is None or len(text) > MAX_CHARS:
+        return None
+    if found["letters"]:
+        return _in_letters(found["letters"], text)
+    if found["at"]:
+        start = int(found["at"])
+        return text[start : start + int(found["size"])] if found["size"] else text[start:]
+    if found["cut"]:
+        return _cut(found["cut"], found["part"], text)
+    return _replaced(found["replace"], found["old"], found["new"] or "", text)
+
+
+def _in_letters(operator: str, text: str) -> str:
+    change = str.lower if operator[0] == "," else str.upper
+    return change(text) if len(operator) == 2 else change(text[:1]) + text[1:]
+
+
+def _cut(operator: str, pattern: str, text: str) -> str:
+    """Without the shortest or the longest beginning, or end, that matches."""
+    places = range(len(text) + 1)
+    matching = re.compile(_regex(pattern), re.DOTALL)
+    if operator[0] == "#":
+        ends = places if operator == "#" else reversed(places)
+        end = next((at for at in ends if matching.fullmatch(text, 0, at)), 0)
+        return text[end:]
+    starts = reversed(places) if operator == "%" else places
+    start = next((at for at in starts if matching.fullmatch(text, at)), len(text))
+    return text[:start]
+
+
+def _replaced(operator: str, pattern: str, new: str, text: str) -> str:
+    if not pattern:
+        return text
+    regex = _regex(pattern)
+    if operator == "/%":
+        return _cut("%%", pattern, text) + new if re.search(rf"(?:{regex})\Z", text, re.DOTALL) else text
+    anchored = rf"\A(?:{regex})" if operator == "/#" else regex
+    return re.sub(anchored, lambda _: new, text, count=0 if operator == "//" else 1, flags=re.DOTALL)
+
+
+def _regex(pattern: str) -> str:
+    return "".join({"*": ".*", "?": "."}.get(letter) or re.escape(letter) for letter in pattern)
