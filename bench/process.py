@@ -39,7 +39,7 @@ class Process:
                 stdout=out,
                 stderr=out,
                 cwd=cwd,
-                env={**os.environ, **(env or {})},
+                env=_environment(env or {}),
                 preexec_fn=lambda: pin(core),
                 start_new_session=True,
             )
@@ -71,6 +71,13 @@ class Process:
             except subprocess.TimeoutExpired:
                 self.popen.kill()
                 self.popen.wait()
+
+
+def _environment(more: dict[str, str]) -> dict[str, str]:
+    """The environment of a measured process. Installed programs have compiled files, so these are written here too."""
+    env = {**os.environ, **more}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    return env
 
 
 class NotRunning(Exception):
