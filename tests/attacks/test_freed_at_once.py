@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from hub.running_hub import RunningHub, child, running_hub, until
 from interlock.client import Client
@@ -19,6 +18,7 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.server import Server
 from interlock.transports.exchange import SessionExchange
+from interlock.transports.http.asgi import AsgiRequest
 from interlock.transports.http.channel import Channel
 from interlock.transports.http.protocol import HubProtocol
 from interlock.transports.http.turn import Turn
@@ -31,7 +31,7 @@ KINDS = (
     HubProtocol,
     Channel,
     Turn,
-    RequestResponseCycle,
+    AsgiRequest,
     SessionExchange,
     SessionChannel,
     Session,

@@ -42,7 +42,7 @@ COMMAND_LINE: Final = (
     ),
     *("interlock.signatures.explain", "interlock.signatures.validate", "interlock.protocols.registry.openapi"),
     *("interlock.server.demo", "interlock.server.runner", "interlock.transports.stdio.server"),
-    *("ctypes", "getpass", "http.client", "importlib.readers", "jsonschema_rs", "re2", "uvicorn.lifespan.off"),
+    *("ctypes", "getpass", "http.client", "importlib.readers", "jsonschema_rs", "re2"),
 )
 """Modules of `python -m interlock.cli`, and those that a hub imports when it starts. Those of its commands follow."""
 LENGTH: Final = 4

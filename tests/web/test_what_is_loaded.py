@@ -12,6 +12,10 @@ from interlock.version import VERSION
 EXTRAS = ("joserfc", "cryptography", "prometheus_client", "opentelemetry", "psycopg")
 LATER = (
     "starlette",
+    "uvicorn",
+    "multiprocessing",
+    "logging.config",
+    "email",
     "jsonschema_rs",
     "re2",
     "html",

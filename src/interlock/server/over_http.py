@@ -7,7 +7,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.responses import PlainTextResponse
@@ -18,7 +18,7 @@ from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGI3Application
+    from starlette.types import ASGIApp
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -41,10 +41,10 @@ async def serve_http(
     port: int,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
-    app: ASGI3Application | None = None,
+    app: ASGIApp | None = None,
 ) -> AsyncIterator[Address]:
     """Serve Streamable HTTP while the context is open, and the author's ASGI application at every other path."""
-    fallback = app or cast("ASGI3Application", PlainTextResponse("Not found. The MCP endpoint is /mcp.\n", 404))
+    fallback = app or PlainTextResponse("Not found. The MCP endpoint is /mcp.\n", 404)
     endpoint, lifespan = McpEndpoint(server), app is not None
     http = await start(endpoint, fallback, host=host, port=port, hosts=hosts, origins=origins, lifespan=lifespan)
     try:
@@ -54,9 +54,7 @@ async def serve_http(
         await http.stop()
 
 
-async def serve_http_until_signal(
-    server: ClosableService, host: str, port: int, app: ASGI3Application | None = None
-) -> None:
+async def serve_http_until_signal(server: ClosableService, host: str, port: int, app: ASGIApp | None = None) -> None:
     """Serve Streamable HTTP until SIGINT or SIGTERM."""
     return_large_blocks()
     ended = asyncio.Event()

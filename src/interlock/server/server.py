@@ -52,7 +52,7 @@ from interlock.wire.messages import Notification, check_shape
 from interlock.wire.seal import Seal
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGI3Application
+    from starlette.types import ASGIApp
 
     from interlock.server.over_http import Address
 
@@ -239,7 +239,7 @@ class Server(LiveMethods):
 
         await serve_stdio(self)
 
-    def run_http(self, host: str = "127.0.0.1", port: int = 8000, *, app: ASGI3Application | None = None) -> None:
+    def run_http(self, host: str = "127.0.0.1", port: int = 8000, *, app: ASGIApp | None = None) -> None:
         """Serve Streamable HTTP at `/mcp` until the process is interrupted; an ASGI application at every other path."""
         from interlock.server.over_http import serve_http_until_signal
         from interlock.server.runner import run
@@ -253,7 +253,7 @@ class Server(LiveMethods):
         *,
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
-        app: ASGI3Application | None = None,
+        app: ASGIApp | None = None,
     ) -> AbstractAsyncContextManager[Address]:
         """Serve Streamable HTTP in the running loop while the context is open. Port 0 takes a free one."""
         from interlock.server.over_http import serve_http

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import Final, Literal
 
 import msgspec
 
@@ -26,9 +26,6 @@ from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 from interlock.web.app import make_app
 from interlock.web.observed_service import ObservedCall, ObservedService
-
-if TYPE_CHECKING:
-    from uvicorn._types import ASGI3Application
 
 LOOK_EVERY_S: Final = 0.25
 MAX_FILES: Final = 1_000
@@ -61,7 +58,7 @@ class DevHub:
             hub_app = HubApp(self._config(port), Path(home))
             service = ObservedService(hub_app.hub, self._seen)
             endpoint = McpEndpoint(service, hub_app.limits)
-            app = cast("ASGI3Application", make_app(hub_app, service))
+            app = make_app(hub_app, service)
             http = await start(endpoint, app, port=port, limits=hub_app.limits, is_mcp=is_mcp_path)
             logged = SubscriberTask(hub_app.bus.subscribe(EventFilter.of(LogWritten)), self._logged)
             self._tell(DevMessage("listening", f"http://127.0.0.1:{http.port}"))

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -51,7 +51,6 @@ from interlock.web.lazy_app import LazyApp
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
-    from uvicorn._types import ASGI3Application
 
 LOCK_WITHIN_S: Final = 5.0
 DRAIN_LOOK_S: Final = 0.05
@@ -128,7 +127,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     try:
         http = await start_http(
             endpoint,
-            cast("ASGI3Application", LazyApp("interlock.web.app", rest_of_http)),
+            LazyApp("interlock.web.app", rest_of_http),
             host=host,
             port=port,
             hosts=config.hub.allowed_hosts,

@@ -13,6 +13,7 @@ from http_peer import RunningEndpoint, WaitingService, app, call, modern, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.guard import allowed_hosts_for
@@ -431,9 +432,6 @@ class Recorder(asyncio.Transport):
 
 def answers_to(pieces: list[bytes]) -> bytes:
     """The answer to the bytes, sent in these pieces."""
-    from uvicorn.config import Config
-    from uvicorn.server import ServerState
-
     from interlock.transports.http.protocol import HubProtocol
 
     async def feed() -> bytes:
@@ -441,7 +439,7 @@ def answers_to(pieces: list[bytes]) -> bytes:
             McpEndpoint(WaitingService()), allowed_hosts_for("127.0.0.1", 7420), DEFAULT, HttpBounds(), mcp_paths
         )
         listener.ok_head = listener.ok_head.replace(listener.ok_head.split(b"\r\n")[1], b"date: now")
-        protocol = HubProtocol(listener, Config(app, log_config=None, ws="none"), ServerState(), {})
+        protocol = HubProtocol(listener, AsgiApplication(app))
         recorder = Recorder()
         protocol.connection_made(recorder)
         for piece in pieces:

@@ -1,7 +1,7 @@
 """One client connection: requests are answered one at a time and in order, the others wait, bounded.
 
-The connection is uvicorn's own; a request on an MCP path is answered before ASGI begins. After a refusal nothing more
-is read. `protocol.py` reads the requests, `writing.py` writes the answers.
+A request on an MCP path is answered by the endpoint, any other by an ASGI application. After a refusal nothing more is
+read. `protocol.py` reads the requests, `writing.py` writes the answers.
 """
 
 from __future__ import annotations
@@ -9,27 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-
+from interlock.transports.http.asgi import AsgiRequest
+from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bodies import CROWDED
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.phase import Phase
-from interlock.transports.http.read_flow import ReadFlow
 from interlock.transports.http.refusals import refusal_body
 from interlock.transports.http.turn import NO_HEAD, Turn
 from interlock.transports.http.writing import WritingConnection
 from interlock.transports.read_queue import ReadQueue
 
-if TYPE_CHECKING:
-    from uvicorn._types import ASGI3Application
-    from uvicorn.config import Config
-    from uvicorn.server import ServerState
-
-    Waiting: TypeAlias = Turn | tuple[RequestResponseCycle, ASGI3Application]
-
+Waiting: TypeAlias = Turn | AsgiRequest
 
 _IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
 
@@ -37,22 +30,15 @@ _IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
 class HttpConnection(WritingConnection):
     """Answers the requests of one client."""
 
-    flow: ReadFlow
-
-    def __init__(
-        self,
-        listener: HttpListener,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(listener, config, server_state, app_state, _loop)
+    def __init__(self, listener: HttpListener, application: AsgiApplication) -> None:
+        super().__init__(listener, application)
         self.data_received = partial(self._batching.received, self)  # type: ignore[method-assign]
         """Bytes in pieces of any size. `take_in` gets them in their turn; `connection_lost` removes the reference."""
         self._phase = _IDLE
         self._target = b""
         self._body: bytes | bytearray = b""
+        self._asgi: AsgiRequest | None = None
+        """The last request for the ASGI application, whose body may be coming in."""
         self._asgi_bytes = 0
         self._reading: Turn | None = None
         """The MCP request whose body is coming in."""
@@ -72,13 +58,12 @@ class HttpConnection(WritingConnection):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected. One above the limit is refused at once."""
         super().connection_made(transport)
-        self.flow = ReadFlow(transport)
         self.listener.connections.add(self)
         if len(self.listener.connections) > self.listener.bounds.connections:
             transport.write(self.listener.render(503, b"", b"retry-after: 1\r\n", keep_alive=False))
             self._hang_up()
 
-    def eof_received(self) -> bool:  # type: ignore[override]
+    def eof_received(self) -> bool:
         """The client sends no more. Everything it sent is read before the connection closes."""
         self._batching.settle()
         self._ended = bool(self.flow.waiting) or (self._is_behind() and not self._stalled)
@@ -94,18 +79,15 @@ class HttpConnection(WritingConnection):
         super().connection_lost(exc)
         self.__dict__.pop("data_received", None)
         self._reading = None
-        waiting = [each[0] for each in self._queue if not isinstance(each, Turn)]
+        waiting = [*self._queue, self._active, self._asgi]
         self._queue.clear()
-        active, self._active = self._active, None
-        if isinstance(active, RequestResponseCycle):
-            waiting.append(active)
-        elif active is not None:
+        self._active = self._asgi = None
+        for request in waiting:
+            if isinstance(request, AsgiRequest):
+                request.forsake()
+        active = waiting[-2]
+        if isinstance(active, Turn):
             self._lose(active)
-        if self.cycle is not None:
-            waiting.append(self.cycle)
-            self.cycle = None  # type: ignore[assignment]
-        for cycle in waiting:
-            _forsake(cycle)
 
     def pause_writing(self) -> None:
         """The client does not keep up: stop reading until it does."""
@@ -198,36 +180,33 @@ class HttpConnection(WritingConnection):
             self.listener.timed_out += 1
             self._refuse(Refusal(408, "the request did not come in time"))
 
-    # uvicorn's own steps, adapted.
+    # An ASGI request calls this (`asgi.Connection`).
 
     def on_response_complete(self) -> None:
         """The ASGI app has answered. A body that it did not wait for is not read, if much of it is still to come."""
         active, self._active = self._active, None
-        if isinstance(active, RequestResponseCycle):
+        if isinstance(active, AsgiRequest):
             active.body = bytearray()
             self._recount()
         if self._draining:
             self._hang_up()
-        elif active is self.cycle and self._phase is _BODY and self._reading is None and self._far_from_end():
+        elif active is self._asgi and self._phase is _BODY and self._reading is None and self._far_from_end():
             self._hang_up(lingering=True)
         elif not self.transport.is_closing():
             self._advance()
 
     def _far_from_end(self) -> bool:
         """Whether more of the body is to come than is read for the sake of the connection."""
-        length = dict(self.headers).get(b"content-length")
+        length = None if self._asgi is None else dict(self._asgi.scope["headers"]).get(b"content-length")
         return length is None or int(length) - self._asgi_bytes > self.listener.bounds.early_bytes
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+    def _answer_by_application(self, request: AsgiRequest) -> None:
+        self._asgi = request
         if self._active is None and not self._queue:
-            self._active = cycle
-            super()._start_asgi_task(cycle, app)
+            self._active = request
+            self._application.begin(request)
         else:
-            self._wait((cycle, app))
-
-    def _unset_keepalive_if_required(self) -> None:
-        # No timer is this connection's own: `sweep` is called for all of them.
-        pass
+            self._wait(request)
 
     def _wait(self, waiting: Waiting) -> None:
         """Put a request behind those before it. A client that sends too many ahead is answered those, and no more."""
@@ -237,8 +216,7 @@ class HttpConnection(WritingConnection):
             self._recount()
             return
         self._phase = _DEAF
-        last = self._queue[-1]
-        (last if isinstance(last, Turn) else last[0]).keep_alive = False
+        self._queue[-1].keep_alive = False
 
     def _advance(self, *, in_turn: bool = False) -> None:
         """Answer the waiting requests, as long as answers come at once, the client reads them and this turn of the loop
@@ -252,13 +230,11 @@ class HttpConnection(WritingConnection):
                     self._reads.add(self)
                     return
                 in_turn = False
-                waiting = self._queue.popleft()
+                waiting = self._active = self._queue.popleft()
                 if isinstance(waiting, Turn):
-                    self._active = waiting
                     self._take(waiting)
                 else:
-                    self._active = waiting[0]
-                    super()._start_asgi_task(*waiting)
+                    self._application.begin(waiting)
         finally:
             self._advancing = False
         if self._queue or self._stalled or self.transport.is_closing():
@@ -288,11 +264,11 @@ class HttpConnection(WritingConnection):
         if self._phase is _DEAF:
             return
         self.listener.refused += 1
-        unfinished = self._phase is _BODY and self._reading is None and self.cycle is not None
+        unfinished = self._asgi if self._phase is _BODY and self._reading is None else None
         self._phase = _DEAF
         self._reading = None
         self._let_go()
-        if unfinished and not self._drop_cycle():
+        if unfinished is not None and not self._drop(unfinished):
             return
         turn = Turn(self, NO_HEAD, keep_alive=False, refusal=refusal)
         if self._active is None and not self._queue:
@@ -301,13 +277,11 @@ class HttpConnection(WritingConnection):
         else:
             self._queue.append(turn)
 
-    def _drop_cycle(self) -> bool:
+    def _drop(self, request: AsgiRequest) -> bool:
         """Take back an ASGI request whose body turned out bad. False when its answer has begun: there is no other."""
-        cycle = self.cycle
-        cycle.disconnected = True
-        cycle.message_event.set()
-        if self._active is cycle:
-            if cycle.response_started:
+        request.disconnect()
+        if self._active is request:
+            if request.response_started:
                 self.transport.close()
                 return False
             self._active = None
@@ -335,15 +309,14 @@ class HttpConnection(WritingConnection):
         size = 0
         if active is not None:
             size = len(active.body) if isinstance(active, Turn) else self._asgi_bytes
-        waiting = (each if isinstance(each, Turn) else each[0] for each in self._queue)
-        return size + len(self._body) + len(self.flow.waiting) + sum(len(each.body) for each in waiting)
+        return size + len(self._body) + len(self.flow.waiting) + sum(len(each.body) for each in self._queue)
 
     def _is_serving(self) -> bool:
         """Whether the client waits for us, and not we for the client."""
         active = self._active
         if active is None:
             return False
-        return not (active is self.cycle and self._phase is _BODY and not self.flow.read_paused)
+        return not (active is self._asgi and self._phase is _BODY and not self.flow.read_paused)
 
     def _hang_up(self, lingering: bool = False) -> None:
         """Close once everything is written. A client that still sends gets time to read why (RFC 9112, Tear-down)."""
@@ -361,15 +334,3 @@ class HttpConnection(WritingConnection):
             self.transport.abort()
         else:
             self.flow.resume_reading()
-
-
-def _forsake(cycle: RequestResponseCycle) -> None:
-    """Nobody waits for this answer. The app may still hold the request: no part of the connection stays with it."""
-    cycle.disconnected = True
-    cycle.body = bytearray()
-    cycle.on_response = _nothing
-    cycle.message_event.set()
-
-
-def _nothing() -> None:
-    pass

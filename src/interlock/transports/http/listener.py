@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import Protocol
 
 from interlock.transports.http.bodies import Bodies
 from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.dates import format_date
 from interlock.transports.http.guard import Faces, Refusal, check_target
 from interlock.transports.http.legacy_sse import mcp_path_of
 from interlock.transports.http.lengths import cut_length
@@ -28,6 +28,9 @@ class Connection(Protocol):
 
     def sweep(self, now: float) -> None:
         """Close it where it keeps us waiting for too long."""
+
+    def shutdown(self) -> None:
+        """Close it once the answer under way is complete."""
 
 
 class Endpoint(Protocol):
@@ -84,7 +87,8 @@ class HttpListener:
         self.timed_out = 0
         """Connections closed because a request did not come in time, or an answer was not read in time."""
         self.ok_head = b""
-        self._date = b""
+        self.date = b""
+        """The header with the time."""
         self._targets: dict[bytes, tuple[str, bool] | Refusal] = {}
         self.heads: dict[bytes, Known] = {}
         """Heads that were understood, by the very bytes they came as; nobody's own, so shared by all connections."""
@@ -133,18 +137,18 @@ class HttpListener:
         kind = b"content-type: application/json\r\n" if body else b""
         length = b"" if status == 204 else b"content-length: %d\r\n" % len(body)
         close = b"" if keep_alive else CLOSE
-        return b"%b%b%b%b%b%b\r\n%b" % (status_line(status), self._date, kind, length, close, headers, body)
+        return b"%b%b%b%b%b%b\r\n%b" % (status_line(status), self.date, kind, length, close, headers, body)
 
     def stream_head(self, headers: bytes, chunked: bool, keep_alive: bool) -> bytes:
         """The beginning of an answer whose length is not known."""
         close = b"" if keep_alive else CLOSE
         coding = b"transfer-encoding: chunked\r\n" if chunked else b""
-        return b"%b%b%b%b%b\r\n" % (status_line(200), self._date, close, coding, headers)
+        return b"%b%b%b%b%b\r\n" % (status_line(200), self.date, close, coding, headers)
 
     def sweep(self, now: float) -> None:
         """Everything that time does but the limits of connections: the date, comments on streams, old sessions."""
-        self._date = b"date: %b\r\n" % formatdate(usegmt=True).encode()
-        self.ok_head = b"%b%bcontent-type: application/json\r\ncontent-length: " % (status_line(200), self._date)
+        self.date = b"date: %b\r\n" % format_date(time.time())
+        self.ok_head = b"%b%bcontent-type: application/json\r\ncontent-length: " % (status_line(200), self.date)
         for stream, due in list(self.streams.items()):
             if due <= now:
                 self.streams[stream] = now + self.bounds.keep_alive_s
@@ -162,7 +166,7 @@ def mcp_paths(path: str) -> bool:
 
 def status_line(status: int) -> bytes:
     """A status line with its standard phrase."""
-    return _STATUS_LINES[status]
+    return _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
 
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}

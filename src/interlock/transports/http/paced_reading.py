@@ -6,22 +6,18 @@ read from the socket.
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import httptools
 
 from interlock.transports.http import guard
+from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bodies import CROWDED
 from interlock.transports.http.connection import HttpConnection
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.phase import Phase
 from interlock.transports.read_queue import PIECE
-
-if TYPE_CHECKING:
-    from uvicorn.config import Config
-    from uvicorn.server import ServerState
 
 _IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
 _LINGER_BYTES: Final = 16 * 1024 * 1024
@@ -30,15 +26,8 @@ _LINGER_BYTES: Final = 16 * 1024 * 1024
 class PacedConnection(HttpConnection):
     """Reads from one client."""
 
-    def __init__(
-        self,
-        listener: HttpListener,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(listener, config, server_state, app_state, _loop)
+    def __init__(self, listener: HttpListener, application: AsgiApplication) -> None:
+        super().__init__(listener, application)
         self._first: bytes | None = None
         """The bytes that begin with the request being read, where one piece of them does."""
         self._head: dict[bytes, bytes] | None = None

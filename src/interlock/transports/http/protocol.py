@@ -6,14 +6,14 @@ A request whose head equals an earlier one is not parsed again. `paced_reading.p
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import httptools
 
 from interlock.transports.http import guard
 from interlock.transports.http.answers import fault_headers
+from interlock.transports.http.asgi import AsgiRequest, scope_of
+from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bodies import CROWDED
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import HttpListener, Known
@@ -26,10 +26,6 @@ from interlock.transports.read_queue import FREE_CHUNKS, MIN_CHUNK
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.wire.errors import Fault
 
-if TYPE_CHECKING:
-    from uvicorn.config import Config
-    from uvicorn.server import ServerState
-
 _IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
 _FEW_HEADERS = 32
 _TINY_CHUNKS = Refusal(400, f"the body has over {FREE_CHUNKS} chunks of fewer than {MIN_CHUNK} bytes on average")
@@ -38,15 +34,8 @@ _TINY_CHUNKS = Refusal(400, f"the body has over {FREE_CHUNKS} chunks of fewer th
 class HubProtocol(PacedConnection):
     """One connection from a client."""
 
-    def __init__(
-        self,
-        listener: HttpListener,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(listener, config, server_state, app_state, _loop)
+    def __init__(self, listener: HttpListener, application: AsgiApplication) -> None:
+        super().__init__(listener, application)
         self._template: Template | None = None
         self._repeats = 0
         self._chunks = 0
@@ -148,7 +137,7 @@ class HubProtocol(PacedConnection):
         self._length = int(head.get(b"content-length", b"0"))
         self._chunks = 0
         if not is_mcp:
-            self._begin_asgi(head)
+            self._begin_asgi(head, method, version)
             return
         keep_alive = version == "1.1" and parser.should_keep_alive()
         known = Head(method, path, head, keep_alive, version == "1.1", self._length)
@@ -178,7 +167,8 @@ class HubProtocol(PacedConnection):
         if self._reading is None:
             self._asgi_bytes += len(body)
             size = self._asgi_bytes
-            super().on_body(body)
+            if self._asgi is not None:
+                self._asgi.feed(body)
         else:
             so_far = self._body
             if not so_far:
@@ -202,7 +192,8 @@ class HubProtocol(PacedConnection):
         turn = self._reading
         self.listener.bodies.received(self)
         if turn is None:
-            super().on_message_complete()
+            if self._asgi is not None:
+                self._asgi.end_body()
             return
         self._reading = None
         body = self._body
@@ -220,15 +211,16 @@ class HubProtocol(PacedConnection):
         template = self._template
         return None if template is None else self.listener.understand(start, partial(template.match, data))
 
-    def _begin_asgi(self, head: dict[bytes, bytes]) -> None:
-        super().on_message_begin()
-        self.url = self._target
-        self.headers.extend(head.items())
-        self.expect_100_continue = head.get(b"expect", b"").lower() == b"100-continue"
+    def _begin_asgi(self, head: dict[bytes, bytes], method: bytes, version: str) -> None:
         self._asgi_bytes = 0
-        # The parent must not queue it by itself: the queue here is for both kinds.
-        self.cycle = None  # type: ignore[assignment]
-        super().on_headers_complete()
+        scope = scope_of(self._target, method, version, list(head.items()))
+        here = self.transport.get_extra_info("sockname")
+        server = (str(here[0]), int(here[1])) if isinstance(here, tuple) else None
+        scope.update({"server": server, "client": self.client, "state": self._application.state.copy()})
+        keep_alive = version != "1.0" and self.parser.should_keep_alive()
+        request = AsgiRequest(scope, self, keep_alive=keep_alive)
+        request.owes_continue = head.get(b"expect", b"").lower() == b"100-continue"
+        self._answer_by_application(request)
 
     def _on_repeated_header(self, head: dict[bytes, bytes], name: bytes, value: bytes) -> None:
         self._repeats += 1
@@ -303,17 +295,10 @@ class HubProtocol(PacedConnection):
         self.__dict__.pop("data_received", None)
         self._first = self._template = self._head = None
         self.parser = None  # type: ignore[assignment]
-        ours, uvicorns = self.listener.connections, self.connections
-        ours.discard(self)
-        uvicorns.discard(self)
-        ours.add(upgraded)
-        uvicorns.add(upgraded)  # type: ignore[arg-type]
-
-        def forget() -> None:
-            ours.discard(upgraded)
-            uvicorns.discard(upgraded)
-
-        upgraded.take_over(transport, rest, forget)
+        connections = self.listener.connections
+        connections.discard(self)
+        connections.add(upgraded)
+        upgraded.take_over(transport, rest, lambda: connections.discard(upgraded))
 
 
 def _is_whole(first: bytes | None, head: Head) -> bool:

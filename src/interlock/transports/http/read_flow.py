@@ -1,19 +1,24 @@
-"""uvicorn's flow control, which also keeps received bytes that wait for a later turn of the loop.
+"""Flow control of one client connection, which also keeps received bytes that wait for a later turn of the loop.
 
 Nothing more is read from the socket while bytes wait, whoever asks for it.
 """
 
 from __future__ import annotations
 
-from uvicorn.protocols.http.flow_control import FlowControl
+import asyncio
 
 
-class ReadFlow(FlowControl):
+class ReadFlow:
     """The flow of one client connection."""
+
+    read_paused = False
 
     waiting = b""
     """Bytes that were received and not read yet."""
     _held = False
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
 
     def hold(self, data: bytes) -> None:
         """Keep bytes, behind those that wait already."""

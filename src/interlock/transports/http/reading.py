@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from interlock.protocols.mcp.meta import names_method
 from interlock.protocols.mgp.errors import read_recovery
+from interlock.transports.http.dates import parse_date
 from interlock.transports.http.heads import fits
 from interlock.transports.unread_answers import answered_id
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
@@ -128,18 +128,11 @@ def retry_after_ms(headers: Mapping[bytes, bytes]) -> int | None:
     value = headers.get(b"retry-after", b"").strip()
     if value.isdigit():
         return min(int(value[:9]), MAX_WAIT_S) * 1000
-    then = _instant(value)
+    then = parse_date(value)
     if then is None:
         return None
-    now = _instant(headers.get(b"date", b"")) or time.time()
+    now = parse_date(headers.get(b"date", b"")) or time.time()
     return round(min(max(then - now, 0), MAX_WAIT_S) * 1000)
-
-
-def _instant(date: bytes) -> float | None:
-    try:
-        return parsedate_to_datetime(date[:64].decode("ascii")).timestamp() if date else None
-    except (ValueError, OverflowError, TypeError, OSError):
-        return None
 
 
 class _Refusal(msgspec.Struct):

@@ -1,18 +1,15 @@
-"""Run it: uvicorn on the running loop, with our connections, on an address or a socket of ours."""
+"""Serves HTTP on the running loop, on an address or a socket of the caller."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
 import socket
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import uvicorn
-
+from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.guard import allowed_hosts_for
 from interlock.transports.http.listener import Connection, Endpoint, HttpListener, mcp_paths
@@ -21,15 +18,17 @@ from interlock.transports.http.upgrades import Upgrader
 from interlock.wire.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGI3Application
+    from starlette.types import ASGIApp
 
 BACKLOG = 2_048
 LOOKED_AT_ONCE = 256
+DRAIN_LOOK_S = 0.05
+"""How often a server that stops looks whether its last connection has closed."""
 
 
 async def start(
     endpoint: Endpoint,
-    app: ASGI3Application,
+    app: ASGIApp,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -59,7 +58,7 @@ async def start(
     port = sock.getsockname()[1]
     faces = allowed_hosts_for(host, port, hosts, origins, local_names)
     listener = HttpListener(endpoint, faces, limits, bounds, is_mcp, upgrader)
-    server = HttpServer(listener, app, sock, host, port, lifespan=lifespan)
+    server = HttpServer(listener, AsgiApplication(app, lifespan=lifespan), sock, host, port)
     if begin:
         await server.begin()
     return server
@@ -69,64 +68,50 @@ class HttpServer:
     """A listening address."""
 
     def __init__(
-        self,
-        listener: HttpListener,
-        app: ASGI3Application,
-        sock: socket.socket,
-        host: str,
-        port: int,
-        *,
-        lifespan: bool = False,
+        self, listener: HttpListener, application: AsgiApplication, sock: socket.socket, host: str, port: int
     ) -> None:
         self.listener = listener
         self.host = host
         self.port = port
+        self._application = application
         self._sock = sock
-        config = uvicorn.Config(
-            app,
-            # uvicorn calls it with its own arguments by name, as it would a class.
-            http=cast("type[asyncio.Protocol]", functools.partial(HubProtocol, listener)),
-            loop="none",
-            ws="none",
-            lifespan="auto" if lifespan else "off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            backlog=BACKLOG,
-        )
-        self._uvicorn = _Uvicorn(config)
-        self._task: asyncio.Task[None] | None = None
+        self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def begin(self) -> None:
         """Serve, also clients that wait already. Raises what the system says if that cannot be."""
-        self._task = asyncio.create_task(self._uvicorn.serve(sockets=[self._sock]), name=f"http {self.port}")
-        ready = asyncio.create_task(self._uvicorn.ready.wait())
-        await asyncio.wait({self._task, ready}, return_when=asyncio.FIRST_COMPLETED)
-        if not self._uvicorn.ready.is_set():
-            ready.cancel()
-            await self._task
+        if not await self._application.start():
             self._sock.close()
             raise RuntimeError("the application beside it did not start; the log says why")
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connection, sock=self._sock, backlog=BACKLOG)
         self._sweep()
 
     async def stop(self, drain_s: float = 10.0) -> None:
         """Take nothing new, let calls under way finish within the bound, then end everything."""
-        if self._task is None:
+        if self._server is None:
             self._sock.close()
             return
-        self.listener.endpoint.drain()
-        self._uvicorn.config.timeout_graceful_shutdown = drain_s  # type: ignore[assignment]
-        self._uvicorn.leave()
-        await self._task
-        self._task = None
-        for connection in list(self.listener.connections):
+        listener = self.listener
+        listener.endpoint.drain()
+        self._server.close()
+        self._server = None
+        self._sock.close()
+        for connection in list(listener.connections):
+            connection.shutdown()
+        until = time.monotonic() + drain_s
+        while (listener.connections or self._application.tasks) and time.monotonic() < until:
+            await asyncio.sleep(DRAIN_LOOK_S)
+        await self._application.stop()
+        for connection in list(listener.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
-        self.listener.endpoint.close()
+        listener.endpoint.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
+
+    def _connection(self) -> HubProtocol:
+        return HubProtocol(self.listener, self._application)
 
     def _sweep(self) -> None:
         now = time.monotonic()
@@ -143,37 +128,3 @@ class HttpServer:
                 connection.sweep(now)
         if looked == LOOKED_AT_ONCE:
             asyncio.get_running_loop().call_soon(self._look, waiting, now)
-
-
-class _Uvicorn(uvicorn.Server):
-    """uvicorn as a guest: signals are the process's own affair, and it says when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-        self._leaving = asyncio.Event()
-
-    def leave(self) -> None:
-        """Begin to shut down."""
-        self.should_exit = True
-        self._leaving.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        try:
-            await super().startup(sockets)
-        except SystemExit:
-            # The application did not start. That is no reason to end the whole process.
-            self.should_exit = True
-        else:
-            self.ready.set()
-
-    async def main_loop(self) -> None:
-        # The parent looks ten times a second whether it should leave; an idle hub need not wake for that.
-        while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await self._leaving.wait()

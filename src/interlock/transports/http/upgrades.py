@@ -24,7 +24,7 @@ class UpgradeRequest(msgspec.Struct, frozen=True):
 
 
 class UpgradedConnection(Protocol):
-    """A connection after its upgrade, as its listener and uvicorn's server see it."""
+    """A connection after its upgrade, as its listener sees it."""
 
     transport: asyncio.Transport
 

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+import httptools
 
 from interlock.transports.batching import Batching
 from interlock.transports.drain import Drain
+from interlock.transports.http.asgi import AsgiRequest
+from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.event_writer import EventWriter
 from interlock.transports.http.listener import HttpListener
+from interlock.transports.http.read_flow import ReadFlow
 from interlock.transports.http.turn import Turn
 
-if TYPE_CHECKING:
-    from uvicorn.config import Config
-    from uvicorn.server import ServerState
 
-
-class WritingConnection(HttpToolsProtocol):
+class WritingConnection(asyncio.Protocol):
     """Writes to one client."""
 
-    def __init__(
-        self,
-        listener: HttpListener,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+    transport: asyncio.Transport
+    flow: ReadFlow
+
+    def __init__(self, listener: HttpListener, application: AsgiApplication) -> None:
         self.listener = listener
+        self.loop = asyncio.get_running_loop()
+        self.parser = httptools.HttpRequestParser(self)
+        # A client may send more behind a request with `connection: close`; that request is answered all the same.
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.client: tuple[str, int] | None = None
+        """The address of the client."""
+        self._application = application
         self._batching = Batching.of(self.loop)
         self._events = EventWriter(self.loop, self._batching)
-        self._active: Turn | RequestResponseCycle | None = None
+        self._active: Turn | AsgiRequest | None = None
         """The request that is being answered."""
         self._stalled = False
         """Whether the client does not keep up."""
@@ -55,21 +55,28 @@ class WritingConnection(HttpToolsProtocol):
 
     # The transport calls these.
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client connected."""
+        self.transport = transport
+        self.flow = ReadFlow(transport)
+        peer = transport.get_extra_info("peername")
+        self.client = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) and len(peer) > 1 else None
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
         self._drain.release()
         self.listener.unread.forget(self)
-        super().connection_lost(exc)
+        self.parser = None  # type: ignore[assignment]
+        if exc is None:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         """The client does not keep up."""
-        super().pause_writing()
         self._stalled = True
         self.listener.unread.count(self)
 
     def resume_writing(self) -> None:
         """The client has caught up."""
-        super().resume_writing()
         self._stalled = False
         self.listener.unread.forget(self)
         self._drain.release()
