@@ -24,6 +24,9 @@ LATER = (
     "numpy",
     "tree_sitter",
     "zipfile",
+    "importlib.resources",
+    "gzip",
+    "dataclasses",
     "interlock.config.imports",
     "interlock.judge.code.vocabulary",
 )
@@ -36,6 +39,18 @@ def test_a_hub_without_extras_loads_none_of_them() -> None:
         [sys.executable, "-c", script], env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_hub_reads_its_own_tables_without_what_reads_archives() -> None:
+    script = (
+        "import sys; from interlock.discovery.thesaurus import related; from interlock.judge.instructions import load;"
+        "from interlock.store.schema import steps; load(); related('find');"
+        "print(bool(steps()), 'zipfile' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "False"]
 
 
 def test_the_console_loads_its_templates_with_its_first_page() -> None:

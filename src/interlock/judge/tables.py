@@ -6,7 +6,8 @@ and lines that begin with `#` do not count.
 
 from __future__ import annotations
 
-from importlib.resources import files
+from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -24,7 +25,9 @@ class Row(NamedTuple):
 def read_table(package: str, name: str) -> list[Row]:
     """The rows of a table in a package."""
     rows: list[Row] = []
-    for line in files(package).joinpath(name).read_text("utf-8").splitlines():
+    # `importlib.resources` would load what reads archives.
+    folder = import_module(package).__path__[0]
+    for line in Path(folder, name).read_text("utf-8").splitlines():
         if not line or line[0] == "#":
             continue
         if line[0] != " ":

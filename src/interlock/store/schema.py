@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -34,7 +34,7 @@ class Step(msgspec.Struct, frozen=True):
 
 def steps() -> tuple[Step, ...]:
     """Every step, in order and without a gap."""
-    named = ((entry, _FILE.match(entry.name)) for entry in files("interlock.store.migrations").iterdir())
+    named = ((entry, _FILE.match(entry.name)) for entry in Path(__file__).with_name("migrations").iterdir())
     found = [Step(int(name[1]), name[2], entry.read_text()) for entry, name in named if name is not None]
     found.sort(key=lambda step: step.number)
     if [step.number for step in found] != list(range(1, len(found) + 1)):

@@ -9,10 +9,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import Failure, NoHub, Refused, WrongConfiguration
@@ -30,8 +29,7 @@ else:
     _DETACHED = 0
 
 
-@dataclass(frozen=True)
-class HubStart:
+class HubStart(NamedTuple):
     """In which folder a hub is started, and with which arguments of `up`."""
 
     folder: Path
