@@ -34,10 +34,10 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def hello(*more: dict[str, object]) -> bytes:
+def hello(*more: dict[str, object], capabilities: dict[str, object] | None = None) -> bytes:
     """A client's opening, and further requests."""
     info = {"name": "c", "version": "1"}
-    opening = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
+    opening = {"protocolVersion": "2025-06-18", "capabilities": capabilities or {}, "clientInfo": info}
     lines = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": opening}, *more]
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
@@ -290,8 +290,19 @@ class StdioClient:
             pass
         return message
 
-    def opened(self) -> StdioClient:
-        self._in.write(hello())
+    def until(self, method: str) -> dict[str, object]:
+        """The next message with this method. Others before it are dropped."""
+        while (message := self.next()).get("method") != method:
+            pass
+        return message
+
+    def listed(self, tool: str) -> None:
+        """Wait until a tool is in the list."""
+        while f'"{tool}"' not in json.dumps(self.request("tools/list", {})):
+            pass
+
+    def opened(self, **capabilities: object) -> StdioClient:
+        self._in.write(hello(capabilities=capabilities))
         self.send({"method": "notifications/initialized"})
         assert self.next()["id"] == 0
         return self
@@ -415,6 +426,45 @@ def test_open_calls_of_a_killed_hub_are_answered(user: User) -> None:
         assert process.wait(120) == 0
 
 
+def test_an_answer_to_a_form_of_a_killed_hub_is_not_the_answer_to_another_servers_form(user: User) -> None:
+    command = f"command = ['{sys.executable}', '{write(user.folder / 'form.py', FORM)}']\n"
+    user.configure(f"[servers.first]\n{command}[servers.second]\n{command}")
+    user.finished("up", "-d")
+    with user.process("stdio") as process:
+        client = StdioClient(process).opened(elicitation={})
+        client.listed("first__who")
+        client.send({"id": "first", "method": "tools/call", "params": {"name": "first__who", "arguments": {}}})
+        first = client.until("elicitation/create")["id"]
+        with HubLink.open(user.home) as link:
+            os.kill(link.hello["pid"], signal.SIGKILL)
+        withdrawn = client.until("notifications/cancelled")
+        assert withdrawn["params"]["requestId"] == first  # type: ignore[index]
+        client.listed("second__who")
+        client.send({"id": "second", "method": "tools/call", "params": {"name": "second__who", "arguments": {}}})
+        second = client.until("elicitation/create")["id"]
+        for form, name in ((first, "meant for the first"), (second, "meant for the second")):
+            client.send({"id": form, "result": {"action": "accept", "content": {"name": name}}})
+        while (answer := client.next()).get("id") != "second":
+            pass
+        assert answer["result"]["content"][0]["text"] == "meant for the second"  # type: ignore[index]
+        process.stdin.close()  # type: ignore[union-attr]
+        assert process.wait(120) == 0
+
+
+FORM = """\
+from interlock import Context, Server
+
+server = Server("form")
+
+
+@server.tool
+async def who(ctx: Context) -> str:
+    answer = await ctx.elicit("Who?", {"type": "object", "properties": {"name": {"type": "string"}}})
+    return str(answer.value["name"])
+
+
+server.run()
+"""
 SLOW = """\
 import pathlib, time
 from interlock import Server

@@ -27,7 +27,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.ids import is_node, read_id
 
 from .instructed_server import InstructedServer
-from .legacy_client import answers
+from .legacy_client import LegacyClient, answers
 from .modern_client import ModernClient
 from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, text_of, until
 from .test_journal import entries
@@ -422,6 +422,36 @@ async def test_a_session_of_a_killed_hub_goes_on_with_its_log_level_and_its_reso
                 told = {"method": "notifications/resources/updated", "params": {"uri": "note://one"}}
                 await client.legacy("tools/call", {"name": "a__do", "arguments": {"steps": [{"tell": told}]}})
                 await listening.readuntil(b'notifications/resources/updated","params":{"uri":"' + note.encode())
+
+
+class LateClient(LegacyClient):
+    """A client whose person fills in the first form only when the second is open."""
+
+    def __init__(self, url: str, key: str) -> None:
+        super().__init__(url, answers("on time"), key)
+        self._forms: list[Any] = []
+
+    async def _answer(self, message: Any) -> None:
+        self._forms.append(message)
+        if len(self._forms) == 1:
+            raise ConnectionError("the person does not answer yet")
+        in_time, self.answers = self.answers, answers("late")
+        await super()._answer(self._forms[0])
+        self.answers = in_time
+        await super()._answer(message)
+
+
+async def test_a_session_that_goes_on_takes_no_answers_to_forms_of_the_earlier_hub(tmp_path: Path) -> None:
+    servers = {"asking": child("asking_server.py", era="legacy")}
+    async with running_hub(tmp_path, servers) as hub:
+        client = LateClient(hub.url + "/mcp", await hub.new_key("ci"))
+        await client.initialize({"elicitation": {}})
+        with pytest.raises(ConnectionError, match="the person does not answer yet"):
+            await client.call("asking__order")
+    async with running_hub(tmp_path, servers) as hub:
+        client.port = hub.url.rpartition(":")[2]
+        action, form = json.loads(text_of(await client.call("asking__order")))
+        assert (action, form["name"]) == ("accept", "on time")
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b"\xff", b'{"is":"open","id_hash":"x"}', b"[" * 100_000])

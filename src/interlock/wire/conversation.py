@@ -110,11 +110,11 @@ Received: TypeAlias = (
 class Conversation(Generic[W, E]):
     """Ids both ways, pending requests with their deadlines, and the answers this end owes."""
 
-    __slots__ = ("_limits", "_next", "owed", "waiting")
+    __slots__ = ("_last_id", "_limits", "owed", "waiting")
 
-    def __init__(self, limits: Limits = DEFAULT) -> None:
+    def __init__(self, limits: Limits = DEFAULT, last_id: int = 0) -> None:
         self._limits = limits
-        self._next = 0
+        self._last_id = last_id
         self.waiting: dict[Id, tuple[W, float]] = {}
         """Our requests that have no answer yet: the receiver of each answer, and its deadline."""
         self.owed: dict[Id, E | None] = {}
@@ -129,8 +129,8 @@ class Conversation(Generic[W, E]):
                 hint="wait for some to be answered",
                 retry_after_ms=1000,
             )
-        self._next += 1
-        return self._next
+        self._last_id += 1
+        return self._last_id
 
     def extend(self, id: Id, deadline: float) -> W | None:
         """Give a waiting request another deadline. Gives who waits for it, if anyone does."""

@@ -1,4 +1,4 @@
-"""Ids that name the node and the worker that made them: `n7k2q9xw.w0.…`.
+"""Ids that name the node and the worker that made them: `n7k2q9xw.w0.…`, and the numbers of requests to clients.
 
 The prefix says where an id belongs and proves nothing. An id is good only where it is found, for the owner it is bound
 to; the random part has 192 bits.
@@ -16,6 +16,8 @@ _ALPHABET: Final = "abcdefghijkmnpqrstuvwxyz23456789"
 _NODE_DIGITS: Final = 8
 _RANDOM_BYTES: Final = 24
 _MAX_CHARS: Final = 64 * 1024
+_FIRST_NUMBER_BITS: Final = 30
+"""Some clients read numbers of 32 bits only."""
 _PREFIX: Final = re.compile(r"(n[a-z0-9]{1,32})\.w(0|[1-9][0-9]{0,3})\.")
 
 
@@ -52,6 +54,14 @@ def is_node(text: str) -> bool:
 def random_part() -> str:
     """The part of an id that cannot be guessed."""
     return secrets.token_urlsafe(_RANDOM_BYTES)
+
+
+def first_number() -> int:
+    """The number after which a session counts its requests to the client.
+
+    A client's session may go on at another hub. A late answer to the earlier one must not be an answer there.
+    """
+    return secrets.randbits(_FIRST_NUMBER_BITS)
 
 
 def read_id(id: str) -> tuple[Worker, str] | None:

@@ -1,8 +1,9 @@
 """Relays messages between a client's pipes and the hub, and outlives the hub.
 
-When the hub goes, the relay answers the client's open requests with an error. The outcome of a request that may have
-had an effect is unknown then, so the relay does not ask for it again. When a hub is back, the relay repeats the
-client's `initialize`, its subscriptions and its log level there, and tells the client that the lists have changed.
+When the hub goes, the relay answers the client's open requests with an error, and withdraws those of the hub. The
+outcome of a request that may have had an effect is unknown then, so the relay does not ask for it again. When a hub is
+back, the relay repeats the client's `initialize`, its subscriptions and its log level there, and tells the client that
+the lists have changed.
 A hub is started only when the client has something to send: the first with the user's own configuration, a later one
 as the last one was started, and not before the operator had time to start it.
 """
@@ -24,7 +25,10 @@ from interlock.cli.control.agent_environment import with_environment
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import Failure, NoHub, Refused
 from interlock.protocols.mcp.methods import IDEMPOTENT
+from interlock.wire.cancellation import read_withdrawal, withdrawal
+from interlock.wire.conversation import CANCELLED
 from interlock.wire.json_values import decode_json_or
+from interlock.wire.messages import Id, encode_notification
 
 if TYPE_CHECKING:
     from interlock.cli.control.starting import HubStart
@@ -45,9 +49,8 @@ MAX_REPEATED: Final = 1000
 OUTCOME_UNKNOWN: Final = (
     "the hub stopped before it answered, and whether this was carried out is unknown; look before you repeat it"
 )
+GONE: Final = "the hub that asked has stopped"
 _LISTS: Final = ("tools", "prompts", "resources")
-
-Id = int | str
 
 
 class _Message(msgspec.Struct):
@@ -61,6 +64,10 @@ class _Resource(msgspec.Struct):
 
 class _Subscribe(msgspec.Struct):
     params: _Resource
+
+
+class _Notification(msgspec.Struct):
+    params: msgspec.Raw
 
 
 class HubDialer:
@@ -97,8 +104,9 @@ class Relay:
         """Guards everything below, and wakes who waits for a connection or for a reason to make one."""
         self._open: dict[Id | float, str] = {}
         """The methods of the client's requests that have no answer yet."""
-        self._unanswered: set[Id | float] = set()
-        """The hub's requests that the client has not answered. Answers to an earlier hub are dropped."""
+        self._unanswered: set[Id] = set()
+        """The hub's requests that the client has not answered. Answers to an earlier hub are dropped: no hub uses the
+        ids of another (`wire/ids.py`)."""
         self._initialize: bytes | None = None
         self._initialize_id: Id | float | None = None
         self._initialized = False
@@ -149,11 +157,14 @@ class Relay:
                 self._on_hub_lines(lines)
         with self._changed:
             self._sock = None
-            unanswered, self._unanswered = self._open, set()
-            self._open = {}
+            from_hub, self._unanswered = self._unanswered, set()
+            from_client, self._open = self._open, {}
             ended = self._ended
         sock.close()
-        for unanswered_id, method in unanswered.items() if not ended else ():
+        if ended:
+            return
+        self._write(b"".join([encode_notification(CANCELLED, withdrawal(each, GONE)) + b"\n" for each in from_hub]))
+        for unanswered_id, method in from_client.items():
             if method in IDEMPOTENT or method == "initialize":
                 self._fail(unanswered_id)
             else:
@@ -192,8 +203,10 @@ class Relay:
             self._open.pop(message.id, None)
             if message.id == self._initialize_id and not self._list_changes:
                 self._list_changes = _changing_lists(line)
-        elif message.id is not None:
+        elif isinstance(message.id, Id):
             self._unanswered.add(message.id)
+        elif message.method == CANCELLED:
+            self._unanswered -= _withdrawn(line)
         return True
 
     def _fail(
@@ -288,7 +301,7 @@ class Relay:
         if message.method is None and message.id is not None:
             if message.id not in self._unanswered:
                 return False
-            self._unanswered.discard(message.id)
+            self._unanswered -= {message.id}
         elif message.id is not None:
             self._open[message.id] = message.method or ""
         self._remember(message, line)
@@ -363,6 +376,13 @@ def _uri(line: bytes) -> str:
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
         return msgspec.json.decode(line, type=_Subscribe).params.uri
     return ""
+
+
+def _withdrawn(line: bytes) -> set[Id]:
+    """The request that a `notifications/cancelled` of the hub withdraws."""
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return {read_withdrawal(msgspec.json.decode(line, type=_Notification).params)[0]}
+    return set()
 
 
 def _changing_lists(line: bytes) -> list[str]:

@@ -16,6 +16,7 @@ from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
+from interlock.wire.ids import first_number
 from interlock.wire.json_values import decode_json_or
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure, Id, Result, encode_notification, encode_request, one_line
@@ -27,8 +28,8 @@ class HttpSession(SessionChannel):
     __slots__ = (
         "_clock",
         "_forget",
+        "_last_ask",
         "_limits",
-        "_next_ask",
         "_open_requests",
         "opened",
         "over",
@@ -53,7 +54,7 @@ class HttpSession(SessionChannel):
         self._limits = limits
         self._forget = forget
         self._open_requests: dict[int, asyncio.Future[bytes]] = {}
-        self._next_ask = 0
+        self._last_ask = first_number()
 
     def begin(self, session: Session, streams: Streams) -> None:
         """The service opened its half."""
@@ -91,10 +92,10 @@ class HttpSession(SessionChannel):
         """An id for a request to the client, and what its answer will settle."""
         if len(self._open_requests) >= self._limits.pending:
             raise Fault("RESOURCE_EXHAUSTED", "too many requests wait for this client's answers", retry_after_ms=1000)
-        self._next_ask += 1
-        future = ClientAnswer(self._next_ask)
-        self._open_requests[self._next_ask] = future
-        return self._next_ask, future
+        self._last_ask += 1
+        future = ClientAnswer(self._last_ask)
+        self._open_requests[self._last_ask] = future
+        return self._last_ask, future
 
     def unexpect(self, id: int) -> None:
         """The answer is no longer waited for."""

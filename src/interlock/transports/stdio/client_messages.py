@@ -19,6 +19,7 @@ from interlock.transports.sessions.states import SessionEvent
 from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Conversation, Notified, Received, Refused, RequestReceived, Withdrawn
 from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.ids import first_number
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (
@@ -103,7 +104,7 @@ class ClientMessages:
         self._caller = caller
         self._limits = limits
         self._admit = admit
-        self._conversation: Conversation[Waiter, OpenExchange] = Conversation(limits)
+        self._conversation: Conversation[Waiter, OpenExchange] = Conversation(limits, first_number())
         self.owed = self._conversation.owed
         """The requests that have no answer yet."""
         self.channel: StreamSession | None = None
