@@ -173,3 +173,21 @@ async def test_the_person_before_an_attended_client_is_asked_there(tmp_path: Pat
         assert not answer["result"].get("isError")
         asked = next(message for message in legacy_client.heard if message.get("method") == "elicitation/create")
         assert "shell.recursive_delete" in asked["params"]["message"]
+
+
+async def test_why_tells_a_person_what_to_type(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+        watch(hub)
+        await call(hub, "run", {"command": "rm -rf notes"})
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
+        assert f"`interlock approvals approve {decision.id}`" in (await hub.operate("why"))["refusal"]["hint"]
+
+        async def hint(tool: str) -> str:
+            shown = await hub.operate("why", agent="agent", tool=tool, arguments={"command": "rm -rf notes"})
+            return str(shown["judgement"]["hint"])
+
+        assert "`interlock watch`" in await hint("s__run")
+        assert await hint("s__rnu") == "`interlock list` lists the tools"
+        denied = {"entry_type": "server_grant", "agent_id": "agent", "server_id": "s", "permission": "deny"}
+        await hub.operate("grants.grant", **denied)
+        assert "`interlock grants allow agent s`" in await hint("s__run")

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from interlock.config.value_types import Mode
 from interlock.hub.admin.agents import principal_of
 from interlock.hub.admin.operation import Nothing, Text
+from interlock.hub.admin.person_hints import hint_of_judgement, hint_of_refusal
 from interlock.hub.admin.servers import known_server
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, PERSON, SERVER, Principal
@@ -68,7 +69,8 @@ class ToolOperations:
         """The last refusal, or how the hub would judge a call."""
         hub, arguments = self._hub_app.hub, _object(params.arguments)
         if params.tool is None:
-            return Why(refusal=hub.pipeline.refusals.last(params.agent))
+            last = hub.pipeline.refusals.last(params.agent)
+            return Why(refusal=None if last is None else msgspec.structs.replace(last, hint=hint_of_refusal(last)))
         if (refusal := self._hub_app.refusal) is not None:
             fault = refusal[1]
             judgement = DryRun("refused", "hub", refusal[0], fault.name, str(fault), fault.hint)
@@ -81,9 +83,18 @@ class ToolOperations:
             caller = self._hub_app.authenticator.admit_principal(self._judged(by, params), "/mcp")
             judgement = await hub.calls.judge(caller, params.tool, arguments)
         if judgement.findings:
-            judgement = msgspec.structs.replace(judgement, hint=NOTED[self._hub_app.config.hub.mode])
+            hint = NOTED[self._hub_app.config.hub.mode]
+        else:
+            hidden = await self._server_of(params.tool) if judgement.error == "TOOL_NOT_FOUND" else ""
+            hint = hint_of_judgement(judgement, caller.principal.id, hidden)
+        judgement = msgspec.structs.replace(judgement, hint=hint)
         gates = await each_gate(hub.pipeline, caller, params.tool, arguments)
         return Why(params.agent, params.tool, judgement, gates)
+
+    async def _server_of(self, exposed: str) -> str:
+        """The server of a tool that some caller can see; empty if there is no such tool."""
+        items = in_turns(self._hub_app.catalog.items(EVERYTHING, "tool"))
+        return next(iter([item.server async for item in items if item.exposed == exposed]), "")
 
     async def find(self, by: Principal, params: FindTools, trace: str) -> Found:
         """The best tools for a query, with the reasons."""

@@ -18,6 +18,7 @@ from interlock.hub.catalog.unknown_names import refused_target
 from interlock.wire.errors import Fault
 
 MAX_REFUSALS: Final = 256
+PENDING: Final = "APPROVAL_PENDING"
 NO_SUCH_NAME: Final = "the name must mean something"
 
 
@@ -36,6 +37,8 @@ class Refusal(msgspec.Struct, frozen=True):
     hidden: bool
     """The caller got the error for an unknown name."""
     hint: str = ""
+    decision: str = ""
+    """The approval request that the call waits for."""
 
     def is_about(self, name: str) -> bool:
         """Whether the refused call was of this agent, or of the tool that clients know by this name."""
@@ -79,6 +82,7 @@ class Refusals:
                 message=refusal.fault.message,
                 hidden=refusal.hidden,
                 hint=refusal.fault.hint,
+                decision=str(refusal.fault.data.get("decision") or "") if refusal.fault.name == PENDING else "",
             )
         )
 

@@ -17,7 +17,10 @@ def search_hint(
     `engine` is whether the hub has a source of meanings, `problem` why it does not answer.
     """
     if not available:
-        return "no tool can be called here: `interlock status` shows the servers and their problems"
+        return (
+            "there is no tool to be found: `interlock status` shows the servers and their problems,"
+            " `interlock grants list` what agents are denied"
+        )
     if strategy == "semantic" and used == "keyword":
         if engine:
             return (

@@ -1,0 +1,35 @@
+"""Hints of `interlock why`, for a person: the hints of refusals are written for the model that made the call."""
+
+from __future__ import annotations
+
+from interlock.hub.calls.pipeline.dry_run import DryRun
+from interlock.hub.calls.refusals import Refusal
+
+_ASK_OPERATOR = "ask the operator for "
+
+
+def hint_of_refusal(refusal: Refusal) -> str:
+    """The hint for the last refusal."""
+    if refusal.decision:
+        return _to_approve(refusal.decision)
+    return _hint(refusal.error, refusal.hint)
+
+
+def hint_of_judgement(judgement: DryRun, agent: str, server: str) -> str:
+    """The hint for a call that was judged and not made. `server` has the tool that the agent cannot see."""
+    if judgement.outcome == "asked":
+        return "a person is asked when the agent makes this call: `interlock watch`, `interlock approvals list`"
+    if server:
+        return (
+            f"`interlock grants list {agent}` shows what hides it; `interlock grants revoke {agent} {server}` removes"
+            f" a denial, `interlock grants allow {agent} {server}` allows it"
+        )
+    return _hint(judgement.error, judgement.hint)
+
+
+def _hint(error: str, hint: str) -> str:
+    return "`interlock list` lists the tools" if error == "TOOL_NOT_FOUND" else hint.removeprefix(_ASK_OPERATOR)
+
+
+def _to_approve(decision: str) -> str:
+    return f"`interlock approvals show {decision}` shows the call, `interlock approvals approve {decision}` approves it"
