@@ -131,8 +131,10 @@ def test_approve_and_deny_need_a_terminal_and_say_what_came_of_it(user: User, ag
     assert "terminal" in err
     with HubLink.open(user.home) as link, pytest.raises(Exception, match="terminal"):
         link.ask("hub/approvals.answer", {"id": id_, "answer": "once"})
-    assert f"{id_} denied by person:" in on_terminal(user, "approvals", "deny", id_)
-    assert "denied by person:" in agent.answer(1)["error"]["message"]
+    assert f"{id_} denied by person:" in on_terminal(user, "approvals", "deny", id_, "--because", "no secrets")
+    told = agent.answer(1)["error"]["message"]
+    assert "denied by person:" in told
+    assert "They said: no secrets" in told
     assert "denied" in user.finished("approvals", "list", "--all")[1]
 
 

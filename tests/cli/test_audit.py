@@ -39,6 +39,7 @@ def found(user: User, *arguments: str) -> list[dict[str, Any]]:
 def test_tail_and_search_show_what_was_granted_and_which_keys_were_made(busy: User) -> None:
     events = {entry["record"]["event"] for entry in found(busy, "tail", "-n", "100")}
     assert {"ACCESS_GRANTED", "ACCESS_REVOKED", "dev.interlock.key_created", "dev.interlock.key_revoked"} <= events
+    assert "key_revoked" in busy.run("audit").output, "without a command, the newest entries are shown"
     (granted,) = found(busy, "search", "--event", "ACCESS_GRANTED")
     record = granted["record"]
     assert (record["actor_kind"], record["server"], record["reason"]) == ("person", "demo", "the nightly run")
@@ -59,6 +60,7 @@ def test_a_search_that_stopped_says_how_to_continue(user: User, hub: FakeHub) ->
 
 
 def test_show_has_everything_of_one(busy: User) -> None:
+    assert "key_revoked" in busy.run("audit").output, "without a command, the newest entries are shown"
     (granted,) = found(busy, "search", "--event", "ACCESS_GRANTED")
     shown = busy.run("audit", "show", str(granted["seq"])).output
     assert "the nightly run" in shown

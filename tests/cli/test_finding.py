@@ -68,10 +68,12 @@ def test_what_speaks_for_a_tool_is_said_on_request(user: User, hub: FakeHub) -> 
         "query_time_ms": 1.5,
     }
     shown = user.run("find", "--explain", "what", "time", "is", "it").output
-    for said in ("0.50", "a__b", "words: time, clock", "learned: called 3 times"):
+    for said in ("0.50", "a__b", "Does it.", "words: time, clock", "learned: called 3 times"):
         assert said in shown
     assert "\x1b[2J" not in shown
     assert "learned" not in user.run("find", "time").output
+    user.run("find", "-", stdin="a long query\n")
+    assert hub.params_of("hub/find")[-1]["query"] == "a long query\n"
 
 
 @pytest.mark.parametrize("explain", [[], ["--explain"]])

@@ -95,12 +95,13 @@ def approve(id: str, always: bool, as_json: bool) -> None:
 @approvals.command()
 @performs("approvals.answer", "decision", person="deny calls", answer="no")
 @click.argument("id")
+@click.option("--because", "reason", metavar="TEXT", default="", help="The reason, which the agent is told.")
 def deny(row: Json, **given: Any) -> None:
     """Deny a call. Needs a terminal.
 
     \b
     Example:
-      interlock approvals deny a3f
+      interlock approvals deny a3f --because "no secrets, please"
     """
     answered(row)
 

@@ -18,14 +18,20 @@ FOLLOW_PAGE = 100
 MAX_FOLLOWED = 10_000
 
 
-@click.group()
-def audit() -> None:
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def audit(ctx: click.Context, as_json: bool) -> None:
     """Show, search, export and verify the audit log.
+
+    Without a command, it prints the newest entries.
 
     \b
     Example:
       interlock audit search --agent cursor --result BLOCKED
     """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(tail, as_json=as_json)
 
 
 @audit.command()

@@ -8,20 +8,24 @@ from typing import Any
 import click
 
 from interlock.cli.control.perform import BECAUSE, Json, performs, say_rows
-from interlock.cli.terminal.show import bold, plain, say
+from interlock.cli.terminal.show import bold, json_option, plain, say
 
 
-@click.group()
-def taints() -> None:
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def taints(ctx: click.Context, as_json: bool) -> None:
     """List agents whose tools ask because of untrusted results, and end that.
 
     A profile with `taint = "ask"` asks a person before tools that write, send or spend, once the agent was given a
-    result of a server that is not `trusted`.
+    result of a server that is not `trusted`. Without a command, it lists tainted agents.
 
     \b
     Example:
-      interlock taints list
+      interlock taints clear cursor
     """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_, as_json=as_json)
 
 
 @taints.command("list")

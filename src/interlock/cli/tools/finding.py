@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from interlock.cli.control.perform import Json, perform, performs
@@ -28,7 +30,7 @@ def find(
     forget: bool,
     as_json: bool,
 ) -> None:
-    """Find tools by what they do.
+    """Find tools by what they do. The query - is read from standard input.
 
     Tools that an agent found, called and that succeeded rise for its queries like those. --explain shows that for the
     agent of --agent, or for callers without a key.
@@ -47,16 +49,17 @@ def find(
             )
         _forget(as_json=as_json)
         return
-    if not " ".join(query).strip():
+    text = sys.stdin.read() if query == ("-",) else " ".join(query)
+    if not text.strip():
         raise WrongUsage("say what the tool should do", "for example: interlock find list open pull requests")
-    wanted = {"query": " ".join(query), "max_results": max_results, "strategy": strategy, "agent": agent}
+    wanted = {"query": text, "max_results": max_results, "strategy": strategy, "agent": agent}
     found = perform("find", wanted)
     if as_json:
         show_json(found)
         return
     if explain:
         for tool in found["tools"]:
-            say(f"{tool['relevance_score']:.2f}  {bold(plain(tool['name']))}")
+            say(f"{tool['relevance_score']:.2f}  {bold(plain(tool['name']))}  {_described(tool)}")
             for reason in tool.get("why", ()):
                 say(f"      {plain(reason)}")
     else:
@@ -69,13 +72,17 @@ def find(
         say(f"  → {plain(found['hint'])}")
 
 
+def _described(tool: Json) -> str:
+    return one_line(tool.get("description") or "", 80)
+
+
 def _show_table(found: Json) -> None:
     rows = (
         (
             f"{tool['relevance_score']:.2f}",
             bold(plain(tool["name"])),
             "" if tool.get("status", "connected") == "connected" else "not connected",
-            one_line(tool.get("description") or "", 80),
+            _described(tool),
         )
         for tool in found["tools"]
     )
