@@ -198,7 +198,7 @@ def test_status_says_what_is_in_quarantine_and_how_to_allow_it() -> None:
         "kind": "tool",
         "name": "bad\x1b[2J",
         "findings": [{"rule": "text.ansi", "message": "A terminal escape sequence"}],
-        "hint": "[servers.x] tools.trust = ['bad@0123456789abcdef']",
+        "hint": "in [servers.x], add the line tools.trust = ['bad@0123456789abcdef']",
     }
     lines = server_lines([{"id": "x", "state": "connected", "tools": 1, "where": "", "quarantined": [held]}])
     assert "in quarantine: tool bad\\u001b[2J (text.ansi)" in lines[1]

@@ -126,7 +126,7 @@ def _containment(loaded: Loaded) -> Iterator[Check]:
     for report in found:
         if report.missing:
             verdict = "ok" if serving else ("wrong" if needed else "warning")
-            yield Check("containment", verdict, f"{report.backend} does not serve here: {report.missing}", report.hint)
+            yield Check("containment", verdict, f"{report.backend} cannot be used here: {report.missing}", report.hint)
 
 
 def search_model_check(home: Path, loaded: Loaded) -> Check:

@@ -19,6 +19,7 @@ from interlock.cli.terminal.show import (
     show_json,
 )
 
+MAX_FINDINGS = 3
 STARTING = ("registered", "connecting", "restarting")
 """States in which the tools of a server are not known yet."""
 COLOURS = {"connected": "green", "error": "red", "disconnected": "red"}
@@ -137,9 +138,9 @@ def server_lines(servers: list[Json]) -> list[str]:
             lines.append("      " + coloured(one_line(f"left out{more}: {left_out[0]}", 160), "yellow"))
             lines.append(f"      → see `interlock logs {plain(name)}`")
         for item in server.get("quarantined") or []:
-            found = item["findings"][0]
-            summary = f"in quarantine: {item['kind']} {item['name']} ({found['rule']}): {found['message']}"
-            lines.append("      " + coloured(one_line(summary, 160), "yellow"))
+            for found in item["findings"][:MAX_FINDINGS]:
+                summary = f"in quarantine: {item['kind']} {item['name']} ({found['rule']}): {found['message']}"
+                lines.append("      " + coloured(one_line(summary, 160), "yellow"))
             lines.append(f"      → to allow it: {plain(item['hint'])}")
     return lines
 

@@ -30,10 +30,10 @@ def find(
     forget: bool,
     as_json: bool,
 ) -> None:
-    """Find tools by what they do. The query - is read from standard input.
+    """Find tools by what they do.
 
-    Tools that an agent found, called and that succeeded rise for its queries like those. --explain shows that for the
-    agent of --agent, or for callers without a key.
+    The query - is read from standard input. Tools that an agent found, called and that succeeded rise for its queries
+    like those. --explain shows that for the agent of --agent, or for callers without a key.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ class QuarantinedItem(msgspec.Struct, frozen=True):
 
     def hint(self) -> str:
         """The setting that allows the item."""
-        return f"[servers.{self.server}] tools.trust = [{self.name + '@' + self.fingerprint[:16]!r}]"
+        return f"in [servers.{self.server}], add the line tools.trust = [{self.name + '@' + self.fingerprint[:16]!r}]"
 
 
 class Offer(msgspec.Struct):

@@ -154,7 +154,7 @@ class TaintGate:
 
 def _why(taint: Taint, principal: Principal) -> str:
     sources = ", ".join(source.shown for source in taint.sources)
-    return f"{principal.id} was given results of servers that you do not trust ({sources})."
+    return f"{principal.id} was given results of servers that are not trusted ({sources})."
 
 
 class TaintingProcessor:

@@ -70,7 +70,7 @@ def ask(shown: str, objections: Sequence[Objection]) -> Ask:
         for each in objections[:MAX_SHOWN_REFUSALS]
     )
     return Ask(
-        f"{shown} would not pass the checks that its arguments call for. {reasons}",
+        f"A person decides about this call of {shown}. {reasons}.",
         f"inferred: {objections[0].finding.rule}",
     )
 
