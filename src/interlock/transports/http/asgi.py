@@ -184,6 +184,7 @@ class AsgiRequest:
             if self._connection is not None:
                 self._connection.transport.close()
             return
+        self._chunked, self._left = None, 0  # Headers that came before a bad one do not count.
         kind = (b"content-type", b"text/plain; charset=utf-8")
         headers = [kind, (b"content-length", b"%d" % len(_FAILED)), (b"connection", b"close")]
         await self.send({"type": "http.response.start", "status": 500, "headers": headers})
