@@ -13,6 +13,7 @@ from http_peer import RunningEndpoint, WaitingService, app, call, modern, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interlock.transports.exchange import Caller
 from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
@@ -246,6 +247,21 @@ async def test_a_refusal_behind_a_request_to_the_app_leaves_that_one_alone(place
         (await place.service.next()).result(b"{}")
         everything = await peer.rest()
     assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"400"]
+
+
+async def test_a_fault_of_ours_while_a_request_is_read_ends_the_connection_and_is_reported(
+    place: RunningEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: str, headers: object) -> Caller:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(place.service, "admit", fail)
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context.get("exception")))
+    async with place.peer() as peer:
+        peer.send(modern(place.host).partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
+        assert await peer.rest() == b""
+    assert [type(cause) for cause in reported] == [ZeroDivisionError]
 
 
 async def test_huge_headers_behind_another_request_are_refused_too(place: RunningEndpoint) -> None:

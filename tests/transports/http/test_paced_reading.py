@@ -80,6 +80,30 @@ async def test_a_turn_answers_a_few_of_the_pipelined_requests_that_are_refused(p
 
 
 @pytest.mark.usefixtures("shortest_turn")
+@pytest.mark.parametrize("form", ["plain", "call"])
+async def test_t38_a_turn_answers_a_few_of_the_pipelined_requests_that_offer_an_upgrade(
+    place: RunningEndpoint, form: str
+) -> None:
+    offer = {"Connection": "upgrade", "Upgrade": "h2c"}
+    if form == "plain":
+        asked = [
+            f"GET /mcp HTTP/1.1\r\nHost: {place.host}\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n".encode()
+        ] * MANY
+    else:
+        asked = [modern(place.host, id=i, **offer) for i in range(MANY)]
+    async with place.peer() as peer:
+        with metered(served(place)) as meter:
+            peer.send(b"".join(asked))
+            for number in range(MANY):
+                answer = await peer.answer()
+                assert answer.status == 405 if form == "plain" else answer.json["id"] == number
+        peer.send(modern(place.host, id=-1))
+        assert (await peer.answer()).json["id"] == -1
+    # The service is asked twice who sent a request whose body is not known to be whole.
+    assert meter.most <= 2 * FEW
+
+
+@pytest.mark.usefixtures("shortest_turn")
 async def test_many_connections_share_a_turn(place: RunningEndpoint) -> None:
     async def flood() -> None:
         async with place.peer() as peer:

@@ -40,6 +40,8 @@ class PacedConnection(HttpConnection):
         """The place of the body that is being read among all in chunks: only those wait half read."""
         self._answered = False
         """Whether these bytes held a whole request already."""
+        self._without_upgrade: bytes | None = None
+        """The head of a request without its offer to upgrade, until it is read again."""
 
     def read_on(self) -> None:
         """Answer the requests that waited for a turn of the loop, and read the bytes behind them."""
@@ -66,15 +68,13 @@ class PacedConnection(HttpConnection):
             piece = data if not at and end >= size else data[at:end]
             if self._phase is _IDLE:
                 self._first = None if at else data
-            self._fed += len(piece)
-            try:
-                self.parser.feed_data(piece)
-            except httptools.HttpParserUpgrade as upgrade:
-                self._on_upgrade(data[at + upgrade.args[0] :])
-                at = size
-                break
-            except httptools.HttpParserError as error:
-                self._refuse(Refusal(400, f"not a proper HTTP request: {error}"))
+            upgrade_at = self._feed(piece)
+            if upgrade_at is not None:
+                end = at + upgrade_at
+                if self._phase is not _DEAF and not self._read_again():
+                    self._on_upgrade(data[end:])
+                    at = size
+                    break
             if self._phase is _HEAD and self._fed > self.listener.bounds.header_bytes:
                 self._refuse(guard.too_long(self.listener.bounds, target=not self._head))
             at = end
@@ -84,6 +84,30 @@ class PacedConnection(HttpConnection):
                 self.transport.abort()
         if self._is_behind() and not self._stalled:
             self._reads.add(self)
+
+    def _feed(self, piece: bytes) -> int | None:
+        """Have the parser read a piece. It stops behind a head that offers an upgrade, and this is where."""
+        self._fed += len(piece)
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as upgrade:
+            return int(upgrade.args[0])
+        except httptools.HttpParserCallbackError as failed:
+            raise failed.__context__ or failed from None  # a fault of ours, and not of the request
+        except httptools.HttpParserError as error:
+            self._refuse(Refusal(400, f"not a proper HTTP request: {error}"))
+        return None
+
+    def _read_again(self) -> bool:
+        """Read a head whose offer to upgrade nobody takes up, without the offer. False where there is none."""
+        head, self._without_upgrade = self._without_upgrade, None
+        if head is None:
+            return False
+        self._first = None
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._feed(head)
+        return True
 
     def _piece(self) -> int:
         """How many bytes the parser gets at once: the rest of a body whose length is known, as it is one piece."""
@@ -105,5 +129,5 @@ class PacedConnection(HttpConnection):
             self._reads.add(self, self._began if is_large else None)
 
     def _on_upgrade(self, rest: bytes) -> None:
-        """A head that asks for another protocol was read; `rest` came behind it."""
+        """A head that asks for a protocol that is spoken here was read; `rest` came behind it."""
         raise NotImplementedError

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import httptools
-
 from interlock.transports.http import guard
 from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.asgi import AsgiRequest, scope_of
@@ -39,7 +37,6 @@ class HubProtocol(PacedConnection):
         self._template: Template | None = None
         self._repeats = 0
         self._chunks = 0
-        self._without_upgrade: bytes | None = None
         self._upgrade: UpgradeRequest | None = None
         """The request that asks for another protocol, until its head is read."""
 
@@ -254,23 +251,16 @@ class HubProtocol(PacedConnection):
         self._phase = _IDLE
 
     def _on_upgrade(self, rest: bytes) -> None:
-        if self._phase is _DEAF:
-            return
         upgrade, self._upgrade = self._upgrade, None
         if upgrade is not None:
             self.flow.pause_reading()
             self._admit_upgrade(upgrade, rest, again=True)
-            return
-        head, self._without_upgrade = self._without_upgrade, None
-        if head is not None:
-            self.parser = httptools.HttpRequestParser(self)
-            self.take_in(head + rest)
 
     def _admit_upgrade(self, request: UpgradeRequest, rest: bytes, *, again: bool) -> None:
         """Hand the connection over, or refuse; `again`: where the caller is not known yet, judge once more then."""
         upgrader = self.listener.upgrader
-        if upgrader is None or self.transport.is_closing():
-            return
+        if upgrader is None or self._phase is _DEAF or self.transport.is_closing():
+            return  # while its caller was looked up, the request was refused or the connection ended
         try:
             if self._active is not None or self._queue:
                 raise Fault("INVALID_REQUEST", "an upgrade cannot stand behind requests that are not answered yet")

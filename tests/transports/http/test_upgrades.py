@@ -1,0 +1,70 @@
+"""Connections that become those of another protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from http_peer import WaitingService, opened, request
+
+from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.upgrades import UpgradedConnection, UpgradeRequest
+from interlock.transports.requests.pending_authentication import AuthenticationPending
+from waiting import until
+
+OFFER = {"Connection": "upgrade", "Upgrade": "websocket"}
+
+
+class Greeter:
+    """A protocol that greets and ends."""
+
+    transport: asyncio.Transport
+
+    def take_over(self, transport: asyncio.Transport, rest: bytes, forget: Callable[[], None]) -> None:
+        self.transport = transport
+        transport.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\nhello " + rest)
+        transport.close()
+        forget()
+
+    def sweep(self, now: float) -> None:
+        pass
+
+    def shutdown(self) -> None:
+        pass
+
+
+class SlowUpgrader:
+    """Knows its callers when the test says so."""
+
+    path = "/ws"
+
+    def __init__(self) -> None:
+        self.judged = 0
+        self.known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def admit(self, request: UpgradeRequest) -> UpgradedConnection:
+        self.judged += 1
+        if not self.known.done():
+            raise AuthenticationPending("not known yet", self.known)
+        return Greeter()
+
+
+async def test_a_connection_is_handed_over_when_its_caller_is_known() -> None:
+    upgrader = SlowUpgrader()
+    async with opened(WaitingService(), upgrader=upgrader) as place, place.peer() as peer:
+        peer.send(request("GET", place.host, OFFER, path="/ws") + b"you")
+        await until(lambda: upgrader.judged)
+        upgrader.known.set_result(None)
+        assert (await peer.rest()).endswith(b"hello you")
+
+
+async def test_a_connection_that_was_refused_while_its_caller_was_looked_up_is_not_handed_over() -> None:
+    upgrader = SlowUpgrader()
+    bounds = HttpBounds(head_s=0.2, linger_s=60)
+    async with opened(WaitingService(), bounds, upgrader=upgrader) as place, place.peer() as peer:
+        peer.send(request("GET", place.host, OFFER, path="/ws"))
+        assert (await peer.answer()).status == 408
+        upgrader.known.set_result(None)
+        await asyncio.wait([upgrader.known])  # after the connection, which waited for it first
+        assert await peer.rest() == b""
+        assert upgrader.judged == 1
