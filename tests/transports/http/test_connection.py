@@ -225,7 +225,7 @@ async def test_a_long_body_is_not_read_from_who_is_not_admitted(place: RunningEn
 
 
 async def test_bodies_that_come_in_are_bounded_over_all_connections() -> None:
-    bounds = HttpBounds(held_bytes=2500, early_bytes=1000)
+    bounds = HttpBounds(held_bytes=3000, early_bytes=1000)
     async with opened(WaitingService(), bounds) as place, place.peer() as one, place.peer() as two:
         head = b"POST /mcp HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n"
         begun = head % place.host.encode() + b"a" * 1500

@@ -190,7 +190,7 @@ async def test_everything_that_was_sent_is_answered_also_where_the_client_ends_i
 
 @pytest.mark.usefixtures("shortest_turn")
 async def test_bytes_that_wait_are_bounded_over_all_connections() -> None:
-    bounds = HttpBounds(held_bytes=150_000)
+    bounds = HttpBounds(held_bytes=250_000)
     async with opened(WaitingService(), bounds) as place, place.peer() as one, place.peer() as two:
         for peer in (one, two):
             peer.send(modern(place.host) * (100_000 // len(modern(place.host))))
@@ -210,7 +210,7 @@ async def test_large_bodies_that_come_together_are_read_one_after_the_other() ->
             peer.send(chunked(place.host, body, 1_000, "/app"))
             return (await peer.answer()).status
 
-    async with opened(WaitingService(), HttpBounds(held_bytes=6_000_000)) as place:
+    async with opened(WaitingService(), HttpBounds(held_bytes=12_000_000)) as place:
         assert await asyncio.gather(*(upload(place) for _ in range(12))) == [200] * 12
         assert place.server.listener.bodies.bytes == 0
 

@@ -1,11 +1,13 @@
 """How much request bodies hold over all connections of one listening address, and who gives way when that is too much.
 
-A large body counts from its first byte until its request is answered, and the newest gives way: it can be sent again.
-A small one counts while it comes in, and the oldest gives way: it is the slow one, so nobody who sends at once waits.
+A large body counts from its first byte until its request is answered. A caller may hold as much as is still free, so
+that some is left for the next one, and the newest body gives way: it can be sent again. A small body counts while it
+comes in, and the oldest gives way: it is the slow one, so nobody who sends at once waits.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Protocol
 
 from interlock.transports.http.bounds import HttpBounds
@@ -17,6 +19,10 @@ CROWDED = Refusal(503, "too much is coming in", "RESOURCE_EXHAUSTED", b"retry-af
 class Sender(Protocol):
     """A connection whose request body is held."""
 
+    @property
+    def sender(self) -> str:
+        """The caller that sends the body, or the client's address."""
+
     def give_way(self) -> None:
         """Its body is let go of, and its request refused."""
 
@@ -27,7 +33,8 @@ class Bodies:
     def __init__(self, bounds: HttpBounds) -> None:
         self._bounds = bounds
         self._small: dict[Sender, int] = {}
-        self._large: dict[Sender, int] = {}
+        self._large: dict[Sender, tuple[str, int]] = {}
+        self._large_by_caller: Counter[str] = Counter()
         self.small_bytes = 0
         self.large_bytes = 0
 
@@ -42,11 +49,11 @@ class Bodies:
             self.small_bytes += size - self._small.get(sender, 0)
             self._small[sender] = size
             return self.small_bytes <= self._bounds.small_bytes or self._evict_oldest(sender)
-        if sender in self._small:
-            self.small_bytes -= self._small.pop(sender)
-        self.large_bytes += size - self._large.get(sender, 0)
-        self._large[sender] = size
-        return self.large_bytes <= self._bounds.held_bytes
+        self.release(sender)
+        caller = sender.sender
+        self._large[sender] = caller, size
+        self._add(caller, size)
+        return self._large_by_caller[caller] <= self._bounds.held_bytes - self.large_bytes
 
     def received(self, sender: Sender) -> None:
         """The body has come in. A large one counts until `release`."""
@@ -56,7 +63,15 @@ class Bodies:
     def release(self, sender: Sender) -> None:
         """The connection holds nothing more."""
         self.small_bytes -= self._small.pop(sender, 0)
-        self.large_bytes -= self._large.pop(sender, 0)
+        if sender in self._large:
+            caller, size = self._large.pop(sender)
+            self._add(caller, -size)
+
+    def _add(self, caller: str, size: int) -> None:
+        self.large_bytes += size
+        self._large_by_caller[caller] += size
+        if not self._large_by_caller[caller]:
+            del self._large_by_caller[caller]
 
     def _evict_oldest(self, sender: Sender) -> bool:
         while self.small_bytes > self._bounds.small_bytes:

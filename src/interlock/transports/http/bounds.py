@@ -23,7 +23,8 @@ class HttpBounds(msgspec.Struct, frozen=True):
     connections: int = 10_000
     """Open at once. A hub sets as many as the system lets it have."""
     held_bytes: int = 64 * 1024 * 1024
-    """Large bodies, over all connections: those that come in, and those whose requests are not answered yet."""
+    """Large bodies, over all connections: those that come in, and those whose requests are not answered yet. One caller
+    may hold as much of it as is still free."""
     early_bytes: int = 64 * 1024
     """A body longer than this is large."""
     small_bytes: int = 16 * 1024 * 1024

@@ -42,6 +42,8 @@ class HttpConnection(WritingConnection):
         self._asgi_bytes = 0
         self._reading: Turn | None = None
         """The MCP request whose body is coming in."""
+        self._sender = ""
+        """The owner of the caller that sends the large body that came last, where it has a valid key."""
         self._reads = ReadQueue.of(self.loop)
         self._queue: deque[Waiting] = deque()
         self._advancing = False
@@ -139,6 +141,13 @@ class HttpConnection(WritingConnection):
             self._hang_up(lingering=turn.refusal is not None or (turn.head.keep_alive and not self._draining))
         elif self._queue or self.flow.read_paused or self._owes_continue:
             self._advance()
+
+    # The listener's count of bodies calls these (`bodies.Sender`).
+
+    @property
+    def sender(self) -> str:
+        """The caller that sends the body, or the client's address."""
+        return f"caller {self._sender}" if self._sender else self.owner
 
     def give_way(self) -> None:
         """Refuse a body that comes in slowly: others need its memory."""

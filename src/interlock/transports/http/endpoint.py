@@ -28,7 +28,7 @@ from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
-from interlock.transports.http.guard import Refusal
+from interlock.transports.http.guard import Headers, Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
 from interlock.transports.http.malformed import KEY, Malformed
 from interlock.transports.http.post_headers import accepts_events, names_modern, names_session, unfit
@@ -133,6 +133,15 @@ class McpEndpoint:
             return Refusal(413, "only a POST has a body here", "TOO_LARGE")
         refused = unfit(head.headers)
         return None if refused is None else Refusal(*refused)
+
+    def owner_of(self, path: str, headers: Headers) -> str:
+        """The owner of the key in a head, where it admits its caller; empty otherwise."""
+        if KEY not in headers:
+            return ""
+        try:
+            return self.legacy_sse.admit(path, headers).owner
+        except Fault:
+            return ""
 
     def tick(self) -> None:
         """Sessions that nobody uses end."""

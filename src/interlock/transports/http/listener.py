@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Protocol
+from typing import Final, Protocol
 
 from interlock.transports.http.bodies import Bodies
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.dates import format_date
-from interlock.transports.http.guard import Faces, Refusal, check_target
+from interlock.transports.http.guard import Faces, Headers, Refusal, check_target
 from interlock.transports.http.legacy_sse import mcp_path_of
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.turn import CLOSE, Head, Turn
@@ -43,6 +43,9 @@ class Endpoint(Protocol):
         """Whether a request would be refused whatever its body is. Asked before a body is read that did not come
         together with the head."""
 
+    def owner_of(self, path: str, headers: Headers) -> str:
+        """The owner of the key in a head, where it admits its caller; empty otherwise."""
+
     def tick(self) -> None:
         """A moment has passed: drop what has grown old."""
 
@@ -52,6 +55,9 @@ class Endpoint(Protocol):
     def close(self) -> None:
         """It is over: end everything."""
 
+
+ENTRANCE: Final = "/mcp"
+"""The MCP path of all tools. A key is judged there for requests that are not on an MCP path."""
 
 Known = tuple[Head, int]
 """A head, and how long its body is."""
@@ -158,7 +164,7 @@ class HttpListener:
 
 def mcp_paths(path: str) -> bool:
     """The default: everything at `/mcp`, one server at `/servers/{id}/mcp`, one profile at `/profiles/{name}/mcp`."""
-    if path == "/mcp":
+    if path == ENTRANCE:
         return True
     parts = path.split("/")
     return len(parts) == 4 and parts[1] in ("servers", "profiles") and bool(parts[2]) and parts[3] == "mcp"

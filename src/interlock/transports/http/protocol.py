@@ -14,7 +14,7 @@ from interlock.transports.http.asgi import AsgiRequest, scope_of
 from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bodies import CROWDED
 from interlock.transports.http.guard import Refusal
-from interlock.transports.http.listener import HttpListener, Known
+from interlock.transports.http.listener import ENTRANCE, HttpListener, Known
 from interlock.transports.http.paced_reading import PacedConnection
 from interlock.transports.http.phase import Phase
 from interlock.transports.http.template import Template
@@ -133,6 +133,8 @@ class HubProtocol(PacedConnection):
         self._phase = _BODY
         self._length = int(head.get(b"content-length", b"0"))
         self._chunks = 0
+        is_large = self._length > listener.bounds.early_bytes or b"transfer-encoding" in head
+        self._sender = listener.endpoint.owner_of(path if is_mcp else ENTRANCE, head) if is_large else ""
         if not is_mcp:
             self._begin_asgi(head, method, version)
             return

@@ -1,0 +1,79 @@
+"""The memory for large bodies is shared: however much one caller sends, some is left for the next."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from http_peer import RunningEndpoint, WaitingService, modern, opened, post
+
+from interlock.transports.http.bounds import HttpBounds
+from waiting import until
+
+SIZE = 100_000
+BOUND = 10 * SIZE
+
+
+def large(place: RunningEndpoint, name: str, key: str, path: str = "/mcp") -> bytes:
+    """A request with a large body; without a key for an empty one."""
+    head, _, body = modern(place.host, name, Authorization=f"Bearer {key}" if key else "").partition(b"\r\n\r\n")
+    if path != "/mcp":
+        return post(place.host, b" " * SIZE, {"Authorization": f"Bearer {key}"} if key else {}, path)
+    lines = [line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length")]
+    return b"\r\n".join([*lines, b"Content-Length: %d" % SIZE, b"", body.ljust(SIZE)])
+
+
+async def fill(place: RunningEndpoint, stack: contextlib.AsyncExitStack, sent: bytes) -> int:
+    """Send the same on one connection after the other until it is refused. The number of those that are held."""
+    listener = place.server.listener
+    for number in range(BOUND // SIZE + 1):
+        before = listener.bodies.bytes
+        peer = await stack.enter_async_context(place.peer())
+        peer.send(sent)
+        await until(lambda before=before: listener.refused or listener.bodies.bytes >= before + SIZE - 1)  # type: ignore[misc]
+        if listener.refused:
+            assert (await peer.answer()).status == 503
+            return number
+    return BOUND // SIZE
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/app"])
+@pytest.mark.parametrize("greedy", ["greedy", ""], ids=["key", "no key"])
+async def test_t36_unfinished_bodies_of_one_caller_leave_room_for_others(path: str, greedy: str) -> None:
+    async with (
+        opened(WaitingService(), HttpBounds(held_bytes=BOUND)) as place,
+        contextlib.AsyncExitStack() as stack,
+        place.peer() as other,
+    ):
+        assert await fill(place, stack, large(place, "slow", greedy, path)[:-1]) == BOUND // SIZE // 2
+        for _ in range(3):
+            other.send(large(place, "echo", "modest", path))
+            assert (await other.answer()).status == 200
+
+
+async def test_t36_unanswered_requests_of_callers_leave_room_for_others() -> None:
+    async with (
+        opened(WaitingService(), HttpBounds(held_bytes=BOUND)) as place,
+        contextlib.AsyncExitStack() as stack,
+        place.peer() as other,
+    ):
+        assert await fill(place, stack, large(place, "slow", "greedy")) == BOUND // SIZE // 2
+        place.server.listener.refused = 0
+        assert await fill(place, stack, large(place, "slow", "greedy as well")) == 2
+        other.send(large(place, "echo", "modest"))
+        assert (await other.answer()).status == 200
+
+
+async def test_bodies_leave_nothing_in_the_count_when_they_are_answered_or_their_clients_go() -> None:
+    async with opened(WaitingService(), HttpBounds(held_bytes=BOUND)) as place:
+        bodies = place.server.listener.bodies
+        async with place.peer() as peer:
+            for key in ("one", "two", ""):
+                peer.send(large(place, "echo", key))
+                assert (await peer.answer()).status == 200
+                assert bodies.bytes == 0
+            peer.send(large(place, "slow", "one")[:-1])
+            await until(lambda: bodies.bytes)
+        await until(lambda: not bodies.bytes)
+        async with contextlib.AsyncExitStack() as stack:
+            assert await fill(place, stack, large(place, "slow", "one")) == BOUND // SIZE // 2
