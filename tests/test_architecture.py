@@ -243,3 +243,43 @@ def test_no_constructor_takes_many_parameters() -> None:
 
 def test_every_upper_bound_begins_with_the_same_word() -> None:
     assert not {name: shown(path) for path in MODULES for name in facts(path).misnamed}
+
+
+MAX_PRIVATE_USES = 240
+"""Uses of private names of the hub in tests. This number only falls: a test that needs a private name needs a property,
+or another interface."""
+OTHERS = ("self", "cls", "os", "sys", "posix", "threading", "atexit", "asyncio")
+
+
+def test_tests_use_fewer_private_names() -> None:
+    tests = Path(__file__).parent
+    found = [use for path in sorted(tests.rglob("*.py")) for use in private_uses(path)]
+    assert len(found) <= MAX_PRIVATE_USES, f"{len(found)} uses: {found}"
+
+
+def private_uses(path: Path) -> list[str]:
+    """The places of a file that read, import or replace a private name of something else."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return [
+        f"{path.name}:{node.lineno}" for node in nodes if isinstance(node, ast.expr | ast.stmt) and is_private(node)
+    ]
+
+
+def is_private(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id=owner), attr=name):
+            return _private(name) and owner not in OTHERS
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="super"))):
+            return False
+        case ast.Attribute(attr=name):
+            return _private(name)
+        case ast.ImportFrom(module=str(module), names=names):
+            return module.startswith("interlock") and any(_private(each.name) for each in names)
+        case ast.Call(func=ast.Attribute(attr="setattr"), args=[_, ast.Constant(value=str(name)), *_]):
+            return _private(name)
+        case _:
+            return False
+
+
+def _private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")

@@ -167,7 +167,7 @@ def test_servers_end_with_the_launcher(outside: EscapeTargets, backend: BackendN
     forks = "import os, signal, sys; os.fork() or signal.pause(); print('ready', flush=True); sys.stdin.read()"
     process = run(outside.containment(backend), forks)
     assert process.stdout.readline() == b"ready\n"
-    killed = launcher()._process
+    killed = launcher().process
     killed.kill()
     assert process.wait() == -9
     with process.stdout:
@@ -189,21 +189,21 @@ fcntl.flock(lock, fcntl.LOCK_EX)
 while True: time.sleep(60)
 """
     held: list[dict[str, Any]] = []
-    monkeypatch.setattr(running, "_take", held.append)
+    monkeypatch.setattr(running, "take", held.append)
     monkeypatch.setattr(launcher_client, "START_S", 0.0)
     with pytest.raises(ContainmentRefused, match="it took too long"):
         run(outside.containment(backend), code)
-    assert not running._starting
+    assert not running.starting
     block_until(lambda: held)
     monkeypatch.undo()
     for message in held:
-        running._take(message)
+        running.take(message)
     # Its end is reported before that of a server that was started later.
     ended(run(outside.containment(backend), "pass"))
-    block_until(lambda: not running._running)
+    block_until(lambda: not running.running)
     with pytest.raises(ContainmentRefused, match="too long to contain"):
         run(outside.containment(backend), "#" * launcher_client.PACKET)
-    assert not running._starting
+    assert not running.starting
 
 
 def test_a_process_that_a_server_left_behind_lives_as_long_as_the_server(
@@ -283,5 +283,5 @@ for port in sys.argv[1:]:
 def test_nothing_is_left_of_servers_that_ended(outside: EscapeTargets, backend: BackendName) -> None:
     for _ in range(3):
         ended(run(outside.containment(backend), "pass"))
-    numbers = Path(f"/proc/{launcher()._process.pid}/task/{launcher()._process.pid}/children").read_text().split()
+    numbers = Path(f"/proc/{launcher().process.pid}/task/{launcher().process.pid}/children").read_text().split()
     assert len(numbers) <= 3  # a spare for each kind of server: with and without network, and of the other backend

@@ -118,7 +118,7 @@ def test_t81_a_package_is_installed_once_without_its_scripts_and_runs_only_uncha
     with pytest.raises(ContainmentRefused, match="is not installed"):
         installs.installed(str(folder), ("npx", "-y", "greeter@2.0.0"))
     program.write_text("process.exit(1)")
-    installs._verified.clear()  # as in the next run of the hub
+    installs.verified.clear()  # as in the next run of the hub
     with pytest.raises(ContainmentRefused, match="have changed"):
         installs.installed(str(folder), COMMAND)
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="containment nee
 @pytest.fixture
 def serving(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which sandlock serves."""
-    monkeypatch.setattr(backends, "_serves", {"sandlock"})
+    monkeypatch.setattr(backends, "known_to_serve", {"sandlock"})
 
 
 def asked(tmp_path: Path, **changed: Any) -> Containment:
@@ -40,7 +40,7 @@ def asked(tmp_path: Path, **changed: Any) -> Containment:
 def test_a_kernel_without_a_backend_refuses_and_names_every_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backends, "_serves", set())
+    monkeypatch.setattr(backends, "known_to_serve", set())
     monkeypatch.setattr(backends, "landlock_abi", lambda: 3)
     monkeypatch.setattr("shutil.which", lambda name, **_: None)
     with pytest.raises(ContainmentRefused) as refused:
@@ -51,7 +51,7 @@ def test_a_kernel_without_a_backend_refuses_and_names_every_reason(
 
 
 def test_bubblewrap_is_refused_where_memory_cannot_be_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "_serves", set())
+    monkeypatch.setattr(backends, "known_to_serve", set())
     monkeypatch.setattr("shutil.which", lambda name, **_: f"/usr/bin/{name}")
     monkeypatch.setattr(cgroups, "parents", lambda: ())
     report = next(report for report in backends.reports() if report.backend == "bubblewrap")

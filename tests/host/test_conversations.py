@@ -252,7 +252,7 @@ async def test_a_model_that_fails_or_stalls_leaves_a_conversation_that_goes_on(t
             ):
                 server.answer_with(*answers)
                 await perform(hub, "chat.send", conversation=conversation.id, text="Hello?", model=model)
-                turn, _ = hub.host._running[conversation.id]
+                turn, _ = hub.host.running[conversation.id]
                 with pytest.raises(Fault) as caught:
                     await turn.answer()
                 faults.append(caught.value.name)
@@ -318,7 +318,7 @@ async def test_a_model_that_sees_is_shown_the_images_of_results_and_another_read
             assert shown["content"][1]["image_url"]["url"] == "data:image/png;base64,aGk="
             server.answer_with(openai_text("No idea."))
             await perform(hub, "chat.send", conversation=conversation.id, text="And?", model="blind")
-            turn, _ = hub.host._running[conversation.id]
+            turn, _ = hub.host.running[conversation.id]
             assert await turn.answer() == "No idea."
             assert b"aGk=" not in json.dumps(server.asked[-1].body).encode()
 

@@ -19,6 +19,7 @@ from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
 from interlock.config.settings import Server as Settings
 from interlock.host.client_turns import OpenTurns
+from interlock.host.server_hooks import ServerHooks
 from interlock.hub.admin.conversations import TurnRow
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live import inference_hooks
@@ -191,7 +192,7 @@ async def test_hooks_end_with_a_turn_whose_history_cannot_be_read(
         raise Fault("INTERNAL_ERROR", "the history cannot be read")
 
     async with hooked_hub(tmp_path, {}) as hub:
-        monkeypatch.setattr(hub.host._turns._hooks, "before", hang)
+        monkeypatch.setattr(ServerHooks, "before", hang)
         monkeypatch.setattr(hub.host.conversations, "turns", fail)
         with pytest.raises(Fault, match="history"):
             await say(hub, "Hello.")

@@ -135,4 +135,4 @@ def test_reading_an_address_never_fails(text: str) -> None:
 def _kinds() -> set[str]:
     from interlock.judge import addresses
 
-    return set(addresses._MESSAGES)
+    return set(addresses.MESSAGES)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.judge.secrets import _FORMS, SHORTEST, find_secrets, judge_secrets, redact
+from interlock.judge.secrets import FORMS, SHORTEST, find_secrets, judge_secrets, redact
 
 # Put together here, so that nobody's scanner takes this file for a leak.
 SECRETS = {
@@ -75,7 +75,7 @@ def test_words_about_secrets_and_placeholders_are_left_alone(text: str) -> None:
 
 def test_no_text_is_too_short_to_be_searched_for_the_shortest_secret() -> None:
     parse = re._parser.parse  # type: ignore[attr-defined]
-    widths = {kind: parse(form.replace(r"\z", r"\Z")).getwidth()[0] for kind, form in _FORMS}
+    widths = {kind: parse(form.replace(r"\z", r"\Z")).getwidth()[0] for kind, form in FORMS}
     assert min(widths.values()) == SHORTEST
     shortest = "ab://:" + "x1y" + "@z"
     assert len(shortest) == SHORTEST

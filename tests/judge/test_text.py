@@ -132,5 +132,5 @@ def test_a_text_read_in_stretches_is_read_as_a_whole(words: list[str]) -> None:
     written = "".join(f"{word} " for word in words)
     whole = list(hidden_in(written)), show_hidden(written)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judged, "_STRETCH", 12)
+        patch.setattr(judged, "STRETCH", 12)
         assert (list(hidden_in(written)), show_hidden(written)) == whole

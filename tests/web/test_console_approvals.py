@@ -227,7 +227,7 @@ async def test_t50_one_asker_hides_the_requests_of_nobody(
     assert f'<template data-later="{greedy[20]}">' in fresh, "it is open, so a card that is filled in stays"
     judged: list[Question] = []
     monkeypatch.setattr("interlock.hub.approvals.inbox.EXACT", 10)
-    monkeypatch.setattr(inbox, "_still_allowed", lambda question: judged.append(question) or True)
+    monkeypatch.setattr(inbox, "still_allowed", lambda question: judged.append(question) or True)
     await visitor.get("/console")
     await visitor.get("/console/rooms")
     assert len(judged) == 1, "the cost depends on the part that is shown"
@@ -252,7 +252,7 @@ async def test_a_request_is_compared_with_the_audit_log_where_no_approval_is_kno
     await asked(hub, "send 10 to ada")
     await visitor.press("/console/approvals", "once")
     assert "result" in await call(hub, "send 10 to ada")
-    hub.hub_app.inbox.history._last.clear()  # as after a week
+    hub.hub_app.inbox.history.last.clear()  # as after a week
     id_ = await asked(hub, "send 9999 to eve")
     page = unescape((await visitor.get(f"/console/approvals/{id_}")).text)
     assert "Compared with the last call of careful to this tool" in page

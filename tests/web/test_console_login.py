@@ -203,7 +203,7 @@ async def test_the_bound_on_all_sessions_ends_one_of_the_person_with_the_most(hu
         assert person is not None
         for _ in range(MAX_SESSIONS_PER_PERSON):
             sessions.open(person, proven=True)
-    assert len(sessions._sessions) == MAX_SESSIONS
+    assert len(sessions) == MAX_SESSIONS
     assert sessions.find(first, active=True)
 
 
@@ -219,7 +219,7 @@ def test_the_count_of_failed_logins_is_bounded_and_ends() -> None:
     attempts.demand("a")
     for number in range(3 * MAX_ADDRESSES):
         attempts.failed(str(number))
-    assert len(attempts._meters) <= MAX_ADDRESSES
+    assert len(attempts) <= MAX_ADDRESSES
 
 
 async def test_a_session_ends_when_it_is_idle_or_old_and_sessions_are_bounded(hub: RunningHub) -> None:

@@ -280,14 +280,14 @@ async def test_a_stream_that_lost_events_is_told_of_a_change_and_of_nothing_else
     async with Stream(visitor) as stream:
         decision = await hub.hub_app.inbox.ask(permission("camera"))
         for _ in range(300):
-            hub.hub_app.inbox._publish(decision)
+            hub.hub_app.inbox.publish(decision)
         assert await stream.line("event: approvals")
         assert await stream.line("data:") == "data: changed"
     # A gap alone: no event of its topic is left.
     lost = Gap(ApprovalChanged, "approvals", 1, 9)
     subscription = hub.hub_app.bus.subscribe(EventFilter.of(ApprovalChanged))
     monkeypatch.setattr(subscription, "take", lambda: [lost])
-    hub.hub_app.inbox._publish(decision)
+    hub.hub_app.inbox.publish(decision)
     async with asyncio.timeout(60):
         assert await anext(events._changes(subscription)) == [b"event: approvals\ndata: changed\n\n"]
     subscription.close()

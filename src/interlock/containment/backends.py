@@ -18,7 +18,7 @@ PROBE_S: Final = 10.0
 
 BACKENDS: Final[tuple[BackendName, ...]] = ("sandlock", "bubblewrap")
 """In the order in which they are tried."""
-_serves: set[BackendName] = set()
+known_to_serve: set[BackendName] = set()
 """Backends that were tried on this kernel and work. A failure is looked at again: somebody may have repaired it."""
 
 
@@ -61,11 +61,11 @@ def _report(backend: BackendName) -> Report:
         return Report(backend, "containment needs Linux", "run the hub on Linux, or in a virtual machine")
     if machine() is None:
         return Report(backend, f"only {' and '.join(MACHINES)} are supported")
-    if backend in _serves:
+    if backend in known_to_serve:
         return Report(backend, "")
     report = _sandlock() if backend == "sandlock" else _bubblewrap()
     if not report.missing:
-        _serves.add(backend)
+        known_to_serve.add(backend)
     return report
 
 

@@ -25,7 +25,7 @@ from interlock.containment.policy import ContainmentRefused
 RECORD: Final = "install.json"
 INSTALL_S: Final = 600.0
 _FETCHING: Final = frozenset({"npm", "pnpm", "yarn", "bunx", "bun", "pipx", "uv", "deno"})
-_verified: dict[str, str] = {}
+verified: dict[str, str] = {}
 """Folders whose files had the recorded digest when this process first started a server from them."""
 
 
@@ -91,10 +91,10 @@ def installed(folder: str, command: tuple[str, ...]) -> Install | None:
     hint = f"run `interlock install {os.path.basename(folder)}`"
     if record is None or record.command != command:
         raise ContainmentRefused(f"`{' '.join(command[:3])}` is not installed for the contained server", hint)
-    if _verified.get(record.folder) != record.digest:
+    if verified.get(record.folder) != record.digest:
         if digest_of(Path(record.folder)) != record.digest:
             raise ContainmentRefused("the installed files of the server have changed since they were installed", hint)
-        _verified[record.folder] = record.digest
+        verified[record.folder] = record.digest
     return record
 
 

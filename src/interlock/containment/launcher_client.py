@@ -81,7 +81,7 @@ class LauncherClient:
         nothing = subprocess.DEVNULL
         command = (sys.executable, "-I", "-m", "interlock.containment.launcher_process", str(theirs.fileno()))
         with theirs:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 command,
                 stdin=nothing,
                 stdout=nothing,
@@ -93,8 +93,8 @@ class LauncherClient:
         self._control = ours
         self._lock = threading.Lock()
         self._number = 0
-        self._starting: dict[int, Future[Started]] = {}
-        self._running: dict[int, Started] = {}
+        self.starting: dict[int, Future[Started]] = {}
+        self.running: dict[int, Started] = {}
         self.alive = True
         threading.Thread(target=self._read, name="launcher", daemon=True).start()
 
@@ -108,7 +108,7 @@ class LauncherClient:
         if len(packet) > PACKET:
             raise ContainmentRefused("the server's command and variables are too long to contain it", "shorten them")
         with self._lock:
-            self._starting[number] = starting
+            self.starting[number] = starting
         try:
             socket.send_fds(self._control, [packet], pipes)
             return starting.result(START_S)
@@ -119,7 +119,7 @@ class LauncherClient:
     def _give_up(self, number: int, starting: Future[Started]) -> None:
         """Forget a server that did not start in time. It is killed, also if it starts later."""
         with self._lock:
-            self._starting.pop(number, None)
+            self.starting.pop(number, None)
         if starting.done() and starting.exception() is None:
             self.signal(starting.result().pid, _KILL)
 
@@ -136,25 +136,25 @@ class LauncherClient:
                 packet = b""
             if not packet:
                 break
-            self._take(msgspec.json.decode(packet))
-        self._process.wait()
-        cgroups.end_all(self._process.pid)  # The kernel ends a server with its launcher, but not the server's children.
+            self.take(msgspec.json.decode(packet))
+        self.process.wait()
+        cgroups.end_all(self.process.pid)  # The kernel ends a server with its launcher, but not the server's children.
         with self._lock:
             self.alive = False
-            starting, running = [*self._starting.values()], [*self._running.values()]
+            starting, running = [*self.starting.values()], [*self.running.values()]
         for one in starting:
             one.set_exception(ConnectionError("the launcher of contained servers ended"))
         for server in running:
             server.ended.set_result(-_KILL)  # they die with it
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def take(self, message: dict[str, Any]) -> None:
         with self._lock:
             if "ended" in message:
-                self._running.pop(message["ended"]).ended.set_result(message["code"])
+                self.running.pop(message["ended"]).ended.set_result(message["code"])
                 return
-            starting = self._starting.pop(message["id"], None)
+            starting = self.starting.pop(message["id"], None)
             if "pid" in message:
-                started = self._running[message["pid"]] = Started(message["pid"], Future())
+                started = self.running[message["pid"]] = Started(message["pid"], Future())
         if starting is None:
             if "pid" in message:
                 self.signal(started.pid, _KILL)  # nobody waits for it any more

@@ -73,7 +73,7 @@ class Host:
         self._pushes = ClientPushes(hub_app)
         self._rooms = RoomConversations(hub_app, self._channels, rooms)
         self._recent_turns: OrderedDict[tuple[str, int], Turn] = OrderedDict()
-        self._running: dict[str, tuple[Turn, asyncio.Task[Conversation]]] = {}
+        self.running: dict[str, tuple[Turn, asyncio.Task[Conversation]]] = {}
         """By conversation. A turn that has ended is no longer in the way of the next."""
 
     async def start(self) -> None:
@@ -92,7 +92,7 @@ class Host:
         await self._channels.close()
         await self._pushes.close()
         await self._client_turns.close()
-        tasks = [task for _, task in self._running.values()]
+        tasks = [task for _, task in self.running.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -133,7 +133,7 @@ class Host:
         turn = Turn(found, text, self.models.get(found.stored.model), context, calls_wait=calls_wait)
         self._check_free(id_)
         task = asyncio.ensure_future(self._turns.run(turn))
-        self._running[id_] = (turn, task)
+        self.running[id_] = (turn, task)
         task.add_done_callback(lambda _: self._forget(turn))
         self._keep(turn)
         try:
@@ -145,7 +145,7 @@ class Host:
 
     async def idle(self, conversation: str, within_s: float) -> None:
         """Wait until no turn of a conversation is under way, or the time is up."""
-        running = self._running.get(conversation)
+        running = self.running.get(conversation)
         if running is not None:
             await asyncio.wait([running[1]], timeout=within_s)
 
@@ -176,7 +176,7 @@ class Host:
 
     async def stop(self, conversation: str) -> bool:
         """Stop the turn that is under way."""
-        turn, task = self._running.get(conversation, (None, None))
+        turn, task = self.running.get(conversation, (None, None))
         if turn is None or task is None or turn.ended:
             return False
         task.cancel()
@@ -191,7 +191,7 @@ class Host:
         """A whole conversation."""
         found = await self.conversations.get(conversation)
         turns = await self.conversations.turns(found.stored)
-        running = self._running.get(conversation)
+        running = self.running.get(conversation)
         under_way = None if running is None or running[0].ended else running[0].index
         rows = [_turn_row(turn, ended=turn.stored.index != under_way) for turn in turns]
         return ShownConversation(_row(found.stored), rows)
@@ -230,11 +230,11 @@ class Host:
     def _check_free(self, conversation: str) -> None:
         if conversation in self._rolling_back:
             raise Fault("RESOURCE_EXHAUSTED", "this conversation is being rolled back", retry_after_ms=1000)
-        running = self._running.get(conversation)
+        running = self.running.get(conversation)
         if running is not None and not running[0].ended:
             message = "a turn of this conversation is under way"
             raise Fault("RESOURCE_EXHAUSTED", message, hint="wait for it, or stop it", retry_after_ms=1000)
-        if len(self._running) >= MAX_RUNNING:
+        if len(self.running) >= MAX_RUNNING:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_RUNNING} turns are under way", retry_after_ms=1000)
 
     def _forget(self, turn: Turn) -> None:
@@ -242,9 +242,9 @@ class Host:
         turn.begin(Fault("CANCELLED", "the turn was stopped"))  # For one that was stopped before it began.
         if not turn.ended:
             turn.add(Piece("error", "the turn was stopped before its end was stored", "CANCELLED", failed=True))
-        running = self._running.get(turn.conversation.id)
+        running = self.running.get(turn.conversation.id)
         if running is not None and running[0] is turn:
-            del self._running[turn.conversation.id]
+            del self.running[turn.conversation.id]
 
     def _keep(self, turn: Turn) -> None:
         self._recent_turns[turn.conversation.id, turn.index] = turn

@@ -72,7 +72,7 @@ _KINDS_V6 = (
     ("ff00::/8", "multicast"),
 )
 
-_MESSAGES = {
+MESSAGES = {
     METADATA: "is a cloud metadata service, which hands out credentials of the machine",
     "loopback": "is the machine itself",
     "private": "belongs to a private network",
@@ -120,7 +120,7 @@ def judge_address(address: Address, networks: tuple[str, ...] = (), shown: str =
         if kind == METADATA
         else "Use a public address, or let the operator add its network to the allowed ones."
     )
-    return (Finding(f"address.{kind}", f"{name} {_MESSAGES[kind]}.", hint),)
+    return (Finding(f"address.{kind}", f"{name} {MESSAGES[kind]}.", hint),)
 
 
 def read_networks(networks: tuple[str, ...]) -> tuple[Network, ...]:

@@ -35,7 +35,7 @@ def find_secrets(text: str, most: int | None = 1024) -> tuple[Secret, ...]:
         return ()
     found = []
     for index, regex in _forms().matching(octets):
-        kind = _FORMS[index][0]
+        kind = FORMS[index][0]
         for match in regex.finditer(octets):
             start, end = match.span(1 if kind in _NAMED else 0)
             value = octets[start:end]
@@ -92,7 +92,7 @@ def judge_secrets(text: str) -> tuple[Finding, ...]:
     )
 
 
-_FORMS = (
+FORMS = (
     ("private_key", r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]+-----|\z)"),
     ("interlock_key", r"\bilk_[A-Za-z0-9_\-]{43}"),
     ("aws_access_key", r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b"),
@@ -144,7 +144,7 @@ _PLACEHOLDER = re.compile(
 
 @lru_cache(maxsize=1)
 def _forms() -> OctetRegexes:
-    return OctetRegexes(pattern for _, pattern in _FORMS)
+    return OctetRegexes(pattern for _, pattern in FORMS)
 
 
 def _is_secret(value: str, guessed: bool) -> bool:

@@ -77,16 +77,16 @@ def hidden_in(text: str) -> Iterator[Hidden]:
         yield Hidden("text.stacked_marks", *match.span())
 
 
-_STRETCH = 8_192
+STRETCH = 8_192
 _PLAIN = re.compile(r"[ \n,.;]")
 
 
 def _stretches(text: str) -> Iterator[tuple[int, int]]:
     """A long text in stretches that end between words. A search of a whole one would hold up every other thread."""
     start, size = 0, len(text)
-    while size - start > _STRETCH:
-        plain = _PLAIN.search(text, start + _STRETCH, start + 2 * _STRETCH)
-        end = plain.end() if plain else start + _STRETCH
+    while size - start > STRETCH:
+        plain = _PLAIN.search(text, start + STRETCH, start + 2 * STRETCH)
+        end = plain.end() if plain else start + STRETCH
         yield start, end
         start = end
     yield start, size

@@ -35,7 +35,7 @@ async def owns_descriptor() -> bool:
     await asyncio.wait_for(protocol.ended, 60)
     reading, writing = os.pipe()
     os.close(writing)
-    file = child._take(os.fdopen(reading, "rb", 0))
+    file = child.pipe_file(os.fdopen(reading, "rb", 0))
     number = file.fileno()
     file.close()
     try:

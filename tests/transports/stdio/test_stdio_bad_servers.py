@@ -253,7 +253,7 @@ async def test_what_a_server_started_in_a_session_of_its_own_ends_with_it(run, m
 
 
 async def test_what_is_left_is_ended_by_its_number_where_there_is_nothing_better(run, monkeypatch) -> None:
-    monkeypatch.setattr(leftovers, "_HANDLES", False)
+    monkeypatch.setattr(leftovers, "HANDLES", False)
     monkeypatch.setattr(leftovers, "PATIENCE_S", 0.1)
     server = await run()
     daemon = (await server.ask("daemon"))["pid"]
@@ -291,7 +291,7 @@ def test_only_processes_of_a_run_that_is_over_are_ended(monkeypatch: pytest.Monk
         assert end_run(run, 1) == {one.pid}
         assert one.wait() == -signal.SIGTERM
     # From here on, no process gets a signal, also if more are found than should be.
-    monkeypatch.setattr(leftovers, "_end", lambda pids, number: None)
+    monkeypatch.setattr(leftovers, "end_processes", lambda pids, number: None)
     other, carriers = 2**30, (os.getpid(), os.getppid(), 2**30)
     monkeypatch.setattr(leftovers, "CARRIERS", lambda: [(pid, mark.encode()) for pid in carriers])
     assert end_run(run, 1) == {other}, "neither this process nor its parent"

@@ -20,7 +20,7 @@ class ApprovalHistory:
     def __init__(self) -> None:
         self._once: Counter[str] = Counter()
         """By subject: how many known decisions approved it once."""
-        self._last: dict[_Target, Decision] = {}
+        self.last: dict[_Target, Decision] = {}
 
     def follow(self, before: Decision | None, after: Decision | None) -> None:
         """A decision changed, or was added or deleted."""
@@ -28,12 +28,12 @@ class ApprovalHistory:
             if before.answer == "once":
                 self._count(before.question.subject, -1)
             target = _target(before.question)
-            if self._last.get(target) == before:
-                del self._last[target]
+            if self.last.get(target) == before:
+                del self.last[target]
         if after is not None and _approved(after):
             if after.answer == "once":
                 self._count(after.question.subject, 1)
-            self._last[_target(after.question)] = after
+            self.last[_target(after.question)] = after
 
     def times_approved(self, question: Question) -> int:
         """How often the same call was approved once."""
@@ -41,7 +41,7 @@ class ApprovalHistory:
 
     def last_approved(self, decision: Decision) -> Decision | None:
         """The last approved request of the same asker for the same target, other than this one."""
-        found = self._last.get(_target(decision.question))
+        found = self.last.get(_target(decision.question))
         return found if found is not None and found.id != decision.id else None
 
     def _count(self, subject: str, step: int) -> None:

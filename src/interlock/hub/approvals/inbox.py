@@ -63,7 +63,7 @@ class Inbox:
         self._valid_s = valid_s
         self._seal = seal
         self._clock = clock
-        self._still_allowed = still_allowed
+        self.still_allowed = still_allowed
         """Whether the asker may still ask for the same, with the same credential."""
         self._record = record
         """Makes the audit record, which is committed with the change."""
@@ -121,7 +121,7 @@ class Inbox:
         found: Iterable[Decision] = self._index.all
         if only_open:
             now = self._clock()
-            found = (one for one in self._index.open if one.deadline > now and self._still_allowed(one.question))
+            found = (one for one in self._index.open if one.deadline > now and self.still_allowed(one.question))
         return sorted(found, key=lambda decision: decision.created)
 
     def part(self, wanted: Wanted) -> OpenPart:
@@ -130,7 +130,7 @@ class Inbox:
         candidates, place = iter(wanted.candidates(self._index)), wanted.first
 
         def counts(one: Decision) -> bool:
-            return one.deadline > now and self._still_allowed(one.question)
+            return one.deadline > now and self.still_allowed(one.question)
 
         for one in islice(candidates, wanted.first, wanted.first + MAX_LOOKED_AT):
             place += 1
@@ -150,7 +150,7 @@ class Inbox:
     def current(self, question: Question) -> Decision | None:
         """The decision on the same matter that is open, or whose answer holds."""
         found = self._index.of_matter(question.matter)
-        holds = found is not None and found.deadline > self._clock() and self._still_allowed(found.question)
+        holds = found is not None and found.deadline > self._clock() and self.still_allowed(found.question)
         return found if holds else None
 
     def rule_for(self, question: Question) -> Rule | None:
@@ -238,7 +238,7 @@ class Inbox:
         decision = self.get(id)
         now = self._clock()
         after = decision.answered(answer, by, where, now, view, reason)
-        if not self._still_allowed(decision.question):
+        if not self.still_allowed(decision.question):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             message = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
             raise Fault("INVALID_PARAMS", message, hint="repeat the call with a valid key")
@@ -259,7 +259,7 @@ class Inbox:
         decision = self._index.get(id)
         if decision is None or decision.state is not DecisionState.APPROVED or decision.deadline <= self._clock():
             return False
-        if not self._still_allowed(decision.question):
+        if not self.still_allowed(decision.question):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             return False
         return await self._change(decision, decision.after(DecisionEvent.USE), asker_of(decision.question))
@@ -315,7 +315,7 @@ class Inbox:
         now = self._clock()
         for decision in self._index.late(now)[:SWEPT_AT_ONCE]:
             await self._change(decision, decision.after(DecisionEvent.EXPIRE), NOBODY)
-        refused = [one for one in self._index.in_time(now) if not self._still_allowed(one.question)]
+        refused = [one for one in self._index.in_time(now) if not self.still_allowed(one.question)]
         await self.void(refused[:SWEPT_AT_ONCE])
         old = self._index.old(now)
         if old:
@@ -366,9 +366,9 @@ class Inbox:
         if decision is not None:
             for listener in tuple(self._listeners):
                 listener(decision)
-            self._publish(decision)
+            self.publish(decision)
 
-    def _publish(self, decision: Decision) -> None:
+    def publish(self, decision: Decision) -> None:
         if self.bus.wants(ApprovalChanged):
             question, revision = decision.question, self._decisions.revision
             about = question.kind, question.asker, question.server, question.shown

@@ -115,13 +115,13 @@ class Child(asyncio.SubprocessTransport):
         self._watch_exit()
         loop = self._loop
         self._open = {0, 1, 2}
-        self._pipes[0], _ = await loop.connect_write_pipe(partial(_Pipe, self, 0), self._take(self._popen.stdin))
-        self._pipes[1], _ = await loop.connect_read_pipe(partial(_Pipe, self, 1), self._take(self._popen.stdout))
-        self._pipes[2], _ = await loop.connect_read_pipe(partial(_Pipe, self, 2), self._take(self._popen.stderr))
+        self._pipes[0], _ = await loop.connect_write_pipe(partial(_Pipe, self, 0), self.pipe_file(self._popen.stdin))
+        self._pipes[1], _ = await loop.connect_read_pipe(partial(_Pipe, self, 1), self.pipe_file(self._popen.stdout))
+        self._pipes[2], _ = await loop.connect_read_pipe(partial(_Pipe, self, 2), self.pipe_file(self._popen.stderr))
         self._protocol.connection_made(self)
         loop.call_soon(self._catch_up)
 
-    def _take(self, pipe: IO[bytes] | None) -> IO[bytes]:
+    def pipe_file(self, pipe: IO[bytes] | None) -> IO[bytes]:
         """A pipe's descriptor for the loop alone.
 
         uvloop closes it by its number and then the file it was given: by then another thread may have opened something

@@ -33,7 +33,7 @@ RUN_LENGTH: Final = 16
 RESTING: Final = 4
 """To look through all processes takes time of a core, the more there are: so much longer is the pause after it."""
 
-_HANDLES: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
+HANDLES: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
 """Whether a process can be held on to, so that its number cannot become another's meanwhile."""
 
 if sys.platform == "win32":
@@ -93,7 +93,7 @@ class OrphanProcesses:
             self._not_before = ended + RESTING * (ended - began)
             if not found:
                 return
-            _end(found, number)
+            end_processes(found, number)
 
 
 def end_run(run: str, hub: int) -> set[int]:
@@ -110,7 +110,7 @@ def end_run(run: str, hub: int) -> set[int]:
         found = [pid for pid, mark in CARRIERS() if mark.startswith(run.encode()) and pid not in spared]
         if not found or any(_parent_of(pid) == hub for pid in found):
             break
-        _end(found, number)
+        end_processes(found, number)
         ended.update(found)
     return ended
 
@@ -137,7 +137,7 @@ def _parent_of(pid: int) -> int:
         return 0
 
 
-def _end(pids: list[int], number: int) -> None:
+def end_processes(pids: list[int], number: int) -> None:
     """Signal them, and wait until they are gone or patience is at its end."""
     watched = []
     for pid in pids:
@@ -161,7 +161,7 @@ def _end(pids: list[int], number: int) -> None:
 
 
 def _handle(pid: int) -> int | None:
-    if sys.platform == "linux" and _HANDLES:
+    if sys.platform == "linux" and HANDLES:
         return os.pidfd_open(pid)
     return None
 

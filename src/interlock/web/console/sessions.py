@@ -75,6 +75,9 @@ class ConsoleSessions:
         self._clock = clock
         self._sessions: dict[bytes, ConsoleSession] = {}
 
+    def __len__(self) -> int:
+        return len(self._sessions)
+
     def open(self, principal: Principal, *, proven: bool) -> str:
         """Begin a session. Returns its id, which only the browser keeps. `proven`: with a key or the passphrase."""
         for session in [session for session in self._sessions.values() if not self.holds(session)]:
@@ -126,6 +129,10 @@ class LoginAttempts:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._meters: dict[str, Meter] = {}
+
+    def __len__(self) -> int:
+        """The addresses whose attempts are counted."""
+        return len(self._meters)
 
     def demand(self, address: str) -> None:
         """Raises RATE_LIMITED after too many failures."""
