@@ -108,6 +108,23 @@ async def test_a_hub_that_starts_again_does_not_ask_again(tmp_path: Path) -> Non
         assert sessions == [1, 1]
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_call_without_a_list_reaches_a_tool_for_some_clients(
+    tmp_path: Path, era: Literal["legacy", "modern"]
+) -> None:
+    async with Conditional().http() as server, running_hub(tmp_path, {"a": Server(url=server.url, era=era)}) as hub:
+        client = RawClient(hub.url + "/mcp")
+        called = await call(client, "a__with-sampling", SAMPLING)
+        assert "result" in called, called
+        called = await call(client, "a__with-sampling", SAMPLING | ROOTS)
+        assert "result" in called, "the server offers it to clients that declare more, too"
+        assert (await call(client, "a__with-sampling", {}))["error"]["data"]["name"] == "MISSING_CAPABILITY"
+        assert (await call(client, "a__with-sampling", ROOTS))["error"]["data"]["name"] == "MISSING_CAPABILITY"
+        asked = len(server.asked("tools/list"))
+        assert (await call(client, "a__nothing", ROOTS))["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+        assert len(server.asked("tools/list")) == asked, "unknown names ask no server again"
+
+
 async def test_known_tools_stay_while_the_server_cannot_list_them(tmp_path: Path) -> None:
     async with Conditional().http() as server:
         async with running_hub(tmp_path, {"a": Server(url=server.url, era="modern")}) as hub:

@@ -8,23 +8,41 @@ from __future__ import annotations
 from interlock.hub.auth.access import Access
 from interlock.hub.calls.call import Caller, ServerCaller
 from interlock.hub.calls.unknown_tools import UnknownTools
+from interlock.hub.catalog.audiences import declared_audience, has
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.resource_uris import original_uri
 from interlock.hub.catalog.target import Target, TargetKind
 from interlock.hub.catalog.unknown_names import Unusable, unknown
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.sessions.session import Exchange
+from interlock.hub.upstreams.sharing import audiences
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.wire.errors import Fault
 
 
-class StillStarting(Fault):
-    """A server has not listed its tools yet, and the name may be one of them."""
+class NotListed(Fault):
+    """A server has not said yet whether it offers a tool of this name to the caller. A call may wait for it."""
 
-    def __init__(self, upstream: Upstream) -> None:
-        message = f"{upstream.id} is still starting: its tools are not known yet"
+    def __init__(self, upstream: Upstream, message: str) -> None:
         super().__init__("SERVER_NOT_READY", message, retry_after_ms=1000)
         self.upstream = upstream
+
+    async def listed(self) -> None:
+        """Wait until the server has listed its tools, or is down."""
+        await self.upstream.supervisor.started()
+
+
+class NotAsked(NotListed):
+    """A server was not asked yet what it offers to clients that declare what this one declares."""
+
+    def __init__(self, upstream: Upstream, audience: str) -> None:
+        super().__init__(upstream, f"{upstream.id} has not said yet which tools it offers to clients like this one")
+        self._audience = audience
+
+    async def listed(self) -> None:
+        """Ask the server."""
+        await self.upstream.audience_lists.ask(self._audience)
 
 
 class NameResolution:
@@ -36,11 +54,16 @@ class NameResolution:
         self._upstreams = upstreams
         self._unknown_tools = unknown_tools
 
-    def resolve(self, caller: Caller, kind: TargetKind, name: str) -> Target:
-        """The target of a name in the caller's view."""
+    def check_audience(self, exchange: Exchange, caller: Caller, tool: Tool) -> None:
+        """Raise `NotAsked` if others have a tool, and its server may offer it to this client, too."""
+        if not has(tool, audiences(caller.owner, exchange.dialect, exchange.session)):
+            _check_asked(self._upstreams.get(tool.server), exchange)
+
+    def resolve(self, caller: Caller, kind: TargetKind, name: str, exchange: Exchange | None = None) -> Target:
+        """The target of a name in the caller's view; for an exchange, which may wait, raises `NotAsked`."""
         match kind:
             case "tool":
-                return self._tool(caller, name)
+                return self._tool(caller, name, exchange)
             case "prompt":
                 return self._prompt(caller, name)
             case "resource":
@@ -53,7 +76,7 @@ class NameResolution:
                 return Target(kind, caller.server, name, within=caller.within)
         raise unknown(kind, name)
 
-    def _tool(self, caller: Caller, name: str) -> Target:
+    def _tool(self, caller: Caller, name: str, exchange: Exchange | None) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
             # The gates refuse this tool and give the reason.
@@ -63,7 +86,7 @@ class NameResolution:
             if withheld is not None and self._access.sees(caller.principal, withheld[0]):
                 raise _withheld(name, *withheld)
             self._refuse_quarantined(caller, "tool", name)
-            self._refuse_unlisted(caller, name)
+            self._refuse_unlisted(caller, name, exchange)
             raise self._unknown_tools.fault(caller, name)
         return Target("tool", tool.server, tool.name, tool)
 
@@ -93,7 +116,7 @@ class NameResolution:
             hint = "the operator decides: `interlock status` shows the finding and how to allow it"
             raise Unusable(Target(kind, item.server, item.name), message, hint, {"rule": rule})
 
-    def _refuse_unlisted(self, caller: Caller, name: str) -> None:
+    def _refuse_unlisted(self, caller: Caller, name: str, exchange: Exchange | None) -> None:
         """Refuse a tool of a server that was never listed, as it is starting or down: the tool may exist."""
         server = caller.view.server or name.partition("__")[0]
         upstream = self._upstreams.get(server) if self._catalog.sees_server(caller.view, server) else None
@@ -107,7 +130,15 @@ class NameResolution:
             if problem is not None:
                 hint = f"see `interlock logs {server}`"
                 raise Fault("SERVER_NOT_READY", f"{server}: {problem.message}", hint=hint, retry_after_ms=10_000)
-            raise StillStarting(upstream)
+            raise NotListed(upstream, f"{server} is still starting: its tools are not known yet")
+        if exchange is not None:
+            _check_asked(upstream, exchange)
+
+
+def _check_asked(upstream: Upstream | None, exchange: Exchange) -> None:
+    declared = declared_audience(exchange.dialect.capabilities)
+    if upstream is not None and declared and upstream.audience_lists.unknown(declared):
+        raise NotAsked(upstream, declared)
 
 
 def _withheld(name: str, tool: Tool, decision: str) -> Fault:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from functools import partial
 
 import msgspec
@@ -10,17 +12,17 @@ from interlock.hub.auth.access import Access
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Call, Caller, Plan
 from interlock.hub.calls.dispatch import result_pages as pages
-from interlock.hub.calls.name_resolution import StillStarting
+from interlock.hub.calls.name_resolution import NotListed
 from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.pipeline.pipeline import MAX_WAITING, Pipeline
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
+from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.own_resources import OwnResources
 from interlock.hub.handlers.own_tools import OwnToolCalls
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import SEARCH_TOOLS, ToolSearchHandler, inner_call
-from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.registry.errors import registry_fault
 from interlock.wire.errors import Fault
@@ -82,11 +84,11 @@ class CallHandler:
         if self._contexts.by_caller:
             self._contexts.used(caller, exchange.session, name)
         try:
-            plan = self._pipeline.plan(caller, "tool", name, exchange)
-        except StillStarting as starting:
+            plan = self._pipeline.plan_call(exchange, caller, name)
+        except NotListed as unlisted:
             if len(self._background) >= MAX_WAITING:
                 raise
-            self._background.begin(self._call_when_listed(exchange, caller, name, fields, starting.upstream), exchange)
+            self._background.begin(self._call_when_listed(exchange, caller, name, fields, unlisted), exchange)
             return
         arguments = exchange.preview.arguments
         if fields is None and arguments is not None:
@@ -96,18 +98,32 @@ class CallHandler:
         self._pipeline.submit(call, plan)
 
     async def _call_when_listed(
-        self, exchange: Exchange, caller: Caller, name: str, fields: dict[str, msgspec.Raw] | None, upstream: Upstream
+        self, exchange: Exchange, caller: Caller, name: str, fields: dict[str, msgspec.Raw] | None, unlisted: NotListed
     ) -> None:
-        """Call a tool of a server that starts, as soon as its tools are known."""
-        await self._pipeline.listed(upstream, name)
-        if not exchange.open:
-            return
-        try:
-            plan = self._pipeline.plan(caller, "tool", name, exchange)
-        except StillStarting as fault:
-            self._pipeline.record_unresolved(exchange, caller, "tool", name, fault)
-            raise
-        self._pipeline.submit(Call.of(exchange, caller, plan.target, fields), plan)
+        """Call a tool as soon as it is known whether its server offers it to the caller."""
+        waited_for: set[type[NotListed]] = set()
+        while True:
+            await self._listed(unlisted, name)
+            if not exchange.open:
+                return
+            waited_for.add(type(unlisted))
+            try:
+                plan = self._pipeline.plan_call(exchange, caller, name)
+            except NotListed as fault:
+                if type(fault) in waited_for:
+                    self._pipeline.record_unresolved(exchange, caller, "tool", name, fault)
+                    raise
+                unlisted = fault
+            else:
+                self._pipeline.submit(Call.of(exchange, caller, plan.target, fields), plan)
+                return
+
+    async def _listed(self, unlisted: NotListed, tool: str) -> None:
+        """Wait until a server has listed its tools, or is down; at most as long as a call may take."""
+        longest_s = self._pipeline.policy.timeouts_of(Target("tool", unlisted.upstream.id, tool)).tool_s
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                await unlisted.listed()
 
     def _validate_tool(self, exchange: Exchange, caller: Caller) -> None:
         """The tool registry's `tools/validate`: return the verdict of the gates without making the call."""

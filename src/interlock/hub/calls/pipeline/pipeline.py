@@ -9,7 +9,6 @@ question, like every retry, starts again from the top.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 
 from interlock.hub.audit.record import COERCED, LATE, MASKED
@@ -18,7 +17,7 @@ from interlock.hub.calls.call import Call, Caller, Check, Plan
 from interlock.hub.calls.dispatch.dispatcher import Dispatcher
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.taint import TaintGate
-from interlock.hub.calls.name_resolution import NameResolution, StillStarting
+from interlock.hub.calls.name_resolution import NameResolution, NotListed
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.calls.plan import CallPolicy, Gate, PlanGeneration, make_plan
 from interlock.hub.calls.rates import limited
@@ -32,7 +31,6 @@ from interlock.hub.catalog.target import CLIENT_TARGETS, Approval, Target, Targe
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
 from interlock.hub.upstreams.client_requests import ClientRequest
-from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.mcp.results import refusal_result
 from interlock.store import StoreError
 from interlock.transports.batching import Batching
@@ -81,16 +79,16 @@ class Pipeline:
     def plan(self, caller: Caller, kind: TargetKind, name: str, exchange: Exchange | None = None) -> Plan:
         """The plan for a name. Raises a `Fault` for a name that the caller cannot use.
 
-        The audit log records that the name of an `exchange` was refused. It does not record `StillStarting`, since the
-        call may wait.
+        The audit log records that the name of an `exchange` was refused. It does not record `NotListed`, since the call
+        may wait.
         """
         plan = caller.plans.get((kind, name))
         generation = self.plan_generation.number
         if plan is not None and plan.generation == generation and self._loop.time() < plan.valid_until:
             return plan
         try:
-            target = self._names.resolve(caller, kind, name)
-        except StillStarting:
+            target = self._names.resolve(caller, kind, name, exchange)
+        except NotListed:
             raise
         except Fault as fault:
             if exchange is not None:
@@ -98,17 +96,18 @@ class Pipeline:
             raise
         return make_plan(self.policy, self, caller, name, target, generation)
 
+    def plan_call(self, exchange: Exchange, caller: Caller, name: str) -> Plan:
+        """The plan for a call of a tool. Raises `NotListed` where the call may wait until its server is listed."""
+        plan = self.plan(caller, "tool", name, exchange)
+        tool = plan.target.tool
+        if tool is not None and tool.only_for is not None:
+            self._names.check_audience(exchange, caller, tool)
+        return plan
+
     def record_unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Record that a name was refused."""
         self._recording.unresolved(exchange, caller, kind, name, fault)
         self.refusals.add_unresolved(caller, kind, name, fault)
-
-    async def listed(self, upstream: Upstream, tool: str) -> None:
-        """Wait until a server that starts has listed its tools, or is down; at most as long as a call may take."""
-        longest_s = self.policy.timeouts_of(Target("tool", upstream.id, tool)).tool_s
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(longest_s):
-                await upstream.supervisor.started()
 
     def may_call(self, caller: Caller, tool: str) -> bool:
         """Whether some call of a tool may pass the gates; False if they refuse it with any arguments."""
