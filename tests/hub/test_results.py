@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from cases import each_case
+from interlock.config.settings import Server
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.calls.dispatch.result_pages import MAX_BYTES_EACH, PREFIX, Pages
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.wire.errors import Fault
 
-from .running_hub import RawClient, RunningHub, running_hub
+from .instructed_server import InstructedServer, Say
+from .running_hub import RawClient, RunningHub, running_hub, until
 from .test_validators import TEXT, records, scripted, tool
 
 ROWS = {"rows": ["x" * 50] * 300}
@@ -250,6 +252,31 @@ async def test_a_server_without_such_settings_has_nothing_done_to_its_results(tm
         for name in UNTOUCHED:
             assert (await call(hub, name))["content"] == RESULTS[name]["content"]
         assert not hub.hub_app.findings.flagged
+
+
+class Wide(InstructedServer):
+    """Answers each call with further members beside the content."""
+
+    more: dict[str, Any]
+
+    async def _serve(self, message: Any, say: Say, beside: Say) -> Any:
+        if message["method"] == "tools/call":
+            return {"result": {"content": [], **self.more}}
+        return await super()._serve(message, say, beside)
+
+
+async def test_a_result_may_have_further_members_of_any_length(tmp_path: Path) -> None:
+    rows = [{"id": str(number), "name": "row"} for number in range(3_000)]
+    async with Wide().http() as server:
+        async with running_hub(tmp_path, {"a": Server(url=server.url, era="legacy")}) as hub:
+            client = RawClient(hub.url + "/mcp")
+            await client.initialize()
+            await until(lambda: hub.hub_app.upstreams["a"].lists.known)
+            many: dict[str, Any] = {f"member {number}": number for number in range(2_500)}
+            for more in ({"rows": rows[:300]}, {"rows": rows[:1_000]}, {"rows": rows}, many):
+                server.more = more
+                answer = await client.legacy("tools/call", {"name": "a__do", "arguments": {}})
+                assert answer["result"] == {"content": [], **more}
 
 
 async def test_a_result_in_no_known_form_is_passed_on_and_flagged(tmp_path: Path) -> None:

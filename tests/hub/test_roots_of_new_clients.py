@@ -54,6 +54,13 @@ async def test_first_calls_at_once_of_two_clients_have_each_its_own_roots(tmp_pa
         assert tuple(map(text_of, answers)) == folders
 
 
+async def test_a_client_may_have_thousands_of_named_roots(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"r": child("asking_server.py", era="legacy")}, hub=SETTINGS) as hub:
+        client, folders = client_in(hub, "/one"), [f"file:///work/{number}" for number in range(3_000)]
+        client.answers = {"roots/list": {"roots": [{"uri": each, "name": "folder"} for each in folders]}}
+        assert text_of(await client.call("r__places")).split(",") == folders
+
+
 async def test_a_client_that_changes_its_folder_works_in_the_new_one(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"r": OFFICIAL}, hub=SETTINGS) as hub:
         client = client_in(hub, "/one")

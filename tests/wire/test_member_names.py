@@ -36,6 +36,15 @@ def test_names_are_those_that_a_strict_reader_finds(members: list[tuple[str, ...
             names_of(payload, len(payload))
 
 
+@pytest.mark.parametrize("space", ["", " "])
+def test_a_name_that_stands_twice_among_thousands_is_found(space: str) -> None:
+    members = [f'"member {number}":{space}{{"a": 1}}' for number in range(2_500)]
+    assert names_of(f"{{{','.join(members)}}}".encode(), 0) == [f"member {number}" for number in range(2_500)]
+    for twice in (members[7], '"member 7":1', '"member\\u00207":1'):
+        with pytest.raises(TwiceNamed):
+            names_of(f"{{{','.join([*members, twice])}}}".encode(), 0)
+
+
 @given(st.lists(st.sampled_from(["uri", "ur", "a/b", "x", "\\", '"', "/"]), max_size=4), st.booleans(), st.booleans())
 def test_what_a_reader_finds_is_never_said_to_be_absent(parts: list[str], escape: bool, slash: bool) -> None:
     text = spelled("".join(parts), escape)

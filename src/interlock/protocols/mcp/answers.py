@@ -97,6 +97,12 @@ class ResultMembers(msgspec.Struct):
         return len(_encode(self))
 
 
+class AnswerMembers(ResultMembers):
+    """The members that a client's answers to servers have. Of these only the list of roots may be long."""
+
+    roots: msgspec.Raw | Unset = _UNSET
+
+
 class _Block(msgspec.Struct):
     uri: msgspec.Raw | Unset = _UNSET
     resource: msgspec.Raw | Unset = _UNSET
@@ -115,13 +121,25 @@ def read_members(result: bytes) -> ResultMembers:
     if type(result) is Read:
         return _large_members(result)
     try:
-        members = _decode(result)
-        known = members.length()
-        # Escapes, spaces, other members and a second of the same name all make it longer.
-        if known != len(result):
-            names_of(result, len(result) - known)
+        return _unambiguous(result, _decode(result))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TwiceNamed) as cause:
         raise Fault("UPSTREAM_ERROR", f"the server's result cannot be read: {cause}") from None
+
+
+def read_client_answer(answer: bytes) -> ResultMembers:
+    """The members of a client's answer to a server. Raises INVALID_PARAMS."""
+    try:
+        return _unambiguous(answer, _decode_client_answer(answer))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TwiceNamed) as cause:
+        raise Fault("INVALID_PARAMS", f"the client's answer cannot be read: {cause}") from None
+
+
+def _unambiguous(result: bytes, members: ResultMembers) -> ResultMembers:
+    """The members that were read from a result. Raises `TwiceNamed`."""
+    known = members.length()
+    # Escapes, spaces, other members and a second of the same name all make it longer.
+    if known != len(result):
+        names_of(result, len(result) - known)
     return members
 
 
@@ -164,6 +182,7 @@ class _Message(msgspec.Struct, forbid_unknown_fields=True):
 
 _FIELDS: Final = {field.encode_name: field.name for field in msgspec.structs.fields(ResultMembers)}
 _decode = msgspec.json.Decoder(ResultMembers).decode
+_decode_client_answer = msgspec.json.Decoder(AnswerMembers).decode
 _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 _decode_message = msgspec.json.Decoder(_Message).decode
 _encode = msgspec.json.Encoder().encode

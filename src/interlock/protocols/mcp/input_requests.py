@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from interlock.protocols.mcp.answers import read_members
+from interlock.protocols.mcp.answers import read_client_answer
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
 from interlock.protocols.mcp.results import plain
 from interlock.protocols.mcp.revisions import R2025_11_25, Revision
@@ -60,7 +60,7 @@ def question_for_new(params: bytes) -> bytes:
 def answer_for_old(method: str, answer: bytes) -> bytes:
     """A new client's answer. Raises INVALID_PARAMS for what is none."""
     check_answer(method, answer)
-    return plain(answer, read_members(answer))
+    return plain(answer, read_client_answer(answer))
 
 
 def check_answer(method: str, answer: bytes) -> None:
