@@ -1,29 +1,37 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from cases import each_case
 from interlock.discovery.split_query import MAX_TERMS, split_query
 from interlock.discovery.words import stem, terms
 
-SEED = random.Random(1)
-HAN = "".join(chr(SEED.randrange(0x4E00, 0x9FFF)) for _ in range(65_000))
-MIXED = " ".join(f"{HAN[n : n + 3]} getUser{n} x{n}_y.z Ünïcödé{n}" for n in range(10_000))
+
+def _han() -> str:
+    seed = random.Random(1)
+    return "".join(chr(seed.randrange(0x4E00, 0x9FFF)) for _ in range(65_000))
 
 
+def _mixed() -> str:
+    han = _han()
+    return " ".join(f"{han[n : n + 3]} getUser{n} x{n}_y.z Ünïcödé{n}" for n in range(10_000))
+
+
+# Functions, since every worker imports this file, and one of them needs the texts.
 @each_case(
     "query",
     [
-        HAN,
-        MIXED,
-        "\ufdfa" * 65_000,
-        " ".join(f"word{n}" for n in range(40_000)),
-        "; ".join(f"send letter{n} to friend{n}" for n in range(10_000)),
+        _han,
+        _mixed,
+        lambda: "\ufdfa" * 65_000,
+        lambda: " ".join(f"word{n}" for n in range(40_000)),
+        lambda: "; ".join(f"send letter{n} to friend{n}" for n in range(10_000)),
     ],
     ids=["Han", "mixed", "one letter that becomes eighteen", "words", "steps"],
 )
-def test_a_query_of_any_length_has_a_bounded_number_of_terms(query: str) -> None:
-    split = split_query(query)
+def test_a_query_of_any_length_has_a_bounded_number_of_terms(query: Callable[[], str]) -> None:
+    split = split_query(query())
     for part in (split.whole, *split.steps):
         assert len(part.terms) <= MAX_TERMS
         assert len(part.names) <= MAX_TERMS

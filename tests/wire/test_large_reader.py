@@ -6,8 +6,9 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -332,31 +333,46 @@ def _rows(width: int) -> bytes:
     return json.dumps(rows, separators=(",", ":")).encode()
 
 
-ROWS = {width: _rows(width) for width in (1, 2, 3, 4, 5, 6, 14, 16, 400)}
+WIDTHS = (1, 2, 3, 4, 5, 6, 14, 16, 400)
 CONTENT = b'"content":[{"type":"text","text":"w"}]'
-SHAPES = {
-    "a text": b'"content":[{"type":"text","text":"%b"}]' % (b"x" * 600_000),
-    "an escaped text": b'"content":[{"type":"text","text":"%b"}]' % (b'\\n\\"' * 150_000),
-    "blocks": b'"content":[' + b",".join([b'{"type":"text","text":"a text of some words\\n"}'] * 12_000) + b"]",
-    "tools": b'"tools":['
-    + b",".join(b'{"name":"t%d","inputSchema":{"type":"object"}}' % number for number in range(12_000))
-    + b"]",
-    "numbers": b'"x":[' + b",".join([b"1e5"] * 150_000) + b"]",
-    "long names": b'"x":[' + b",".join(b'{"%b":1}' % (b"n" * 200) for _ in range(3_000)) + b"]",
-    "texts nearly as large as a piece": b'"x":['
-    + b",".join([b'["' + b"x" * (PIECE - 100) + b'",' + b"[" * 30 + b"]" * 31] * 20)
-    + b"]",
-    "deep": CONTENT + b',"x":[' + b",".join([b"[" * 50 + b"]" * 50] * 6_000) + b"]",
-    "blanks": b'"x":[' + b",".join([b" " * 40_000 + b"1"] * 20) + b"]",
-    "a text in many lines": CONTENT + b',"structuredContent":' + json.dumps(json.loads(ROWS[4]), indent=2).encode(),
-    **{f"rows of {width}": CONTENT + b',"structuredContent":{"rows":' + rows + b"}" for width, rows in ROWS.items()},
-    **{f"rows of {width}, content last": b'"s":{"rows":' + rows + b"}," + CONTENT for width, rows in ROWS.items()},
+
+
+def _rows_after_content(width: int) -> bytes:
+    return CONTENT + b',"structuredContent":{"rows":' + _rows(width) + b"}"
+
+
+def _rows_before_content(width: int) -> bytes:
+    return b'"s":{"rows":' + _rows(width) + b"}," + CONTENT
+
+
+# Functions, since every worker imports this file, and one of them needs the texts.
+SHAPES: dict[str, Callable[[], bytes]] = {
+    "a text": lambda: b'"content":[{"type":"text","text":"%b"}]' % (b"x" * 600_000),
+    "an escaped text": lambda: b'"content":[{"type":"text","text":"%b"}]' % (b'\\n\\"' * 150_000),
+    "blocks": lambda: b'"content":[' + b",".join([b'{"type":"text","text":"a text of some words\\n"}'] * 12_000) + b"]",
+    "tools": lambda: (
+        b'"tools":['
+        + b",".join(b'{"name":"t%d","inputSchema":{"type":"object"}}' % number for number in range(12_000))
+        + b"]"
+    ),
+    "numbers": lambda: b'"x":[' + b",".join([b"1e5"] * 150_000) + b"]",
+    "long names": lambda: b'"x":[' + b",".join(b'{"%b":1}' % (b"n" * 200) for _ in range(3_000)) + b"]",
+    "texts nearly as large as a piece": lambda: (
+        b'"x":[' + b",".join([b'["' + b"x" * (PIECE - 100) + b'",' + b"[" * 30 + b"]" * 31] * 20) + b"]"
+    ),
+    "deep": lambda: CONTENT + b',"x":[' + b",".join([b"[" * 50 + b"]" * 50] * 6_000) + b"]",
+    "blanks": lambda: b'"x":[' + b",".join([b" " * 40_000 + b"1"] * 20) + b"]",
+    "a text in many lines": lambda: (
+        CONTENT + b',"structuredContent":' + json.dumps(json.loads(_rows(4)), indent=2).encode()
+    ),
+    **{f"rows of {width}": partial(_rows_after_content, width) for width in WIDTHS},
+    **{f"rows of {width}, content last": partial(_rows_before_content, width) for width in WIDTHS},
 }
 
 
 @pytest.mark.parametrize("members", SHAPES.values(), ids=SHAPES.keys())
-def test_no_shape_takes_more_than_a_few_calls_for_each_piece(members: bytes) -> None:
-    data = b'{"jsonrpc":"2.0","id":1,"result":{' + members + b"}}"
+def test_no_shape_takes_more_than_a_few_calls_for_each_piece(members: Callable[[], bytes]) -> None:
+    data = b'{"jsonrpc":"2.0","id":1,"result":{' + members() + b"}}"
     calls = 0
 
     def count(frame: Any, event: str, argument: Any) -> None:
