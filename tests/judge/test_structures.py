@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 import zlib
+from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,11 +82,20 @@ def test_a_text_that_poses_as_a_medium_is_read() -> None:
 
 
 def test_no_character_becomes_more_than_three_when_a_text_is_read() -> None:
-    longest = max(range(0x80, sys.maxunicode + 1), key=lambda number: len(unfold(chr(number))))
-    assert len(unfold(chr(longest) * 10)) <= 30
+    longest = max(_changed_characters(), key=lambda character: len(unfold(character)))
+    assert len(unfold(longest * 10)) <= 30
     assert work_of(lambda: judge_result("\ufdfa" * 20_000), tries=1) < 3 * work_of(
         lambda: judge_result("\u0633" * 20_000)
     )
+
+
+def _changed_characters() -> Iterator[str]:
+    """Every character of a block that is read otherwise than it is written. In the other blocks none becomes longer."""
+    size = 256
+    for start in range(0x80, sys.maxunicode + 1, size):
+        block = "".join(map(chr, range(start, min(start + size, sys.maxunicode + 1))))
+        if unfold(block) != block:
+            yield from block
 
 
 def test_what_is_packed_in_one_text_is_unpacked_to_a_bound_in_all() -> None:
