@@ -44,9 +44,7 @@ types: venv
 WORKERS ?= 6
 
 # A test that fails beside the others and passes alone has a race. The second run names it in the output, and the change lands.
-# In a new checkout one process compiles the tests first; otherwise each worker would compile all of them.
 unit: venv
-	@test -d .pytest_cache || $(BIN)/pytest --collect-only -q >/dev/null || true
 	$(BIN)/pytest -n $(WORKERS) || { echo "Tests failed beside others. Each runs once more, alone:"; \
 		$(BIN)/pytest --verbose --last-failed --last-failed-no-failures none --maxfail 3; }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import shlex
 import shutil
 import signal
 import tempfile
@@ -65,9 +66,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes() -> None:
-    """Each worker would import everything once more for a fork server of its own."""
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Each worker would import everything once more, for itself and for a fork server of its own."""
     forking.share()
+    python = shlex.join(forking.workers(config.args))
+    for spec in specs:
+        spec.python = python
 
 
 @pytest.hookimpl(trylast=True)

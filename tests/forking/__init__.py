@@ -7,6 +7,8 @@ long as the fork does: it passes on signals, ends with the same exit code, and t
 
 The small program is written in C, and where no compiler is, in Python, which takes twenty times longer to start.
 
+The workers of pytest-xdist start in the same way: `workers` starts a second server, which collects the tests once.
+
 A test that looks at the process itself (its limits, its children, its memory) starts a Python of its own.
 """
 
@@ -18,6 +20,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -66,12 +69,25 @@ def _socket() -> str:
     folder = tempfile.TemporaryDirectory(prefix="fork-")
     _compile(folder.name)
     path = f"{folder.name}/socket"
-    line = [sys.executable, str(HERE / "fork_server.py"), path, *_program(path)]
+    atexit.register(folder.cleanup)
+    _start_server(path, *_program(path), cwd=folder.name, env={"PYTHONPATH": str(SOURCE)})
+    return path
+
+
+def workers(paths: Sequence[str]) -> tuple[str, ...]:
+    """The command of a Python for a worker of pytest-xdist, in which all tests of these paths are imported already."""
+    socket = f"{_socket()}-of-workers"
+    _start_server(socket, "--collect", *paths, cwd=None, env=None)
+    return (*_program(_socket()), socket)
+
+
+def _start_server(path: str, *arguments: str, cwd: str | None, env: Mapping[str, str] | None) -> None:
+    """Start a fork server that ends with this process."""
     # In a session of its own, so that a signal to this one's processes does not reach it.
     server = subprocess.Popen(
-        line,
-        cwd=folder.name,
-        env={"PYTHONPATH": str(SOURCE)},
+        [sys.executable, str(HERE / "fork_server.py"), path, *arguments],
+        cwd=cwd,
+        env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -83,7 +99,5 @@ def _socket() -> str:
     def end(stdin=server.stdin) -> None:
         stdin.close()
         server.wait()
-        folder.cleanup()
 
     atexit.register(end)
-    return path

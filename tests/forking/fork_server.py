@@ -61,7 +61,9 @@ class Start(NamedTuple):
 class ForkServer:
     """Listens on a socket until its own standard input ends."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, collected: bool) -> None:
+        self._collected = collected
+        """Whether the tests were collected here: the forks are workers of pytest-xdist, not programs."""
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
         self._listener.listen(128)
@@ -104,7 +106,8 @@ class ForkServer:
             program.close()
             return
         program.settimeout(None)
-        _preload(start.arguments)
+        if not self._collected:
+            _preload(start.arguments)
         process = os.fork()
         if process == 0:
             try:
@@ -134,8 +137,9 @@ class ForkServer:
         os.environb.clear()
         os.environb.update(start.variables)
         random.seed()
-        # A hub looks at all of its memory once. Here it would copy each page that all forks share.
-        gc.unfreeze = _keep_frozen
+        if not self._collected:
+            # A hub looks at all of its memory once. Here it would copy each page that all forks share.
+            gc.unfreeze = _keep_frozen
         sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, "w" if number else "r") for number in (0, 1, 2))
         sys.stderr.reconfigure(errors="backslashreplace", line_buffering=True)
         os._exit(_run(start.arguments))
@@ -158,6 +162,9 @@ def _run(arguments: list[str]) -> int:
         module, sys.argv = arguments[1], arguments[1:]
         sys.path[:0] = [entry for entry in path if entry]
         run = partial(runpy.run_module, module, run_name="__main__", alter_sys=True)
+    elif arguments[0] == "-c":
+        text, sys.argv = arguments[1], ["-c"]
+        run = partial(exec, text, vars(sys.modules["__main__"]))
     else:
         sys.argv = arguments
         sys.path[:0] = [str(Path(arguments[0]).parent), *(entry for entry in path if entry)]
@@ -282,9 +289,21 @@ def _send(program: socket.socket, number: int) -> None:
         return
 
 
+def _collect(paths: list[str]) -> None:
+    """Import what the tests import, as the workers of pytest-xdist do when they collect."""
+    import pytest
+
+    without = ("cacheprovider", "faulthandler", "xdist")
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        pytest.main(["--collect-only", "-qq", *chain.from_iterable(("-p", f"no:{name}") for name in without), *paths])
+
+
 if __name__ == "__main__":
     # A fork sees the modules of its own folder, not of this one.
     del sys.path[0]
-    server = ForkServer(sys.argv[1])
+    for_workers = sys.argv[2:3] == ["--collect"]
+    server = ForkServer(sys.argv[1], collected=for_workers)
+    if for_workers:
+        _collect(sys.argv[3:])
     print("ready", flush=True)
     server.serve()
