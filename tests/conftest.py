@@ -69,7 +69,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
     """Each worker would import everything once more, for itself and for a fork server of its own."""
     forking.share()
-    python = shlex.join(forking.workers(config.args))
+    # A property takes its number of examples from the profile that is loaded when its module is imported.
+    profile = config.getoption("--hypothesis-profile", default=None)
+    python = shlex.join(forking.workers([*config.args, *([f"--hypothesis-profile={profile}"] if profile else [])]))
     for spec in specs:
         spec.python = python
 

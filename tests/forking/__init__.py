@@ -74,10 +74,11 @@ def _socket() -> str:
     return path
 
 
-def workers(paths: Sequence[str]) -> tuple[str, ...]:
-    """The command of a Python for a worker of pytest-xdist, in which all tests of these paths are imported already."""
+def workers(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The command of a Python for a worker of pytest-xdist, in which the tests that pytest collects with these
+    arguments are imported already."""
     socket = f"{_socket()}-of-workers"
-    _start_server(socket, "--collect", *paths, cwd=None, env=None)
+    _start_server(socket, "--collect", *arguments, cwd=None, env=None)
     return (*_program(_socket()), socket)
 
 

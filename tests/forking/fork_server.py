@@ -289,13 +289,13 @@ def _send(program: socket.socket, number: int) -> None:
         return
 
 
-def _collect(paths: list[str]) -> None:
+def _collect(arguments: list[str]) -> None:
     """Import what the tests import, as the workers of pytest-xdist do when they collect."""
     import pytest
 
-    without = ("cacheprovider", "faulthandler", "xdist")
+    without = [f"-pno:{name}" for name in ("cacheprovider", "faulthandler", "xdist")]
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        pytest.main(["--collect-only", "-qq", *chain.from_iterable(("-p", f"no:{name}") for name in without), *paths])
+        pytest.main(["--collect-only", "-qq", *without, *arguments])
 
 
 if __name__ == "__main__":
