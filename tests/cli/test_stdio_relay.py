@@ -66,6 +66,7 @@ class Client:
         self._output, sink = os.pipe()
         self.dialer = dialer(relay_end)
         relay = Relay(cast(HubDialer, self.dialer), source, sink)
+        self._source = source
         self._descriptors = [source, self._output, sink]
         self._thread = threading.Thread(target=relay.run)
         self._thread.start()
@@ -80,6 +81,16 @@ class Client:
             os.close(self._input)
 
         threading.Thread(target=write).start()
+
+    def send_slowly(self, data: bytes) -> None:
+        """Send byte by byte, each when the relay has read the one before."""
+        for place in range(len(data)):
+            os.write(self._input, data[place : place + 1])
+            while select.select([self._source], [], [], 0)[0]:
+                pass
+
+    def leave(self) -> None:
+        os.close(self._input)
 
     def answers(self, count: int) -> list[dict[str, object]]:
         """So many lines of the relay."""
@@ -156,6 +167,25 @@ def test_the_operator_may_start_the_next_hub_before_the_relay_does(monkeypatch: 
             assert read.readline() == _call(1)
         assert dialer.started == [True, False, False, False, False]
         dialer.next.close()
+
+
+def test_requests_in_long_lines_and_in_batches_are_answered_when_the_hub_goes() -> None:
+    request = json.loads(_call(1))
+    long = {**request, "params": {**request["params"], "arguments": {"text": "x" * 3_000}}}
+    batch = [{**request, "id": 2}, {"jsonrpc": "2.0", "method": "notifications/initialized"}, {**request, "id": 3}]
+    with client() as peer:
+        # A read for each byte: a line is long by its bytes, and not by the reads it came in.
+        peer.send_slowly(json.dumps(long).encode() + b"\n" + json.dumps(batch).encode() + b"\n")
+        with peer.hub.makefile("rb") as read:
+            assert json.loads(read.readline()) == long
+            assert json.loads(read.readline()) == batch
+        peer.hub.sendall(b'[{"jsonrpc":"2.0","id":3,"result":{}}]\n')
+        peer.hub.shutdown(socket.SHUT_RDWR)
+        answered, *failed = peer.answers(3)
+        peer.leave()
+    assert [cast(dict[str, object], each)["id"] for each in cast(list[object], answered)] == [3]
+    names = {each["id"]: cast(dict[str, dict[str, object]], each["error"])["data"]["name"] for each in failed}
+    assert names == {1: "OUTCOME_UNKNOWN", 2: "OUTCOME_UNKNOWN"}
 
 
 class ClosingHub(OneHub):

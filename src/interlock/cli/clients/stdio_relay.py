@@ -14,26 +14,25 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from interlock.cli.clients.relayed_lines import Message, messages_of, read_lines
 from interlock.cli.control.agent_environment import with_environment
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import Failure, NoHub, Refused
 from interlock.protocols.mcp.methods import IDEMPOTENT
-from interlock.wire.cancellation import read_withdrawal, withdrawal
+from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
-from interlock.wire.json_values import decode_json_or
 from interlock.wire.messages import Id, encode_notification
 
 if TYPE_CHECKING:
     from interlock.cli.control.starting import HubStart
 
-CHUNK: Final = 65_536
 FINAL_ANSWERS_S: Final = 60.0
 """How long the hub may still answer after the client has closed its input."""
 LOOK_EVERY_S: Final = 0.25
@@ -42,32 +41,12 @@ OPERATOR_FIRST_S: Final = 3.0
 """How long after the end of a hub only others may start one: `interlock down`, then `interlock up --config FILE`."""
 PAUSE_S: Final = 0.05
 """Keeps a hub that closes every connection at once from being asked without end."""
-MAX_LINE_BYTES: Final = 32 * 1024 * 1024
-"""A longer line is passed on in pieces, unread: the hub refuses it."""
 MAX_REPEATED: Final = 1000
 """Upper bound for the subscriptions that are repeated."""
 OUTCOME_UNKNOWN: Final = (
     "the hub stopped before it answered, and whether this was carried out is unknown; look before you repeat it"
 )
 GONE: Final = "the hub that asked has stopped"
-_LISTS: Final = ("tools", "prompts", "resources")
-
-
-class _Message(msgspec.Struct):
-    id: Id | float | None = None
-    method: str | None = None
-
-
-class _Resource(msgspec.Struct):
-    uri: str = ""
-
-
-class _Subscribe(msgspec.Struct):
-    params: _Resource
-
-
-class _Notification(msgspec.Struct):
-    params: msgspec.Raw
 
 
 class HubDialer:
@@ -107,10 +86,9 @@ class Relay:
         self._unanswered: set[Id] = set()
         """The hub's requests that the client has not answered. Answers to an earlier hub are dropped: no hub uses the
         ids of another (`wire/ids.py`)."""
-        self._initialize: bytes | None = None
-        self._initialize_id: Id | float | None = None
+        self._initialize: Message | None = None
         self._initialized = False
-        self._repeated: dict[str, bytes] = {}
+        self._repeated: dict[str, Message] = {}
         """Requests that a new hub must receive too, by what they set."""
         self._list_changes: list[str] = []
         self._own: set[str] = set()
@@ -153,7 +131,7 @@ class Relay:
             if ended:  # before there was a connection that could be closed
                 sock.shutdown(socket.SHUT_WR)
                 sock.settimeout(FINAL_ANSWERS_S)
-            for lines in _lines(sock.recv, early):
+            for lines in read_lines(sock.recv, early):
                 self._on_hub_lines(lines)
         with self._changed:
             self._sock = None
@@ -175,10 +153,10 @@ class Relay:
         if self._initialize is None:
             return
         self._own.clear()
-        lines = [_with_id(self._initialize, self._own_id())]
+        lines = [self._initialize.with_id(self._own_id())]
         if self._initialized:
             lines.append(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
-            lines += [_with_id(line, self._own_id()) for line in self._repeated.values()]
+            lines += [message.with_id(self._own_id()) for message in self._repeated.values()]
         sock.sendall(b"".join(lines))
         if self._initialized:
             for name in self._list_changes:
@@ -191,22 +169,23 @@ class Relay:
 
     def _on_hub_lines(self, lines: list[bytes]) -> None:
         with self._changed:
-            passed_on = [line for line in lines if self._is_for_client(line)]
+            passed_on = [line for line in lines if self._is_for_client(messages_of(line))]
         self._write(b"".join(passed_on))
 
-    def _is_for_client(self, line: bytes) -> bool:
-        """Note a message of the hub. Answers to the relay's own requests are not for the client."""
-        message = _peek(line)
-        if message.method is None and message.id is not None:
-            if isinstance(message.id, str) and message.id in self._own:
-                return False
-            self._open.pop(message.id, None)
-            if message.id == self._initialize_id and not self._list_changes:
-                self._list_changes = _changing_lists(line)
-        elif isinstance(message.id, Id):
-            self._unanswered.add(message.id)
-        elif message.method == CANCELLED:
-            self._unanswered -= _withdrawn(line)
+    def _is_for_client(self, messages: list[Message]) -> bool:
+        """Note the messages of a line of the hub. Answers to the relay's own requests are not for the client."""
+        for message in messages:
+            if message.answered_id is not None:
+                if message.answered_id in self._own:
+                    return False
+                self._open.pop(message.answered_id, None)
+                initialize = self._initialize
+                if initialize is not None and message.answered_id == initialize.id and not self._list_changes:
+                    self._list_changes = message.changing_lists
+            elif isinstance(message.id, Id):
+                self._unanswered.add(message.id)
+            elif message.method == CANCELLED:
+                self._unanswered -= message.withdrawn
         return True
 
     def _fail(
@@ -252,7 +231,7 @@ class Relay:
 
     def _read_client(self) -> None:
         with contextlib.suppress(OSError):
-            for lines in _lines(self._read_source, b""):
+            for lines in read_lines(self._read_source, b""):
                 self._on_client_lines(lines)
         with self._changed:
             self._ended = True
@@ -273,7 +252,7 @@ class Relay:
     def _on_client_lines(self, lines: list[bytes]) -> None:
         """Send lines to the hub, all at once: the hub wakes once for many. Requests that cannot reach it are
         answered."""
-        messages = [_read_client_line(line) for line in lines]
+        read = [_read_client_line(line) for line in lines]
         with self._changed:
             self._failure = None
             while self._sock is None and not self._ended and self._failure is None:
@@ -282,112 +261,65 @@ class Relay:
                 self._changed.wait()
             sock, failure = self._sock, self._failure
             if sock is not None:
-                messages = [(message, line) for message, line in messages if self._is_for_hub(message, line)]
+                read = [(said, line) for said, line in read if self._is_for_hub(said)]
         if failure is not None:
-            for message, _ in messages:
-                if message.id is not None and message.method is not None:
-                    self._fail(message.id, failure.message)
+            for message in chain.from_iterable(said for said, _ in read):
+                if message.request_id is not None:
+                    self._fail(message.request_id, failure.message)
         if sock is None:
             return
-        unsent = memoryview(b"".join([line for _, line in messages]))
+        unsent = memoryview(b"".join([line for _, line in read]))
         try:
             while unsent:
                 unsent = unsent[sock.send(unsent) :]
         except OSError:
-            self._fail_unsent(messages, len(unsent))
+            self._fail_unsent(read, len(unsent))
 
-    def _is_for_hub(self, message: _Message, line: bytes) -> bool:
-        """Note a message of the client. An answer to a request of an earlier hub is not for this one."""
-        if message.method is None and message.id is not None:
-            if message.id not in self._unanswered:
-                return False
-            self._unanswered -= {message.id}
-        elif message.id is not None:
-            self._open[message.id] = message.method or ""
-        self._remember(message, line)
-        return True
+    def _is_for_hub(self, messages: list[Message]) -> bool:
+        """Note the messages of a line of the client. Answers to requests of an earlier hub are not for this one."""
+        late = 0
+        for message in messages:
+            if message.answered_id is not None:
+                late += message.answered_id not in self._unanswered
+                self._unanswered -= {message.answered_id}
+            elif message.request_id is not None:
+                self._open[message.request_id] = message.method or ""
+            self._remember(message)
+        return not late or late < len(messages)
 
-    def _fail_unsent(self, messages: list[tuple[_Message, bytes]], unsent: int) -> None:
-        """Answer the requests among these messages whose last byte was not sent."""
-        failed = []
+    def _fail_unsent(self, lines: list[tuple[list[Message], bytes]], unsent: int) -> None:
+        """Answer the requests in these lines whose last byte was not sent."""
+        not_sent: list[Message] = []
+        for messages, line in reversed(lines):
+            if unsent <= 0:
+                break
+            unsent -= len(line)
+            not_sent += reversed(messages)
+        ids = [message.request_id for message in reversed(not_sent) if message.request_id is not None]
         with self._changed:
-            for message, line in reversed(messages):
-                if unsent <= 0:
-                    break
-                unsent -= len(line)
-                if (
-                    message.id is not None
-                    and message.method is not None
-                    and self._open.pop(message.id, None) is not None
-                ):
-                    failed.append(message.id)
-        for each in reversed(failed):
+            failed = [each for each in ids if self._open.pop(each, None) is not None]
+        for each in failed:
             self._fail(each)
 
-    def _remember(self, message: _Message, line: bytes) -> None:
+    def _remember(self, message: Message) -> None:
         """Keep the messages that a new hub must receive too."""
         match message.method:
             case "initialize" if self._initialize is None:
-                self._initialize, self._initialize_id = line, message.id
+                self._initialize = message
             case "notifications/initialized":
                 self._initialized = True
             case "logging/setLevel":
-                self._repeated["level"] = line
+                self._repeated["level"] = message
             case "resources/subscribe" if len(self._repeated) < MAX_REPEATED:
-                self._repeated[f"uri {_uri(line)}"] = line
+                self._repeated[f"uri {message.uri}"] = message
             case "resources/unsubscribe":
-                self._repeated.pop(f"uri {_uri(line)}", None)
+                self._repeated.pop(f"uri {message.uri}", None)
 
 
-def _lines(read: Callable[[int], bytes], rest: bytes) -> Iterator[list[bytes]]:
-    """The complete lines of a stream, with their ends, as many as came together. The unfinished line at the end of a
-    stream is dropped."""
-    pieces = [rest]
-    while True:
-        if b"\n" in pieces[-1]:
-            *complete, last = b"".join(pieces).split(b"\n")
-            yield [line + b"\n" for line in complete]
-            pieces = [last]
-        elif len(pieces) * CHUNK > MAX_LINE_BYTES:
-            yield [b"".join(pieces)]
-            pieces = [b""]
-        if not (chunk := read(CHUNK)):
-            return
-        pieces.append(chunk)
-
-
-def _read_client_line(line: bytes) -> tuple[_Message, bytes]:
-    """A message of the client, and its line for the hub."""
-    message = _peek(line)
-    return message, with_environment(line, os.environ) if message.method == "initialize" else line
-
-
-def _peek(line: bytes) -> _Message:
-    """Id and method of a message. The hub answers a line that is not a message."""
-    return decode_json_or(line, _Message, _Message())
-
-
-def _with_id(line: bytes, id: str) -> bytes:
-    message = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    return msgspec.json.encode({**message, "id": id}) + b"\n"
-
-
-def _uri(line: bytes) -> str:
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode(line, type=_Subscribe).params.uri
-    return ""
-
-
-def _withdrawn(line: bytes) -> set[Id]:
-    """The request that a `notifications/cancelled` of the hub withdraws."""
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return {read_withdrawal(msgspec.json.decode(line, type=_Notification).params)[0]}
-    return set()
-
-
-def _changing_lists(line: bytes) -> list[str]:
-    """The lists whose changes the hub announced in its answer to `initialize`."""
-    with contextlib.suppress(msgspec.DecodeError, AttributeError, KeyError, TypeError):
-        capabilities = msgspec.json.decode(line)["result"]["capabilities"]
-        return [name for name in _LISTS if (capabilities.get(name) or {}).get("listChanged") is True]
-    return []
+def _read_client_line(line: bytes) -> tuple[list[Message], bytes]:
+    """The messages of a client's line, and the line for the hub."""
+    messages = messages_of(line)
+    if len(messages) == 1 and messages[0].method == "initialize":
+        line = with_environment(line, os.environ)
+        messages = messages_of(line)
+    return messages, line
