@@ -166,3 +166,30 @@ def test_t37_slow_small_bodies_give_way_to_those_that_come_at_once(open_hub: Hub
         first_answers = open_hub.small_call()
         assert first_answers.startswith(b"HTTP/1.1 200 ")
         assert open_hub.resident_mb - before < 48
+
+
+def test_t37_large_messages_that_wait_on_a_stream_of_the_older_transport_are_bounded(open_hub: HubProcess) -> None:
+    valid(open_hub)  # starts the threads that read large bodies
+    before = most = open_hub.resident_mb
+    statuses: list[bytes] = []
+    with open_hub.connect() as stream, contextlib.ExitStack() as stack:
+        stream.sendall(open_hub.head("GET", "/sse", 0))
+        said = b""
+        while b"data: /messages/" not in said or not said.endswith(b"\n\r\n"):
+            said += stream.recv(65_536)
+        path = said.partition(b"data: ")[2].split()[0].decode()
+        senders = [stack.enter_context(open_hub.connect()) for _ in range(40)]
+        for sock in senders:
+            with contextlib.suppress(ConnectionError):
+                sock.sendall(open_hub.head("POST", path, len(LARGE)) + LARGE)
+            most = max(most, open_hub.resident_mb)
+        for sock in senders:
+            with contextlib.suppress(ConnectionError):
+                statuses.append(sock.recv(65_536)[9:12])
+            most = max(most, open_hub.resident_mb)
+        assert b"202" in statuses
+        # A refused client that does not read the refusal in time is cut off.
+        assert set(statuses) <= {b"202", b"503", b""}
+        assert most - before < 200, (before, most)
+    assert open_hub.falls_to(before + MAX_MB), (before, open_hub.resident_mb)
+    assert open_hub.small_call().startswith(b"HTTP/1.1 200 ")

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 from line_peer import META, LinePeer, on_socket
 
@@ -398,3 +399,15 @@ async def test_a_message_in_many_pieces_is_one_message() -> None:
             peer.writer.write(bytes([byte]))
             await peer.writer.drain()
         assert await peer.read() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+async def test_pieces_that_arrive_behind_a_large_line_are_read_in_their_order() -> None:
+    """The loop may hand over a piece that it read before reading was paused, and a line may begin in one piece and end
+    in the next."""
+    pings = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % number for number in range(1, 400)]
+    large = msgspec.json.encode({"jsonrpc": "2.0", "id": 0, "method": "ping", "params": {"text": "x" * 100_000}})
+    sent = large + b"\n" + b"".join(pings)
+    async with on_socket(Server("one")) as (peer, protocol):
+        for piece in (sent[:-1_010], sent[-1_010:-501], sent[-501:]):
+            protocol.take_in(piece)
+        assert [(await peer.read())["id"] for _ in range(400)] == list(range(400))

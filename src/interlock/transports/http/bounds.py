@@ -42,6 +42,11 @@ class HttpBounds(msgspec.Struct, frozen=True):
     sse_streams: int = 10_000
     """Open streams of revision 2024-11-05. Beyond that the oldest without open calls is closed."""
     sse_streams_per_owner: int = 256
+    sse_waiting_per_owner: int = 1024
+    """Messages for such streams that wait for an earlier one to be read."""
+    sse_waiting_bytes_per_owner: int = 16 * 1024 * 1024
+    sse_waiting_bytes: int = 64 * 1024 * 1024
+    """The same in bytes, for one owner and in all. One message of each owner may wait in any case."""
     session_idle_s: float = 30 * 60.0
     """How long a session without open streams or requests is kept."""
     replay_events: int = 256

@@ -29,7 +29,8 @@ from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Headers, Refusal
-from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
+from interlock.transports.http.legacy_sse import LegacySse
+from interlock.transports.http.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.malformed import KEY, Malformed
 from interlock.transports.http.post_headers import accepts_events, names_modern, names_session, unfit
 from interlock.transports.http.refusals import error_dialect_of, failure, id_of, refuse

@@ -6,16 +6,17 @@ The conversation is that of standard streams, in other frames. It lives and dies
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from interlock.transports.credentials import HEADER, refuse_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.legacy_sse_paths import MESSAGES, STREAM, mcp_path_of
+from interlock.transports.http.legacy_sse_posts import PostReader, WaitingPosts
 from interlock.transports.http.malformed import KEY
 from interlock.transports.http.turn import Turn
 from interlock.transports.requests.pending_authentication import AuthenticationPending
@@ -30,15 +31,6 @@ from interlock.wire.sse import encode_event
 if TYPE_CHECKING:
     import asyncio
 
-_STREAM: Final = re.compile(r"(.*)/sse\Z")
-_MESSAGES: Final = re.compile(r"(.*)/messages/([A-Za-z0-9_.-]{1,128})\Z")
-
-
-def mcp_path_of(path: str) -> str | None:
-    """The MCP address that a stream or its messages belong to; None for any other path."""
-    found = _STREAM.match(path) or _MESSAGES.match(path)
-    return None if found is None else f"{found[1]}/mcp"
-
 
 class LegacySse:
     """Every stream of one HTTP face. Bounded in number, and per owner."""
@@ -49,6 +41,7 @@ class LegacySse:
         self._bounds = bounds
         self._streams: dict[str, _Stream] = {}
         self._owners: Counter[str] = Counter()
+        self.waiting = WaitingPosts(bounds)
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -64,7 +57,7 @@ class LegacySse:
         caller = self.admit(head.path, head.headers)
         if KEY in head.headers:
             turn.owner = caller.owner
-        stream, messages = _STREAM.match(head.path), _MESSAGES.match(head.path)
+        stream, messages = STREAM.match(head.path), MESSAGES.match(head.path)
         if stream is not None and head.method == b"GET":
             self._open(turn, caller, stream[1])
         elif messages is not None and head.method == b"POST":
@@ -107,9 +100,10 @@ class LegacySse:
         server = StdioServer(self._service, caller, limits=self._limits, admit=admit, transport="sse")
         turn.begin_stream()
         turn.send(b"event: endpoint\n" + encode_event(f"{prefix}/messages/{id_}".encode()))
-        # It only writes, and never reads.
         server.write_to(cast("asyncio.WriteTransport", _EventWriter(turn)))
-        self._streams[id_] = _Stream(id_, turn.head.path, turn.head.headers, caller, server)
+        posts = PostReader(server, caller.owner, self.waiting)
+        server.connection_made(posts)
+        self._streams[id_] = _Stream(id_, turn.head.path, turn.head.headers, caller, server, posts)
         self._owners[caller.owner] += 1
         turn.on_gone = server.close
         server.on_closed(lambda: self._gone(id_))
@@ -132,15 +126,13 @@ class LegacySse:
             turn.answer(415)
             return
         if len(turn.body) > LARGE:
-            turn.answer(202)
-            stream.server.take_whole(turn.body)
-            return
-        try:
-            line = one_line(turn.body)
-        except (UnicodeDecodeError, msgspec.DecodeError) as cause:
-            raise Fault("PARSE_ERROR", f"not JSON in UTF-8: {cause}") from None
-        turn.answer(202)
-        stream.server.take_in(line + b"\n")
+            self._service.check_rate(caller)
+        else:
+            try:
+                turn.body = one_line(turn.body)
+            except (UnicodeDecodeError, msgspec.DecodeError) as cause:
+                raise Fault("PARSE_ERROR", f"not JSON in UTF-8: {cause}") from None
+        stream.posts.take(turn)
 
     def _gone(self, id_: str) -> None:
         stream = self._streams.pop(id_, None)
@@ -168,6 +160,7 @@ class _Stream(msgspec.Struct, frozen=True):
     headers: Mapping[bytes, bytes]
     caller: Caller
     server: StdioServer
+    posts: PostReader
 
 
 class _EventWriter:

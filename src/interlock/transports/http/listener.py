@@ -12,7 +12,7 @@ from interlock.transports.http.bodies import Bodies
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.dates import format_date
 from interlock.transports.http.guard import Faces, Headers, Refusal, check_target
-from interlock.transports.http.legacy_sse import mcp_path_of
+from interlock.transports.http.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.turn import CLOSE, Head, Turn
 from interlock.transports.http.unread_bytes import UnreadBytes

@@ -12,7 +12,7 @@ from interlock.protocols.registry.errors import error_body
 from interlock.protocols.traces import new_trace_id
 from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.guard import Refusal
-from interlock.transports.http.legacy_sse import mcp_path_of
+from interlock.transports.http.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.post_headers import names_session
 from interlock.transports.http.turn import Turn
 from interlock.wire.errors import ErrorDialect, Fault

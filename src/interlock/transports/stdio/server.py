@@ -6,9 +6,9 @@ Reads lines and writes messages, fairly and bounded. `client_messages.py` knows 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
 from time import monotonic, thread_time
 from typing import Final, cast
 
@@ -65,8 +65,9 @@ class StdioServer(asyncio.Protocol):
         self._full = False
         self._drain = Drain()
         self._flushing = False
-        self._later: Iterator[bytes | Oversize] | None = None
-        """Lines that wait: for a large one before them to be read, or for the next turn of the loop."""
+        self._pieces: deque[Iterator[bytes | Oversize]] = deque()
+        """The lines of each received piece that are not taken yet. They wait for a large line before them to be read,
+        or for the next turn of the loop. Reading is paused while any wait."""
         self._reading = False
         """Whether a large one is being read."""
         self._closed: asyncio.Future[None] = self._loop.create_future()
@@ -85,7 +86,7 @@ class StdioServer(asyncio.Protocol):
     def eof_received(self) -> bool:
         """No more requests will come. Those under way get a moment to be answered."""
         self._batching.settle()
-        if not self.busy and self._later is None:
+        if not self.busy:
             self.close()
             return False
         self.draining = True
@@ -110,7 +111,7 @@ class StdioServer(asyncio.Protocol):
         self._flush()
         if not self._full:
             self._drain.release()
-        if self._later is not None:
+        if self._pieces:
             self._go_on()
         elif not self._full:
             self._read(on=True)
@@ -130,6 +131,7 @@ class StdioServer(asyncio.Protocol):
             self._last_answers.cancel()
         self._messages.close()
         self._drain.release()
+        self._pieces.clear()
         for transport in (self._writer, self._reader):
             if transport is not None:
                 transport.close()
@@ -142,8 +144,8 @@ class StdioServer(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether requests are under way."""
-        return bool(self._messages.owed)
+        """Whether requests are under way, or lines wait."""
+        return bool(self._messages.owed or self._pieces)
 
     def on_closed(self, callback: Callable[[], None]) -> None:
         """Call this when the conversation is over."""
@@ -157,15 +159,20 @@ class StdioServer(asyncio.Protocol):
 
     def take_in(self, data: bytes) -> None:
         """Take the lines that these bytes complete."""
-        if not self._closed.done():
-            channel = self._messages.channel
-            if channel is not None:
-                channel.last_used = monotonic()
-            if data.find(b"\n") != len(data) - 1:
-                # Several lines: servers get their calls together.
-                self._batching.together(partial(self._take_lines, data))
-            else:
-                self._take_lines(data)
+        if self._closed.done():
+            return
+        channel = self._messages.channel
+        if channel is not None:
+            channel.last_used = monotonic()
+        if self._pieces:
+            self._pieces.append(self._lines.slices(data))
+            return
+        self._pieces.append(self._lines.each(data))
+        if data.find(b"\n") != len(data) - 1:
+            # Several lines: servers get their calls together.
+            self._batching.together(self._take_lines)
+        else:
+            self._take_lines()
 
     def give_up(self) -> None:
         """End the connection."""
@@ -173,62 +180,62 @@ class StdioServer(asyncio.Protocol):
 
     def take_whole(self, message: bytes) -> None:
         """Take a message that came by itself. It may hold line breaks."""
-        self._take_lines(b"", iter((message,)))
-
-    def _take_lines(self, data: bytes, lines: Iterator[bytes | Oversize] | None = None) -> None:
-        """Take the lines that `data` completes, or the given ones, after those that wait already: until one is large,
-        or the client has had its share of this turn of the loop. Answers that come at once leave in one write."""
-        if lines is None:
-            lines = self._lines.each(data)
-        if self._later is not None:
-            self._later = chain(self._later, lines)
+        if self._closed.done():
             return
-        limits, messages, owed = self._limits, self._messages, self._messages.owed
+        channel = self._messages.channel
+        if channel is not None:
+            channel.last_used = monotonic()
+        self._pieces.append(iter((message,)))
+        if len(self._pieces) == 1:
+            self._take_lines()
+
+    def _take_lines(self) -> None:
+        """Take the lines that wait: until one is large, or the client has had its share of this turn of the loop.
+        Answers that come at once leave in one write."""
+        limits, messages, owed, pieces = self._limits, self._messages, self._messages.owed, self._pieces
         ends = thread_time() + TURN_S
         self._flushing = True
         try:
-            for line in lines:
-                if isinstance(line, Oversize):
-                    reason = f"a line is over the limit of {limits.message_bytes} bytes"
-                    id_ = None if line.id in owed else line.id
-                    messages.refuse(id_, Fault("TOO_LARGE", reason, hint="send less in one message"))
-                elif len(line) > LARGE:
-                    self._reading = True
-                    self._pause(lines)
-                    LargeReading.here().read(line, limits, limits.members, self._read_large)
-                    return
-                elif line:
-                    request = plain_request(line) if len(line) <= limits.message_bytes else None
-                    if request is None or request.id in owed or len(owed) >= limits.pending:
-                        messages.take(line)
-                    else:
-                        owed[request.id] = None
-                        messages.serve(request)
-                if self._closed.done():
-                    return
-                if self._full or thread_time() > ends:
-                    self._pause(lines)
-                    if not self._full:
-                        self._loop.call_soon(self._go_on)
-                    return
+            while pieces:
+                for line in pieces[0]:
+                    if isinstance(line, Oversize):
+                        reason = f"a line is over the limit of {limits.message_bytes} bytes"
+                        id_ = None if line.id in owed else line.id
+                        messages.refuse(id_, Fault("TOO_LARGE", reason, hint="send less in one message"))
+                    elif len(line) > LARGE:
+                        self._reading = True
+                        self._read(on=False)
+                        LargeReading.here().read(line, limits, limits.members, self._read_large)
+                        return
+                    elif line:
+                        request = plain_request(line) if len(line) <= limits.message_bytes else None
+                        if request is None or request.id in owed or len(owed) >= limits.pending:
+                            messages.take(line)
+                        else:
+                            owed[request.id] = None
+                            messages.serve(request)
+                    if self._closed.done():
+                        return
+                    if self._full or thread_time() > ends:
+                        self._read(on=False)
+                        if not self._full:
+                            self._loop.call_soon(self._go_on)
+                        return
+                pieces.popleft()
+        except Exception:
+            self.close()  # a fault of ours; the rest could not be taken either
+            raise
         finally:
             self._flushing = False
             if self._out and not self._full:
                 self._flush()
 
-    def _pause(self, lines: Iterator[bytes | Oversize]) -> None:
-        self._later = lines
-        self._read(on=False)
-
     def _go_on(self) -> None:
         """Take the lines that waited."""
-        if self._reading or self._full:
+        if self._reading or self._full or not self._pieces:
             return
-        lines, self._later = self._later, None
-        if lines is None or self._closed.done():
-            return
-        self._batching.together(partial(self._take_lines, b"", lines))
-        if self._later is not None:
+        self._batching.together(self._take_lines)
+        if self._pieces or self._closed.done():
             return
         if not self.draining:
             self._read(on=True)
@@ -279,7 +286,7 @@ class StdioServer(asyncio.Protocol):
 
     def all_answered(self) -> None:
         """Close the stream of a client that sends no more, once no line of it waits."""
-        if self._later is None:
+        if not self._pieces:
             self._loop.call_soon(self.close)
 
     def _flush(self) -> None:
