@@ -173,3 +173,24 @@ async def test_t36_one_agent_cannot_take_all_places_of_checks(tmp_path: Path, mo
         judges.may_end.set()
         assert await held
         assert not hub.hub_app.judging._open_checks
+
+
+async def test_t36_agents_that_fill_all_places_of_checks_leave_one_to_every_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging_threads, "MAX_CHECKS", 4)
+    async with judging_hub(tmp_path, monkeypatch) as (hub, judges):
+        judging = hub.hub_app.judging
+        held = [
+            asyncio.create_task(judging.run_check(f"agent:{agent}", judges.may_end.wait))
+            for agent in "ab"
+            for _ in "12"
+        ]
+        await until(lambda: judging._open_checks == {"agent:a": 2, "agent:b": 2})
+        own = await calls(hub, "c", "t__run", "t__run")
+        done, waiting = await asyncio.wait(own, return_when=asyncio.FIRST_COMPLETED)
+        assert ["RESOURCE_EXHAUSTED" in str(each.result()) for each in done] == [True]
+        judges.may_end.set()
+        assert ["result" in await each for each in waiting] == [True]
+        assert all(await asyncio.gather(*held))
+        assert not judging._open_checks

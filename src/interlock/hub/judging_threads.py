@@ -19,7 +19,8 @@ THREADS: Final = 2
 """Threads of each kind."""
 MAX_CHECKS: Final = 512
 MAX_CHECKS_PER_OWNER: Final = 256
-"""Checks that may be under way or wait, in all and of one owner. Beyond that calls are refused."""
+"""Checks that may be under way or wait, in all and of one owner. Beyond that calls are refused. Each owner may have one
+check in any case."""
 MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
 MAX_RESULT_BYTES_PER_OWNER: Final = 32 * 1024 * 1024
 """Bytes of the results that are judged or wait, in all and of one owner. Each owner may have one result in any case."""
@@ -48,7 +49,8 @@ class JudgingThreads:
     async def run_check(self, owner: str, judge: Callable[[], Judged]) -> Judged:
         """Judge something that can still be refused. Raises RESOURCE_EXHAUSTED."""
         open_checks = self._open_checks
-        if open_checks.total() >= MAX_CHECKS or open_checks[owner] >= MAX_CHECKS_PER_OWNER:
+        too_many = open_checks.total() >= MAX_CHECKS or open_checks[owner] >= MAX_CHECKS_PER_OWNER
+        if too_many and open_checks[owner]:
             raise Fault("RESOURCE_EXHAUSTED", f"{open_checks.total()} calls wait to be checked", retry_after_ms=1000)
         with _counted(open_checks, owner, 1):
             return await self._checks.run(owner, judge)
