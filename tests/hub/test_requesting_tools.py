@@ -70,6 +70,13 @@ async def test_a_stateless_agent_asks_is_told_and_calls(tmp_path: Path) -> None:
         assert grant.expires_at is not None  # approved once: until the approval would have expired
 
 
+async def test_many_tools_that_share_a_word_with_a_short_need_do_not_meet_it(tmp_path: Path) -> None:
+    need = {"context": "c", "reason": "capability_gap", "requirements": {"capabilities": ["archive pigeon lofts"]}}
+    async with running_hub(tmp_path, {"many": child("many_server.py", "300")}, hub=settings()) as hub:
+        asked = (await RawClient(hub.url + "/mcp").modern("mgp/tools/request", need))["result"]
+        assert (asked["status"], asked["tools_loaded"]) == ("unavailable", [])
+
+
 async def test_a_session_hears_of_it_and_has_the_tool_in_its_list(tmp_path: Path) -> None:
     async with running_hub(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("asker"))

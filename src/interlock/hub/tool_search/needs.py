@@ -153,11 +153,8 @@ class Needs:
             need = await split_in_thread(query)
             meets = await self._search.find(allowed, need, "hybrid", 100, filters, caller.owner, covers=RANKED)
             least = COVERS_SHORT if len(need.whole.terms) <= FEW_TERMS else 0.0
-            fits = {
-                hit.entry.identity
-                for hit in meets.hits
-                if hit.score >= FITS and (hit.coverage is None or hit.coverage >= least)
-            }
+            # Only the first hits have a coverage, and what they do not meet those behind them do not either.
+            fits = {hit.entry.identity for hit in meets.hits if hit.score >= FITS and (hit.coverage or 0.0) >= least}
             sure = {hit.entry.identity for hit in meets.hits if (hit.coverage or 0) >= COVERS}
             found = meets
             if types:
