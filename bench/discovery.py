@@ -1,8 +1,8 @@
 """How well and how fast tools are found: `python bench/discovery.py DIR --json FILE`.
 
 DIR holds `tools.jsonl` (`id`, `server`, `name`, `description`, `params`) and `queries.jsonl` (`query`, `gold`: for each
-needed tool a list of interchangeable ids). Every strategy is measured next to a plain BM25F,
-SQLite FTS5 and FastMCP's BM25 in the same run.
+needed tool a list of interchangeable ids). Every strategy is measured next to a plain BM25F, alone and with the same
+model, SQLite FTS5 and FastMCP's BM25 in the same run.
 """
 
 from __future__ import annotations
@@ -25,17 +25,23 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
+import numpy as np
+from numpy.typing import NDArray
+
 from interlock.config.home import home_folder
-from interlock.discovery import model_files, sentence_model, static_vectors, words
+from interlock.discovery import fuse, model_files, sentence_model, static_vectors, words
 from interlock.discovery.budget import fit
 from interlock.discovery.entries import ToolEntry, from_definition
-from interlock.discovery.index import ToolIndex
-from interlock.discovery.semantic import Embedder
+from interlock.discovery.index import LEXICAL_WEIGHT, ToolIndex
+from interlock.discovery.semantic import Embedder, VectorIndex
 from interlock.discovery.tokens import TokenCounter
 
 DEPTH = 50
 TOKEN_LIMITS = (500, 1_000, 2_000)
+Scores = NDArray[np.float32]
 Ranker = Callable[[str], list[str]]
+Scorer = Callable[[str], Scores]
+"""A score for each tool of the set, in its order."""
 
 
 def main() -> None:
@@ -122,20 +128,30 @@ def _rankers(tools: Sequence[dict[str, Any]], embedder: Embedder | None) -> dict
         "keyword": _searcher(plain, "keyword", tools),
         "category": _searcher(plain, "category", tools),
     }
+    bm25f = _bm25f(tools)
     if embedder is not None:
-        vectors = _index(tools, _at_once(embedder, tools))
+        known = _at_once(embedder, tools)
+        vectors = _index(tools, known)
         rankers["hybrid+vectors"] = _searcher(vectors, "hybrid", tools)
         rankers["semantic"] = _searcher(vectors, "semantic", tools)
-    rankers["plain_bm25f"] = _bm25f(tools)
+        rankers["plain_bm25f+vectors"] = _best_of(tools, _with_meaning(tools, bm25f, known))
+    rankers["plain_bm25f"] = _best_of(tools, bm25f)
     rankers["sqlite_fts5"] = _fts5(tools)
     return rankers
 
 
 def _at_once(embedder: Embedder, tools: Sequence[dict[str, Any]]) -> Embedder:
-    """The tools embedded together, which costs less than one by one; queries as they come."""
+    """The tools embedded together, which costs less than one by one; each query once, for all rankers."""
     texts = [_entry(tool, number).text for number, tool in enumerate(tools)]
     known = dict(zip(texts, embedder(texts), strict=True))
-    return lambda asked: [known[text] if text in known else embedder([text])[0] for text in asked]
+
+    def vectors(asked: Sequence[str]) -> list[Any]:
+        for text in asked:
+            if text not in known:
+                known[text] = embedder([text])[0]
+        return [known[text] for text in asked]
+
+    return vectors
 
 
 def _index(tools: Sequence[dict[str, Any]], embedder: Embedder | None) -> ToolIndex:
@@ -168,7 +184,33 @@ def _searcher(index: ToolIndex, strategy: str, tools: Sequence[dict[str, Any]]) 
     return rank
 
 
-def _bm25f(tools: Sequence[dict[str, Any]]) -> Ranker:
+def _best_of(tools: Sequence[dict[str, Any]], scorer: Scorer) -> Ranker:
+    def rank(query: str) -> list[str]:
+        scores = scorer(query)
+        best = sorted(np.flatnonzero(scores > 0).tolist(), key=lambda number: (-scores[number], number))
+        return [tools[number]["id"] for number in best[:DEPTH]]
+
+    return rank
+
+
+def _with_meaning(tools: Sequence[dict[str, Any]], scorer: Scorer, embedder: Embedder) -> Scorer:
+    """Scores by words and cosines, each brought to 0..1 and added with the weight of ours; the query as a whole."""
+    texts = [_entry(tool, number).text for number, tool in enumerate(tools)]
+    index = VectorIndex()
+    for number, vector in enumerate(embedder(texts)):
+        if vector is not None:
+            index.put(number, vector)
+
+    def score(query: str) -> Scores:
+        vector = embedder([query])[0]
+        near = None if vector is None else index.score([vector], np.arange(len(tools)))
+        by_words = scorer(query)
+        return by_words if near is None else fuse.blend(by_words, near[0], LEXICAL_WEIGHT)
+
+    return score
+
+
+def _bm25f(tools: Sequence[dict[str, Any]]) -> Scorer:
     """BM25F as it is written in textbooks (k1 1.2, b 0.75, mean lengths of this set), over the same stemmed words."""
     weights = {"name": 3.0, "description": 1.0, "parameters": 0.7, "texts": 0.4, "server": 0.3}
     fields = [
@@ -189,16 +231,16 @@ def _bm25f(tools: Sequence[dict[str, Any]]) -> Ranker:
                 held = postings.setdefault(term, {})
                 held[number] = held.get(number, 0.0) + weight / (0.25 + 0.75 * len(each[name]) / mean[name])
 
-    def rank(query: str) -> list[str]:
-        scores: dict[int, float] = {}
-        for term in set(_stems(query)):
+    def score(query: str) -> Scores:
+        scores = np.zeros(len(tools), np.float32)
+        for term in sorted(set(_stems(query))):
             held = postings.get(term, {})
             rarity = math.log(1 + (len(tools) - len(held) + 0.5) / (len(held) + 0.5))
             for number, frequency in held.items():
-                scores[number] = scores.get(number, 0.0) + rarity * frequency * 2.2 / (frequency + 1.2)
-        return [tools[number]["id"] for number in sorted(scores, key=lambda n: (-scores[n], n))[:DEPTH]]
+                scores[number] += rarity * frequency * 2.2 / (frequency + 1.2)
+        return scores
 
-    return rank
+    return score
 
 
 def _stems(text: str) -> list[str]:

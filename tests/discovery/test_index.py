@@ -223,6 +223,17 @@ def test_hostile_queries_cost_bounded_work(index: ToolIndex) -> None:
         assert work_of(lambda query=query: index.search(query), tries=1) < 350_000_000
 
 
+def test_an_embedder_is_shown_what_a_tool_is_for_and_its_parameters_only_if_that_is_short() -> None:
+    schema = {"properties": {"repoName": {"description": "Which repository"}, "body": {"description": "Its text"}}}
+    short = {"name": "create_issue", "description": "Open an issue", "inputSchema": schema}
+    assert from_definition("github", short).text == (
+        "github create issue. Open an issue. repo name Which repository. body Its text"
+    )
+    long = short | {"description": "Open an issue in a repository. " * 10}
+    assert from_definition("github", long).text == f"github create issue. {long['description']}"
+    assert from_definition("my-files", {"name": "read"}).text == "my files read"
+
+
 def test_a_hostile_schema_gives_bounded_parameters() -> None:
     deep: dict[str, Any] = {"description": "bottom"}
     for _ in range(500):
@@ -245,8 +256,9 @@ texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)
 
 
 def first_word(asked: Sequence[str]) -> list[list[float] | None]:
-    """The meaning of a text: the place of its first word. Some words have none."""
-    places = [WORDS.index(word) if (word := text.split()[0].strip(".")) in WORDS[2:] else None for text in asked]
+    """The meaning of a text: the place of its first word of `WORDS`, of which two have none."""
+    known = [[WORDS.index(word) for word in text.replace(".", " ").split() if word in WORDS] for text in asked]
+    places = [found[0] if found and found[0] > 1 else None for found in known]
     return [None if place is None else [float(place == each) for each in range(len(WORDS))] for place in places]
 
 

@@ -20,6 +20,8 @@ MAX_PARAMETERS = 200
 _MAX_DEPTH = 6
 _MAX_NAME = 256
 _MAX_DESCRIPTION = 4_096
+_ENOUGH_TO_EMBED = 300
+"""Characters from which an embedder knows a tool without its parameters."""
 
 
 class ToolEntry(msgspec.Struct, frozen=True):
@@ -43,9 +45,17 @@ class ToolEntry(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The tool in plain words, for an embedder: identifiers as the words they are made of."""
-        parameters = (f"{_spaced(name)} {description}" for name, description in self.parameters)
-        return ". ".join(part for part in (_spaced(self.name), self.description, *self.keywords, *parameters) if part)
+        """The tool in plain words, for an embedder: identifiers as the words they are made of.
+
+        Parameters follow where the rest is short. Behind a description they only blur what the tool is for.
+        """
+        text = " ".join(_spaced(name) for name in (self.server, self.name) if name)
+        text = ". ".join(part for part in (text, self.description, *self.keywords) if part)
+        for name, description in self.parameters:
+            if len(text) >= _ENOUGH_TO_EMBED:
+                break
+            text += f". {_spaced(name)} {description}"
+        return text
 
 
 def from_definition(
