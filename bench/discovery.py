@@ -48,6 +48,9 @@ def main() -> None:
     arguments = _arguments()
     tools = _read(arguments.dir / "tools.jsonl")
     queries = _read(arguments.dir / "queries.jsonl")
+    if arguments.sample:
+        random.Random(7).shuffle(queries)
+        queries = queries[: arguments.sample]
     counter = TokenCounter()
     started = time.perf_counter()
     tokens = {tool["id"]: counter(json.dumps(_definition(tool), separators=(",", ":"))) for tool in tools}
@@ -408,6 +411,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("dir", type=Path, help="folder with tools.jsonl and queries.jsonl")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
     parser.add_argument("--model", type=Path, help="folder of the sentence model, or a file of word vectors")
+    parser.add_argument("--sample", type=int, metavar="N", help="measure N queries, always the same ones")
     parser.add_argument("--scale", type=int, nargs="*", default=[], help="also measure speed and memory at these sizes")
     parser.add_argument("--fastmcp-python", type=Path, help="interpreter of an environment with fastmcp")
     parser.add_argument("--install-fastmcp", action="store_true", help="build that environment in the cache folder")
