@@ -403,7 +403,8 @@ def test_a_connected_client_is_told_that_the_configuration_of_the_last_hub_is_go
         assert process.wait(120) == 0
 
 
-def test_open_calls_of_a_killed_hub_are_answered(user: User) -> None:
+@pytest.mark.parametrize("ended", ["stopped", "killed"])
+def test_open_calls_of_a_hub_that_ends_are_answered(user: User, ended: str) -> None:
     write(user.folder / "slow.py", SLOW)
     user.configure(f"[servers.slow]\ncommand = ['{sys.executable}', '{user.folder / 'slow.py'}']\n")
     user.finished("up", "-d")
@@ -414,12 +415,15 @@ def test_open_calls_of_a_killed_hub_are_answered(user: User) -> None:
         client = StdioClient(process).opened()
         client.send({"id": "open", "method": "tools/call", "params": {"name": "slow__wait", "arguments": {}}})
         block_until((user.folder / "called").exists)
-        os.kill(pid, signal.SIGKILL)
+        if ended == "stopped":
+            assert user.run("down").exit_code == 0
+        else:
+            os.kill(pid, signal.SIGKILL)
         while (answer := client.next()).get("id") != "open":
             pass
         # The server has the call, so that a repeat would carry it out twice.
         error: dict[str, Any] = answer["error"]  # type: ignore[assignment]
-        assert (error["data"]["name"], error["data"]["retryable"]) == ("OUTCOME_UNKNOWN", False)
+        assert (error["data"]["name"], error["data"].get("retryable", False)) == ("OUTCOME_UNKNOWN", False)
         assert "unknown" in error["message"]
         assert "send the request again" not in error["message"]
         process.stdin.close()  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from cases import each_case
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
-from interlock.transports.sessions.session import Session, SessionChannel, handle_of
+from interlock.transports.sessions.session import Session, SessionChannel, SessionEnd, handle_of
 from interlock.transports.sessions.states import (
     ENDS,
     TRANSITIONS,
@@ -56,9 +56,9 @@ class Channel(SessionChannel):
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         raise AssertionError
 
-    def close(self, reason: str) -> None:
+    def close(self, end: SessionEnd) -> None:
         assert not self.closed, "closed twice"
-        self.closed = reason
+        self.closed = end.reason
 
 
 def session_of(owner: str, now: float = 0.0) -> Session:

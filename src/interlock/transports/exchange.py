@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
-from interlock.transports.sessions.session import C, C_co, S, S_co, SessionChannel, ended
+from interlock.transports.sessions.session import C, C_co, S, S_co, SessionChannel, SessionEnd
 from interlock.transports.sessions.session import Caller as Caller
 from interlock.transports.sessions.session import Session as Session
 from interlock.transports.sessions.states import SessionEvent
@@ -187,9 +187,9 @@ class OpenExchange(Exchange):
         """Its client has gone."""
         self.cancel(GONE)
 
-    def abort(self, reason: str) -> None:
+    def abort(self, end: SessionEnd) -> None:
         """Answer that the session has ended, and stop the work."""
-        self.revoke(ended(reason), reason)
+        self.revoke(end.fault(self.request.method), end.reason)
 
 
 class SessionService(Protocol[S, C]):

@@ -15,7 +15,7 @@ from interlock.protocols.mcp.intake import RequestPreview, is_modern, preview, r
 from interlock.transports.drain import Drain
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability
 from interlock.transports.link import Link, Listener, Outgoing, Sink
-from interlock.transports.sessions.session import ClientAnswer, SessionChannel
+from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.conversation import NAMES_REQUEST, PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
@@ -116,18 +116,18 @@ class MemoryLink(Link):
 
     # The service's side.
 
-    def end(self, reason: str) -> None:
+    def end(self, end: SessionEnd) -> None:
         """The service ended the session: open requests are cancelled and answered, and the link is closed."""
         if self._closed:
             return
         for exchange in list(self._open.values()):
-            exchange.abort(reason)
+            exchange.abort(end)
         self._closed = True
         for waiter in self._open_requests.values():
             waiter.cancel()
         self._open_requests.clear()
         if hasattr(self, "listener"):
-            self.later(self.listener.on_closed, Fault("UPSTREAM_UNAVAILABLE", f"the session has ended: {reason}"))
+            self.later(self.listener.on_closed, Fault("UPSTREAM_UNAVAILABLE", f"the session has ended: {end.reason}"))
 
     def ask_in_session(self, method: str, params: bytes) -> ClientAnswer:
         """A request of the service that belongs to no request of the client."""
@@ -228,8 +228,8 @@ class _MemorySession(SessionChannel):
     def ask(self, method: str, params: bytes) -> ClientAnswer:
         return self._link.ask_in_session(method, params)
 
-    def close(self, reason: str) -> None:
-        self._link.end(reason)
+    def close(self, end: SessionEnd) -> None:
+        self._link.end(end)
 
 
 _NOTHING = RequestPreview()

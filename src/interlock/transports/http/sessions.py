@@ -11,7 +11,7 @@ from interlock.transports.exchange import Caller, OpenExchange, Service, Session
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.streams import ReplayBudget, Streams
 from interlock.transports.http.turn import Turn
-from interlock.transports.sessions.session import ClientAnswer, SessionChannel
+from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
@@ -139,12 +139,12 @@ class HttpSession(SessionChannel):
         self.session.caller = caller
         return self.streams.listen(turn, last_event)
 
-    def close(self, reason: str) -> None:
+    def close(self, end: SessionEnd) -> None:
         """Everything that was open in it is over."""
         self.over = True
         self._forget(self)
         for exchange in list(self.opened.values()):
-            exchange.abort(reason)
+            exchange.abort(end)
         for future in list(self._open_requests.values()):
             future.cancel()
         self._open_requests.clear()

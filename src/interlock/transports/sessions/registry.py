@@ -12,7 +12,7 @@ from typing import Final, Generic
 
 import msgspec
 
-from interlock.transports.sessions.session import S
+from interlock.transports.sessions.session import S, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
 
@@ -88,7 +88,7 @@ class SessionRegistry(Generic[S]):
             of_owner.remove(session)
             if not of_owner:
                 del self._owners[owner]
-        session.channel.close(reason)
+        session.channel.close(SessionEnd(event, reason))
         self._ended(session, event)
         session.detach()
         return True

@@ -12,11 +12,16 @@ import hashlib
 from datetime import UTC, datetime
 from typing import Final, Protocol, TypeVar
 
+import msgspec
+
 from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.methods import IDEMPOTENT
 from interlock.transports.sessions.states import SessionEvent, SessionState, step
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
+_BACK_MS: Final = 2_000
+"""When a service that stops may be back."""
 _HANDLE_DIGITS: Final = 12
 
 
@@ -34,6 +39,24 @@ class ClientAnswer(asyncio.Future[bytes]):
     def __init__(self, id: Id, loop: asyncio.AbstractEventLoop | None = None) -> None:
         super().__init__(loop=loop)
         self.id = id
+
+
+class SessionEnd(msgspec.Struct, frozen=True):
+    """How a session ended."""
+
+    event: SessionEvent
+    reason: str
+
+    def fault(self, method: str) -> Fault:
+        """The answer to a request that was open then."""
+        if self.event is not SessionEvent.SHUT_DOWN:
+            message = f"the session has ended: {self.reason}"
+            return Fault("SESSION_UNKNOWN", message, hint="open a new one with initialize")
+        # The session may go on when the service is back, so the client must not open another.
+        if method in IDEMPOTENT:
+            return Fault("SERVER_DRAINING", self.reason, hint="send the request again", retry_after_ms=_BACK_MS)
+        message = f"{self.reason}, and whether this was carried out is unknown"
+        return Fault("OUTCOME_UNKNOWN", message, hint="look before you repeat it")
 
 
 class SessionChannel(abc.ABC):
@@ -67,7 +90,7 @@ class SessionChannel(abc.ABC):
         """Ask the client something that belongs to no request of its own. Raises or fails with a `Fault`."""
 
     @abc.abstractmethod
-    def close(self, reason: str) -> None:
+    def close(self, end: SessionEnd) -> None:
         """The session ended: cancel and answer its open requests, close its streams, forget its id."""
 
 
@@ -148,16 +171,11 @@ class _ClosedChannel(SessionChannel):
     def ask(self, method: str, params: bytes) -> ClientAnswer:
         raise Fault("UPSTREAM_UNAVAILABLE", "the client's session has ended")
 
-    def close(self, reason: str) -> None:
+    def close(self, end: SessionEnd) -> None:
         """It is closed."""
 
 
 _CLOSED: Final = _ClosedChannel(0.0)
-
-
-def ended(reason: str) -> Fault:
-    """The answer to requests that were open when their session ended."""
-    return Fault("SESSION_UNKNOWN", f"the session has ended: {reason}", hint="open a new one with initialize")
 
 
 def handle_of(id: str) -> str:

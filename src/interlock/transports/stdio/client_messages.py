@@ -14,7 +14,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, preview, read_initialize, read_modern, refusal_dialect
 from interlock.protocols.mcp.meta import names_method
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
-from interlock.transports.sessions.session import ClientAnswer
+from interlock.transports.sessions.session import ClientAnswer, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
 from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Conversation, Notified, Received, Refused, RequestReceived, Withdrawn
@@ -244,10 +244,10 @@ class ClientMessages:
             raise Fault("UPSTREAM_UNAVAILABLE", "no session is open")
         return self.ask(self._session.dialect, method, params)
 
-    def end(self, reason: str) -> None:
+    def end(self, end: SessionEnd) -> None:
         for exchange in list(self.owed.values()):
             if exchange is not None:
-                exchange.abort(reason)
+                exchange.abort(end)
         self._stream.close()
 
     def send(self, message: bytes) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session
-from interlock.transports.sessions.session import ClientAnswer, SessionChannel
+from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import Read
 from interlock.wire.messages import Id, Request, encode_failure, encode_id, one_line
@@ -34,7 +34,7 @@ class Client(Protocol):
     def ask_in_session(self, method: str, params: bytes) -> ClientAnswer:
         """Send a request that belongs to the session, not to a request of the client. Raises a `Fault`."""
 
-    def end(self, reason: str) -> None:
+    def end(self, end: SessionEnd) -> None:
         """The session ended: cancel and answer the open requests, and close the stream."""
 
     def answer(self, id: Id, message: bytes, batch: Batch | None = None) -> None:
@@ -77,8 +77,8 @@ class StreamSession(SessionChannel):
     def ask(self, method: str, params: bytes) -> ClientAnswer:
         return self._client.ask_in_session(method, params)
 
-    def close(self, reason: str) -> None:
-        self._client.end(reason)
+    def close(self, end: SessionEnd) -> None:
+        self._client.end(end)
 
 
 class StreamExchange(OpenExchange):
