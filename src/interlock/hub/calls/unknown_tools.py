@@ -5,15 +5,17 @@ Only names that the caller's own lists show are suggested. A tool that it may no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, islice, pairwise
+from operator import attrgetter
 from typing import Final
 
 from interlock.hub.auth.access import Access
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.items import Item, Tool
 from interlock.hub.catalog.unknown_names import unknown
-from interlock.hub.catalog.views import Catalog
+from interlock.hub.catalog.views import Catalog, View
 from interlock.wire.errors import Fault
 from interlock.wire.spelling import nearest
 
@@ -48,10 +50,14 @@ class UnknownTools:
         """The tool whose name differs in separators, capitals or a client's prefix alone."""
         written, view = _written(name), caller.view
         known = chain.from_iterable(part.items for part in self._catalog.parts(view, "tool").values())
+        names = _names_in(self._catalog, view)
+        last = (written[-1:], written[-1:].upper())
         fitting = [
             item
             for item in islice(known, MAX_READ)
-            if isinstance(item, Tool) and item.only_for is None and _is(written, self._catalog.name(view, item))
+            # Nearly all of a thousand names end otherwise.
+            if (shown := names(item)).endswith(last) and isinstance(item, Tool) and item.only_for is None
+            if _is(written, shown)
         ]
         seen = self._access.seen(caller.principal, fitting[:MAX_ALIKE])
         return max((self._catalog.name(view, item) for item in seen), key=len, default=None)
@@ -76,15 +82,21 @@ class UnknownTools:
         named = name.partition("__")[0]
         known = named in parts and self._access.reaches(caller.principal, named)
         near = [parts[named]] if known else parts.values()
-        view = caller.view
+        names = attrgetter("shown") if alone else _names_in(self._catalog, caller.view)
+        shortest, longest = len(name) - LENGTHS_APART, len(name) + LENGTHS_APART
         fitting = [
             item
             for item in islice(chain.from_iterable(part.items for part in near), MAX_READ)
-            if isinstance(item, Tool)
-            and item.only_for is None
-            and abs(len(item.shown if alone else self._catalog.name(view, item)) - len(name)) <= LENGTHS_APART
+            if shortest <= len(names(item)) <= longest and isinstance(item, Tool) and item.only_for is None
         ]
         return self._access.seen(caller.principal, fitting[:MAX_ALIKE])
+
+
+def _names_in(catalog: Catalog, view: View) -> Callable[[Item], str]:
+    """How items are named in a view. Outside profiles that is a plain attribute, which is read a thousand times."""
+    if view.bare or view.profile is None:
+        return attrgetter("shown" if view.bare else "exposed")
+    return partial(catalog.name, view)
 
 
 def _written(name: str) -> str:
@@ -97,8 +109,6 @@ def _written(name: str) -> str:
 
 def _is(written: str, known: str) -> bool:
     """Whether a name is a known one, or that of a client for it."""
-    if known[-1:].lower() != written[-1:]:  # nearly all of a thousand names
-        return False
     plain = _written(known)
     return written == plain or (written.startswith(_CLIENT_PREFIX) and written.endswith(f"_{plain}"))
 

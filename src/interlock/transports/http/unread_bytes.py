@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Iterator
+from typing import Final, Protocol
 
 import msgspec
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.violation_log import SPELLED_OUT
+
+MAX_LOOKS: Final = 64
+"""How many connections are looked at anew before others are closed. Each is looked at once a second in any case."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,18 +38,17 @@ class SlowReader(Protocol):
 class _Unread(msgspec.Struct):
     owner: str
     size: int
-    read_at: float
-    """When the client was last seen to have read something."""
 
 
 class UnreadBytes:
     """Those of one listening address."""
 
-    def __init__(self, bounds: HttpBounds, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, bounds: HttpBounds) -> None:
         self._bounds = bounds
-        self._clock = clock
         self._unread: dict[SlowReader, _Unread] = {}
         self._owners: Counter[str] = Counter()
+        self._readers: dict[str, dict[SlowReader, None]] = {}
+        """The connections of each owner, first the one whose client was seen to read longest ago."""
         self.bytes = 0
         """All of them, as far as they were counted."""
         self.closed = 0
@@ -68,6 +69,10 @@ class UnreadBytes:
         unread = self._unread.pop(connection, None)
         if unread is not None:
             self._add(unread.owner, -unread.size)
+            readers = self._readers[unread.owner]
+            del readers[connection]
+            if not readers:
+                del self._readers[unread.owner]
 
     def _note(self, connection: SlowReader, size: int) -> None:
         if not size:
@@ -75,9 +80,12 @@ class UnreadBytes:
             return
         unread = self._unread.get(connection)
         if unread is None:
-            unread = self._unread[connection] = _Unread(connection.owner, 0, self._clock())
+            unread = self._unread[connection] = _Unread(connection.owner, 0)
+            self._readers.setdefault(unread.owner, {})[connection] = None
         elif size < unread.size:
-            unread.read_at = self._clock()
+            readers = self._readers[unread.owner]
+            del readers[connection]
+            readers[connection] = None
         self._add(unread.owner, size - unread.size)
         unread.size = size
 
@@ -88,19 +96,21 @@ class UnreadBytes:
             del self._owners[owner]
 
     def _make_room(self, newest: SlowReader, owner: str) -> None:
-        for connection in list(self._unread):
-            if connection is not newest:
-                self._note(connection, connection.transport.get_write_buffer_size())
+        looks = iter(range(MAX_LOOKS))
         while self._owners[owner] > self._bounds.unread_bytes_per_owner:
-            self._close_one(owner)
+            self._close_one(owner, newest, looks)
         while self.bytes > self._bounds.unread_bytes:
-            self._close_one(self._owners.most_common(1)[0][0])
+            self._close_one(max(self._owners, key=self._owners.__getitem__), newest, looks)
 
-    def _close_one(self, owner: str) -> None:
-        """Close the connection of this owner whose client read longest ago."""
-        connection, unread = min(
-            (pair for pair in self._unread.items() if pair[1].owner == owner), key=lambda pair: pair[1].read_at
-        )
+    def _close_one(self, owner: str, newest: SlowReader, looks: Iterator[int]) -> None:
+        """Close the connection of this owner whose client read longest ago, unless a look shows that it has read."""
+        connection = next(iter(self._readers[owner]))
+        unread = self._unread[connection]
+        if connection is not newest and next(looks, None) is not None:
+            size = connection.transport.get_write_buffer_size()
+            if size < unread.size:
+                self._note(connection, size)
+                return
         self.forget(connection)
         self.closed += 1
         if self.closed <= SPELLED_OUT or self.closed % 1000 == 0:
