@@ -18,8 +18,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.wire import large_reader
-from interlock.wire.large import PIECE, Read
+from interlock.protocols.mcp.answers import HUB_PREFIX
+from interlock.wire import large, large_places, large_reader
+from interlock.wire.large import NOTED_PREFIX, PIECE, Read
 from interlock.wire.large_messages import CALL, decode_large, decode_large_value
 from interlock.wire.large_pieces import NAME, NUMBER, Unreadable
 from interlock.wire.large_reader import AROUND, LargeReader
@@ -157,7 +158,8 @@ def taken(data: bytes, size: int, members: int = MEMBERS) -> bool:
             reader.read()
         assert caught.value.members.get("id") == (1 if b'"id":1,' in data else None)
         return False
-    with pieces_of(size):
+    with pieces_of(size), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(large, "NOTED", frozenset(names))
         payload = reader.read()
     assert payload == msgspec.json.encode(value)
     assert (reader.names, reader._members) == (names, count)
@@ -431,3 +433,37 @@ def test_nothing_follows_a_value_that_is_no_message(behind: bytes) -> None:
     assert decode_large_value(value, Limits(), NEVER) == value
     with pytest.raises(Unreadable):
         decode_large_value(value + behind, Limits(), NEVER)
+
+
+@pytest.mark.parametrize("form", [b'{"%b":1}', b'[{"%b":1}]'])
+def test_very_many_names_are_checked_and_not_kept(form: bytes) -> None:
+    count = 100_000
+    names = b'":1,"'.join(b"name%06d" % number for number in range(count))
+    if form[:1] == b"[":
+        names = names.replace(b",", b"},{")
+    body = b'{"id":1,"result":{"structuredContent":%b}}' % (form % names)
+    reader = LargeReader(body, LIMITS, 2 * count)
+    sizes: list[int] = []
+
+    class Watched(large_places.Names):
+        def clear(self) -> None:
+            sizes.extend(map(len, self._sets))
+            super().clear()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(large_places, "Names", Watched)
+        reader.read()
+    assert reader.names == {b'"structuredContent"'}
+    assert max(sizes) <= large_places.MAX_NAMES_TOGETHER + large.PIECE
+    if form[:1] == b"{":
+        assert sum(sizes) > count * 9 // 10, "all but those of the last piece"
+        twice = body.replace(b'"name099999"', b'"name000000"')
+        with pytest.raises(Unreadable, match="name000000"):
+            LargeReader(twice, LIMITS, 2 * count).read()
+
+
+def test_the_prefix_of_the_hub_is_noted() -> None:
+    assert NOTED_PREFIX == b'"' + HUB_PREFIX
+    reader = LargeReader(b'{"id":1,"result":{"_meta":{"dev.interlock/x":1}}}', LIMITS, 100)
+    reader.read()
+    assert reader.names == {NOTED_PREFIX}

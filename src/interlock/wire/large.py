@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -15,13 +15,19 @@ PIECE: Final = 32 * 1024
 """Bytes that one native call may see."""
 
 
+NOTED: Final = frozenset((b'"_mgp"', b'"structuredContent"', b'"uri"'))
+"""Names that a large message is asked for (`mentions`). Others are not kept: there may be half a million."""
+NOTED_PREFIX: Final = b'"dev.interlock/'
+"""Stands among the names for all that begin so."""
+
+
 class Read(bytes):
     """JSON from a large message: well formed, in UTF-8, on one line, within the limits, no name twice in one object."""
 
     spans: dict[str, tuple[int, int]]
     """Where the values of an object's members stand."""
     names: frozenset[bytes]
-    """The names of all members, at any depth of the whole message, in quotes."""
+    """The noted names of members, at any depth of the whole message, in quotes."""
     places: dict[str, array[int]]
     """Where the items of arrays among an object's members begin and end, one after the other."""
     value: object
@@ -73,7 +79,7 @@ class Read(bytes):
             if name not in front and name not in drop
         }
         payload, spans = _joined({**front, **kept})
-        return Read.of(payload, spans, self.names | {_encode(name) for name in front})
+        return Read.of(payload, spans, self.names | noted([_encode(name) for name in front]))
 
 
 class Joined(msgspec.Struct, frozen=True, eq=False):
@@ -147,8 +153,15 @@ def _encode_into(out: list[bytes], value: object) -> None:
         out.append(_encode(value))
 
 
+def noted(names: Collection[bytes]) -> frozenset[bytes]:
+    """The noted names among some, which are in quotes."""
+    found = NOTED.intersection(names)
+    return found | {NOTED_PREFIX} if any(name.startswith(NOTED_PREFIX) for name in names) else found
+
+
 def mentions(payload: bytes, name: bytes) -> bool:
-    """Whether a member with this name, in quotes, may stand somewhere in a payload."""
+    """Whether a member with this name, one of the noted ones in quotes, may stand somewhere in a payload."""
+    assert name in NOTED
     return name in payload.names if type(payload) is Read else payload.find(name) >= 0
 
 

@@ -55,7 +55,7 @@ def decode_large_value(data: bytes, limits: Limits, members: int) -> Read:
     span = params.inner["arguments"]
     if len(reader.spans) > 1 or len(params.inner) > 1 or span.stop != len(payload) - 2:
         raise no_json("something follows the value")
-    return _arguments(payload, span, frozenset(reader.names))
+    return _arguments(payload, span, reader.names)
 
 
 def _message(data: bytes, limits: Limits, members: int) -> Message:
@@ -75,7 +75,7 @@ def _message(data: bytes, limits: Limits, members: int) -> Message:
         for name in spans:
             if name not in ENVELOPE and name.casefold() in ENVELOPE:
                 raise BadMessage("INVALID_REQUEST", f"member {name[:100]!r} is written in the wrong case")
-        message = _classified(payload, spans, frozenset(reader.names), limits)
+        message = _classified(payload, spans, reader.names, limits)
     except BadMessage as bad:
         bad.asks = "method" in spans
         bad.id = _id(_value(spans, "id"), limits)

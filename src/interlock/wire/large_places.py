@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from operator import add
 from typing import Any, Final
@@ -13,6 +13,9 @@ import msgspec
 PLACES_DEPTH: Final = 2
 """The places of the items are noted for an array within so many others: in a member of the envelope's members."""
 
+MAX_NAMES_TOGETHER: Final = 16_384
+"""Names of one object in one set, and those of one more piece."""
+
 
 class Span(msgspec.Struct):
     """A member of the envelope: where it stands, what it is where it is short, and where its own members stand."""
@@ -21,6 +24,33 @@ class Span(msgspec.Struct):
     stop: int
     value: object
     inner: dict[str, Span]
+
+
+class Names:
+    """The names in one object, in several sets: a large one would hold the interpreter when it grows or goes."""
+
+    __slots__ = ("_sets",)
+
+    def __init__(self) -> None:
+        self._sets: list[set[str]] = []
+
+    def update(self, node: Mapping[str, object]) -> None:
+        """Add the names of a piece."""
+        if not self._sets or len(self._sets[-1]) >= MAX_NAMES_TOGETHER:
+            self._sets.append(set())
+        self._sets[-1].update(node)
+
+    def among(self, node: Mapping[str, object]) -> set[str]:
+        """The names of a piece that are known."""
+        found: set[str] = set()
+        for names in self._sets:
+            found |= node.keys() & names
+        return found
+
+    def clear(self) -> None:
+        """Forget all names, one set after the other."""
+        while self._sets:
+            self._sets.pop()
 
 
 class Open:
@@ -34,7 +64,7 @@ class Open:
         """What opens it before the next piece: of an object, with the name of its last member."""
         self.name = name
         """The name that it has in the object around it."""
-        self.names: set[str] = set()
+        self.names = Names()
         self.key = ""
         """The name of its last member."""
         self.value = value

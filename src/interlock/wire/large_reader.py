@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.wire.large import PIECE
+from interlock.wire.large import PIECE, noted
 from interlock.wire.large_pieces import (
     NAME,
     Piece,
@@ -37,6 +37,8 @@ LONG_TEXT: Final = PIECE // 2
 """A text of which so much is there without its end is read by itself."""
 MAX_REST: Final = 4 * PIECE
 """Upper bound for bytes without a comma, blanks aside: names have a bound, and so has the depth."""
+MAX_KNOWN: Final = 4_096
+"""Names that are remembered as looked at. Most messages have few, again and again."""
 SMALLEST: Final = 4
 """Bytes of the smallest piece, which is read before an error."""
 
@@ -66,7 +68,9 @@ class LargeReader:
         self._out: list[bytes] = []
         self._at = 0
         self._known: set[bytes] = set()
-        self.names: set[bytes] = set()
+        """Names that were looked at, while they are few."""
+        self.names: frozenset[bytes] = frozenset()
+        """The noted ones among all."""
         self._places = Places(keep)
         self.spans = self._places.spans
         """The envelope's members, or an array's items by their number."""
@@ -151,12 +155,15 @@ class LargeReader:
             ends = Ends(self._stack, behind, text_follows)
             self._places.note(ends, opened, level, whole[start : len(whole) - level], at, node)
         _keep_values(self._stack, nodes)
+        for closed in self._stack[lowest:]:
+            closed.names.clear()
         self._stack = behind
         self._begun = True
         self._members = members
         new = piece.names - self._known
-        self._known |= new
-        self.names |= {b'"%b"' % unmask(name) for name in new}
+        if len(self._known) < MAX_KNOWN:
+            self._known |= new
+        self.names |= noted([b'"%b"' % unmask(name) for name in new])
         self._put(piece.written)
 
     def _nesting(self, brackets: bytes) -> tuple[bytes, int]:
@@ -180,7 +187,7 @@ class LargeReader:
         for opened in self._stack:
             nodes.append(node)
             if opened.is_object:
-                if len(twice := node.keys() & opened.names) > 1:
+                if len(twice := opened.names.among(node)) > 1:
                     raise _twice(min(twice - {opened.key}))
                 node = node[opened.key]
             else:

@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import decode_json
-from interlock.wire.large import LARGE, Read
+from interlock.wire.large import LARGE, Read, mentions
 from interlock.wire.messages import RESULT_LENGTH, Result
 from interlock.wire.names import BACKSLASH, CARRIAGE_RETURN, LINE_FEED, TwiceNamed, may_spell, names_of
 
@@ -71,7 +71,7 @@ class ResultMembers(msgspec.Struct):
     def has_addresses(self, result: bytes) -> bool:
         """Whether the result that has these members has an address of a resource where MCP has one."""
         if type(result) is Read:
-            return ADDRESS in result.names
+            return mentions(result, ADDRESS)
         try:
             for block in () if self.content is _UNSET else _decode_blocks(self.content):
                 if block.uri is not _UNSET or block.resource is not _UNSET:

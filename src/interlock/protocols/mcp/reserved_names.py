@@ -13,7 +13,7 @@ import msgspec
 from interlock.protocols.mcp.answers import HUB_PREFIX, INPUT_REQUIRED, ResultMembers
 from interlock.wire.errors import ErrorObject
 from interlock.wire.json_values import JSON_ERRORS
-from interlock.wire.large import Read
+from interlock.wire.large import NOTED_PREFIX, Read
 from interlock.wire.names import may_spell
 
 PREFIX: Final = HUB_PREFIX.decode()
@@ -25,7 +25,6 @@ MAX_SEARCHED: Final = 65_536
 """Bytes of data whose members are looked through on the loop."""
 STRAY: Final = ("inputRequests", "requestState")
 
-_QUOTED: Final = b'"' + HUB_PREFIX
 _UNSET: Final = msgspec.UNSET
 
 
@@ -95,7 +94,7 @@ def has_reserved(members: ResultMembers, result: bytes) -> bool:
     if type(result) is Read:
         asks = members.result_type is not _UNSET and members.kind == INPUT_REQUIRED
         stray = not asks and any(name in result.spans for name in STRAY)
-        return stray or any(name.startswith(_QUOTED) for name in result.names)
+        return stray or NOTED_PREFIX in result.names
     if may_spell(result, HUB_PREFIX):
         return True
     return members.length() != len(result) and any(may_spell(result, name.encode()) for name in STRAY)
