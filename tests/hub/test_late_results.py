@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from interlock.config.settings import Mask, Validation
 from interlock.config.settings import Server as Settings
 from interlock.hub.calls.late_results import MARK
 
@@ -39,9 +40,9 @@ class WaitingServer(RawHttpServer):
         return await super().serve(posted, reader, writer)
 
 
-async def call_and_go(hub: RunningHub, web: WaitingServer, client: RawClient) -> None:
+async def call_and_go(hub: RunningHub, web: WaitingServer, client: RawClient, call: dict[str, Any] = CALL) -> None:
     """A client makes the call and is gone before its result comes."""
-    body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": CALL}).encode()
+    body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call}).encode()
     _, writer = await asyncio.open_connection(client.host, int(client.port))
     head = f"POST /mcp HTTP/1.1\r\nhost: {client.host}:{client.port}\r\ncontent-type: application/json\r\n"
     head += "accept: application/json, text/event-stream\r\n"
@@ -67,6 +68,22 @@ async def test_the_identical_call_gets_a_result_whatever_its_meta_is(tmp_path: P
             assert text_of(answer) == "done"
             assert answer["result"]["_meta"].items() >= (meta or {}).items()  # type: ignore[attr-defined]
             assert MARK in answer["result"]["_meta"]
+            assert web.called == 1
+
+
+@pytest.mark.parametrize(
+    "settings", [{"mask": Mask(arguments=True)}, {"validators": {"ok": Validation(use=("network_restricted",))}}]
+)
+async def test_an_identical_call_whose_checks_take_time_gets_the_result(tmp_path: Path, settings: Any) -> None:
+    call = {"name": "web__ok", "arguments": {"text": "a word " * 4000}}
+    async with WaitingServer({"content": [{"type": "text", "text": "done"}]}) as web:
+        async with running_hub(tmp_path, {"web": Settings(url=web.url, era="legacy", **settings)}) as hub:
+            client = RawClient(hub.url + "/mcp", hub.key("ci"))
+            await client.initialize()
+            await call_and_go(hub, web, client, call)
+            answer = await client.legacy("tools/call", call)
+            assert text_of(answer) == "done", answer
+            assert MARK in answer["result"].get("_meta", {})
             assert web.called == 1
 
 

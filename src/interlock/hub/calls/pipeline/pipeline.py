@@ -226,7 +226,7 @@ class Pipeline:
         """Whether a call was answered with the result of an identical one whose client had gone."""
         if not isinstance(verdict, Pass | Ask) or call.target.kind != "tool":
             return False
-        late = self.dispatcher.late_results.take(call)
+        late = self.dispatcher.late_results.take(call) if self.dispatcher.late_results.results else None
         if late is None:
             return False
         self._recording.found(LATE, call, ["an identical call ran after its client had gone"])
@@ -322,7 +322,7 @@ class Pipeline:
 
     async def _wait(self, call: Call, plan: Plan, wait: Wait, gate: str) -> None:
         verdict, gate = await self.waited(call, plan, wait, gate)
-        if call.exchange.open:
+        if call.exchange.open and not self._answers_late(call, plan, verdict):
             self._proceed(call, plan, verdict, gate)
 
     async def _waited_once(self, call: Call, plan: Plan, wait: Wait, gate: str, ends: float) -> tuple[Verdict, str]:
