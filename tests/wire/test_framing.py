@@ -29,6 +29,17 @@ def test_lines_do_not_depend_on_how_the_bytes_were_cut(whole: list[bytes], cuts:
     assert got == [line.strip() for line in whole if line.strip()]
 
 
+@given(st.lists(st.sampled_from([b"", b" ", b"\t\r", b"a", b" b ", b"c\r"]), max_size=30), st.lists(st.integers(0, 90)))
+def test_blank_lines_are_left_out_and_counted(lines: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(line + b"\n" for line in lines)
+    reader = LineReader(1000)
+    found = [line for piece in pieces(stream, cuts) for line in reader.feed(piece)]
+    assert found == [line.strip() for line in lines if line.strip()]
+    whole = LineReader(1000)
+    whole.feed(b"x\n" + stream)
+    assert (whole.blank_bytes > 0) == any(not line.strip() for line in lines)
+
+
 @given(st.lists(st.integers(0, 400), max_size=10))
 def test_a_line_over_the_limit_is_dropped_and_the_next_one_read(cuts: list[int]) -> None:
     reader = LineReader(10)

@@ -35,22 +35,32 @@ _ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _
 _ID_LAST: Final = re.compile(rb"[,{]\s*" + _ID + rb"\}\s*$")
 
 
+_BLANK: Final = re.compile(rb"\n[ \t\r\n]*\n")
+"""Blank lines behind the end of another line."""
+
+
 class LineReader:
     """Collects bytes and gives lines, without their line ends. Blank lines are left out."""
 
-    __slots__ = ("_head", "_last", "_limit", "_tail", "buffered_bytes", "skipping")
+    __slots__ = ("_head", "_last", "_limit", "_tail", "blank_bytes", "buffered_bytes", "skipping")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._tail: list[bytes] = []
         self.buffered_bytes = 0
         """Bytes of a line that has not ended yet."""
+        self.blank_bytes = 0
+        """Bytes of blank lines that were left out so far."""
         self.skipping = False
         """Whether a line that is too long has not ended yet."""
         self._head = self._last = b""
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         """The lines that these bytes complete, in order."""
+        if (blank := _BLANK.search(data)) is not None:
+            short = data[: blank.start()] + _BLANK.sub(b"\n", data[blank.start() :])
+            self.blank_bytes += len(data) - len(short)
+            data = short
         *ended, rest = data.split(b"\n")
         lines: list[bytes | Oversize] = []
         for piece in ended:

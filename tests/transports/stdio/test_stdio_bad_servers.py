@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from interlock.client.sinks import FutureSink
+from interlock.transports.fairness import Share
 from interlock.transports.link import Outgoing
 from interlock.transports.stdio import orphan_processes as leftovers
 from interlock.transports.stdio import process
@@ -139,6 +140,23 @@ async def test_what_nobody_asked_for_is_taken_a_little_at_a_time_and_nothing_of_
             assert await neighbour.ask("echo", {"x": 1}) == {"x": 1}
     assert len(notes) == 10_000
     assert most < 1_000, "one read of the pipe holds two thousand"
+
+
+async def test_blank_lines_have_the_share_of_what_nobody_asked_for(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent: list[float] = []
+
+    def spend(share: Share, seconds: float, now: float) -> float:
+        spent.append(seconds)
+        return real(share, seconds, now)
+
+    real = Share.spend
+    server = await run()
+    assert await server.ask("echo", {"x": 1}) == {"x": 1}
+    monkeypatch.setattr(Share, "spend", spend)
+    assert await server.ask("blanks", {"lines": 4_000_000}) == {}
+    assert len(spent) > 100, "each slice of them counts"
+    fault = await lost(server.start("blanks", {"lines": 80_000_000}))
+    assert "flood" in fault.message
 
 
 async def test_a_server_that_babbles_and_dies_has_said_everything_first(run) -> None:

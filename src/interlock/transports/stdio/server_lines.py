@@ -136,10 +136,13 @@ class ServerLines:
         its share of the loop."""
         if lines is None:
             lines = self._lines.each(data)
-        link, waiting = self._link, self._waiting
+        link, waiting, blank_bytes = self._link, self._waiting, self._lines.blank_bytes
         began: float | None = None
         ends = thread_time() + TURN_S
         for line in lines:
+            if self._lines.blank_bytes != blank_bytes:
+                # Nobody asked for blank lines, however many there are between two messages.
+                blank_bytes, self._unasked = self._lines.blank_bytes, True
             try:
                 if isinstance(line, Oversize):
                     self._oversize(data)

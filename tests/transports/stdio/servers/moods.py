@@ -68,6 +68,9 @@ def act(id_: int, mood: str, params: dict) -> None:
             raw(b"x" * params["bytes"])
         case "flood":
             raw(b"rubbish\n" * params["lines"])
+        case "blanks":
+            raw(b"\n" * params["lines"])
+            say({"jsonrpc": "2.0", "id": id_, "result": {}})
         case "babble":
             raw(b'{"jsonrpc":"2.0","method":"x"}\n' * params["lines"])
             say({"jsonrpc": "2.0", "id": id_, "result": {}})
