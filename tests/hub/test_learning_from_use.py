@@ -19,6 +19,7 @@ from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.tool_search import learning as learning_module
 from interlock.hub.tool_search.learning import LEARNED, MAX_OPEN, MAX_OPEN_IN_ALL, WITHIN_US, LearnedUses, Learning
 from interlock.store import Store
+from interlock.store.connect import connect
 
 from .running_hub import RawClient, RunningHub, child, running_hub
 from .test_journal import entries_soon
@@ -48,6 +49,15 @@ async def learned(hub: RunningHub, count: int) -> None:
         while len(learning.usage) < count:
             learning.look()
             await learning.settled()
+
+
+async def damage(hub: RunningHub, home: Path) -> None:
+    """Have a row of an agent that cannot be read."""
+    async with hub.hub_app.store.transaction() as change:
+        change.put(LEARNED, LearnedUses("agent:eve", ()))
+    database = connect(str(home / "hub.db"))
+    database.execute("UPDATE documents SET body = '7' WHERE collection = 'learned_uses' AND key = 'agent:eve'")
+    database.close()
 
 
 async def test_a_tool_that_was_found_and_called_rises_until_it_is_forgotten(tmp_path: Path) -> None:
@@ -161,6 +171,21 @@ async def test_uses_of_an_earlier_version_that_name_no_principal_are_forgotten(t
         await hub.hub_app.search.learning.settled()
         assert await hub.hub_app.store.keys(LEARNED) == []
         assert not len(hub.hub_app.search.learning.usage)
+
+
+async def test_a_damaged_row_is_left_out_and_the_others_still_teach(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
+        found = await find(hub)
+        await call(hub, found[-1], name="x")
+        await learned(hub, 1)
+        await damage(hub, tmp_path / "home")
+    async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
+        await find(hub)
+        await learned(hub, 1)
+        assert (await find(hub))[0] == found[-1]
+        assert "agent:eve is left out" in str(hub.hub_app.logs.tail("hub", 100))
+        assert await hub.hub_app.search.learning.forget() == 1
+        assert await hub.hub_app.store.keys(LEARNED) == ["agent:eve"]
 
 
 async def test_more_than_is_kept_in_all_is_dropped_from_the_store_too(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from interlock.discovery.usage import MAX_TERMS, Usage, Use, largest
 from interlock.hub.audit.record import EXECUTED
 from interlock.hub.audit.search import Entry, search
 from interlock.process.turns import in_turns
-from interlock.store import Collection, Store
-from interlock.store.errors import StoreError
+from interlock.store import Collection, Document, Store
+from interlock.store.errors import StoreDamaged, StoreError
 from interlock.store.records import Search
 
 MAX_OPEN: Final = 64
@@ -106,7 +106,7 @@ class Learning:
     async def forget(self) -> int:
         """Forget what was learned from all principals. Returns how many uses that were."""
         async with self._busy:
-            stored = await self._store().find(LEARNED)
+            stored = await self._stored()
             async with self._store().transaction() as change:
                 for document in stored:
                     change.delete(LEARNED, document.key)
@@ -131,8 +131,25 @@ class Learning:
             except StoreError as cause:
                 self._log("hub", f"what was learned from use cannot be kept: {cause}")
 
+    async def _stored(self) -> list[Document[LearnedUses]]:
+        """All that was learned. A damaged row teaches nothing, and stays for the operator to see: it does not keep
+        others from being read."""
+        store = self._store()
+        try:
+            return await store.find(LEARNED)
+        except StoreDamaged:
+            found: list[Document[LearnedUses]] = []
+            for key in await store.keys(LEARNED):
+                try:
+                    document = await store.get(LEARNED, key)
+                except StoreDamaged as cause:
+                    self._log("hub", f"what was learned from {key} is left out: {cause}")
+                else:
+                    found += [] if document is None else [document]
+            return found
+
     async def _load(self) -> None:
-        stored = await self._store().find(LEARNED)
+        stored = await self._stored()
         # Uses that name no principal would let one agent rank tools for the others.
         owned = [document for document in stored if ":" in document.key]
         usage = Usage()
