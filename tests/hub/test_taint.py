@@ -329,3 +329,19 @@ async def test_t129_an_often_approved_request_offers_no_rule(tmp_path: Path) -> 
             assert (row["every_time"], row["offers_rule"]) == (True, False)
             await read_and_answer(inbox, decision.id, "once", ADA)
             assert await call(mine, "notes__save") == "saved"
+
+
+async def test_t129_an_open_request_shows_all_sources_of_now(tmp_path: Path) -> None:
+    async with tainting_hub(tmp_path) as hub:
+        reader = client(hub, "mine")
+        await call(reader, "web__fetch")
+        assert await call(reader, "notes__save") == "APPROVAL_PENDING"
+        (first,) = hub.hub_app.inbox.all(only_open=True)
+        assert "web fail" not in first.question.text
+        await call(reader, "web__fail")
+        assert await call(reader, "notes__save") == "APPROVAL_PENDING"
+        (now,) = hub.hub_app.inbox.all(only_open=True)
+        assert now.id == first.id
+        assert "(web fail, web fetch)" in now.question.text
+        await read_and_answer(hub.hub_app.inbox, now.id, "once", ADA)
+        assert await call(reader, "notes__save") == "saved"

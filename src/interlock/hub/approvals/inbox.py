@@ -179,7 +179,7 @@ class Inbox:
         async with acquire(self._ask_lock, within_s, "the inbox"):
             current = self.current(question)
             if current is not None:
-                return current
+                return await self._with_reason(current, question)
             stale = self._index.of_matter(question.matter)
             if stale is not None and stale.deadline > self._clock():
                 await self.void([stale])
@@ -192,6 +192,14 @@ class Inbox:
             async with self._store.transaction() as change:
                 await self._insert(change, decision, view, asker_of(question))
             return decision
+
+    async def _with_reason(self, current: Decision, question: Question) -> Decision:
+        """The request on the same matter. While it is open, it shows why the call is asked about now."""
+        if current.state is not DecisionState.OPEN or current.question.text == question.text:
+            return current
+        asked = msgspec.structs.replace(current.question, text=question.text, rule=question.rule)
+        shown = msgspec.structs.replace(current, question=asked)
+        return shown if await self._change(current, shown, asker_of(question)) else self.get(current.id)
 
     async def _insert(self, change: Transaction, decision: Decision, view: str, by: Principal) -> None:
         change.insert(DECISIONS, decision)

@@ -153,7 +153,8 @@ class TaintGate:
 
 
 def _why(taint: Taint, principal: Principal) -> str:
-    sources = ", ".join(source.shown for source in taint.sources)
+    # In a fixed order: an approval request that shows other words is stored anew.
+    sources = ", ".join(sorted({source.shown for source in taint.sources}))
     return f"{principal.id} was given results of servers that are not trusted ({sources})."
 
 
