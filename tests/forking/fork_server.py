@@ -294,8 +294,14 @@ def _collect(arguments: list[str]) -> None:
     import pytest
 
     without = [f"-pno:{name}" for name in ("cacheprovider", "faulthandler", "xdist")]
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        pytest.main(["--collect-only", "-qq", *without, *arguments])
+    shown, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    # A module that keeps `sys.stderr` when it is imported must not keep the one that pytest closes in the end.
+    pytest.main(["--collect-only", "-qq", "--capture=no", *without, *arguments])
+    sys.stdout.flush()
+    os.dup2(shown, 1)
+    os.close(shown)
+    os.close(nowhere)
 
 
 if __name__ == "__main__":
