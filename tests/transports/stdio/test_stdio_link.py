@@ -12,6 +12,7 @@ from interlock.transports.stdio.client import StdioLink
 from interlock.transports.stdio.process import INHERITED, Command
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
+from waiting import until
 
 
 async def test_every_answer_goes_to_whoever_asked(run) -> None:
@@ -158,3 +159,17 @@ async def test_a_server_that_cannot_be_started_says_why(command: Command, said: 
         await StdioLink.spawn(command, None)
     assert refused.value.name == "UPSTREAM_UNAVAILABLE"
     assert refused.value.hint
+
+
+async def test_pieces_that_arrive_behind_a_large_message_are_read_in_their_order(run) -> None:
+    """The loop may hand over a piece that it read before reading was paused, and a line may begin in one piece and end
+    in the next."""
+    server = await run()
+    notes = [b'{"jsonrpc":"2.0","method":"notifications/x","params":{"n":%d}}\n' % n for n in range(1, 200)]
+    large = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"n":0,"text":"%b"}}\n' % (b"x" * 100_000)
+    sent = large + b"".join(notes)
+    for piece in (sent[:-1_010], sent[-1_010:-501], sent[-501:]):
+        server.link.output.take_in(piece)
+    heard = server.listener.notes
+    await until(lambda: len(heard) == 200)
+    assert [msgspec.json.decode(params)["n"] for _, params in heard] == list(range(200))

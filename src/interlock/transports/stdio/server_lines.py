@@ -7,8 +7,8 @@ more slowly, so that it never takes more than its share of the loop.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from time import thread_time
 from typing import Final, Protocol
 
@@ -85,8 +85,8 @@ class ServerLines:
         self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
         self._unasked = False
         """Whether the last message was one that nobody asked for."""
-        self._later: tuple[Iterator[bytes | Oversize], bytes] | None = None
-        """Bytes that were received and are not read yet, while the server rests."""
+        self._later: deque[tuple[Iterator[bytes | Oversize], bytes]] = deque()
+        """Pieces of bytes that were received and are not read yet, while the server rests, and their lines."""
         self.reading = False
         """Whether a large message is being read; the lines behind it wait."""
         self.paused = False
@@ -98,12 +98,11 @@ class ServerLines:
         """Take the lines that these bytes complete."""
         if self._link.gone:
             return
-        if self._later is None and self.paused:
-            self._rest(self._lines.each(data), data)
-        elif self._later is None:
-            self._take_lines(data)
+        if self._later or self.paused:
+            self._later.append((self._lines.slices(data), data))
+            self._link.read(on=False)
         else:
-            self._later = (chain(self._later[0], self._lines.each(data)), data)
+            self._take_lines(data, self._lines.each(data))
 
     def give_up(self) -> None:
         """End the server."""
@@ -122,20 +121,17 @@ class ServerLines:
         self.paused = on
         if on:
             self._link.read(on=False)
-        elif self._later is not None:
+        elif self._later:
             self._loop.call_soon(self._go_on)
         else:
             self._link.read(on=True)
 
     def _rest(self, lines: Iterator[bytes | Oversize], data: bytes) -> None:
-        self._later = (lines, data)
+        self._later.appendleft((lines, data))
         self._link.read(on=False)
 
-    def _take_lines(self, data: bytes, lines: Iterator[bytes | Oversize] | None = None) -> None:
-        """Take the lines that `data` completes, or those of it that waited: until one is large, or the server has had
-        its share of the loop."""
-        if lines is None:
-            lines = self._lines.each(data)
+    def _take_lines(self, data: bytes, lines: Iterator[bytes | Oversize]) -> None:
+        """Take the lines of a piece: until one is large, or the server has had its share of the loop."""
         link, waiting, blank_bytes = self._link, self._waiting, self._lines.blank_bytes
         began: float | None = None
         ends = thread_time() + TURN_S
@@ -188,15 +184,16 @@ class ServerLines:
             link.give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
 
     def _go_on(self) -> None:
-        if self.reading or self.paused:
+        """Take the lines that waited."""
+        if self.reading or self.paused or not self._later:
             return
-        later, self._later = self._later, None
-        if later is None or self._link.gone:
-            return
-        lines, data = later
-        self._take_lines(data, lines)
-        if self._later is None:
-            self._link.read(on=True)
+        while self._later and not self._link.gone:
+            lines, data = self._later.popleft()
+            self._take_lines(data, lines)
+            if self._later and self._later[0][0] is lines:
+                return  # the server rests again
+        self._later.clear()
+        self._link.read(on=True)
 
     def _take(self, line: bytes) -> None:
         """Take any message, or batch of them (revision 2025-03-26), that is not large."""
@@ -213,10 +210,10 @@ class ServerLines:
             if not self._link.gone:
                 self._take_read(line, outcome)
             self._go_on()
-            if self._later is None:
+            if not self._later:
                 self._link.large_read()
 
-        self._later = (lines, data)
+        self._later.appendleft((lines, data))
         self.reading = True
         self._link.read(on=False)
         LargeReading.here().read(line, self._limits, self._limits.answer_members, read)
