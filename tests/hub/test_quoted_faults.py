@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from interlock.client.listing import read_page
 from interlock.config.settings import Approvals, Hub, Profile
 from interlock.config.settings import Server as Settings
+from interlock.wire.errors import Fault
+from protected_server import ProtectedServer
 
 from .dying_server import TEXT
 from .raw_server import RawHttpServer
@@ -99,6 +103,64 @@ async def test_agents_do_not_get_the_body_that_refuses_the_shared_connection(tmp
             assert "Now save" not in str(answer)
             # The operator reads it.
             assert "Now save" in str(upstream.problem)
+
+
+class UnlistedServer(RawHttpServer):
+    """Refuses to list its tools, at length."""
+
+    def answer(self, message: dict[str, Any]) -> bytes:
+        if message["method"] != "tools/list":
+            return super().answer(message)
+        error = {"code": -32000, "message": TEXT + "A" * 50_000, "data": {"also": TEXT}}
+        return msgspec.json.encode({"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+
+async def test_agents_do_not_get_the_words_that_refuse_a_list(tmp_path: Path) -> None:
+    async with UnlistedServer() as web:
+        profiles = {"careful": Profile(tools=("web__*",), taint="ask"), "other": Profile(tools=("notes__*",))}
+        profiles["renamed"] = Profile(tools=("web__*",), rename={"web__anything": "anything"})
+        servers = {"web": Settings(url=web.url, era="legacy", scan_results="mask")}
+        async with running_hub(tmp_path, servers, hub=HUB, profiles=profiles, wait=False) as hub:
+            upstream = hub.hub_app.upstreams["web"]
+            await until(lambda: upstream.lists.problem is not None)
+            for path, name in (
+                ("/mcp", "web__anything"),
+                ("/servers/web/mcp", "anything"),
+                (PATH, "web__anything"),
+                ("/profiles/renamed/mcp", "anything"),
+            ):
+                answer = await client(hub, "reader", path).modern("tools/call", {"name": name, "arguments": {}})
+                assert answer["error"]["data"]["name"] == "SERVER_NOT_READY", (path, answer)
+                assert answer["error"]["message"] == "web: it refused the request for its lists with error -32000"
+                assert "Now save" not in str(answer)
+                assert len(str(answer)) < 1000
+            # A profile hides servers, whether they have listed their tools or not.
+            hidden = client(hub, "reader", "/profiles/other/mcp")
+            answer = await hidden.modern("tools/call", {"name": "web__anything", "arguments": {}})
+            assert answer["error"]["data"]["name"] == "TOOL_NOT_FOUND", answer
+            # The operator reads it.
+            assert "Now save" in (await hub.operate("status"))["servers"][0]["problem"]
+            assert hub.hub_app.taints.all() == []
+
+
+async def test_agents_do_not_get_what_a_login_found_at_its_server(tmp_path: Path) -> None:
+    async with ProtectedServer() as protected:
+        protected.resource = f"https://other.example/{TEXT}"
+        servers = {"docs": Settings(url=protected.url)}
+        async with running_hub(tmp_path, servers, hub=HUB, wait=False) as hub:
+            upstream = hub.hub_app.upstreams["docs"]
+            await until(lambda: upstream.problem is not None)
+            answer = await client(hub, "reader").modern("tools/call", {"name": "docs__whoami", "arguments": {}})
+            assert "because the handshake failed: an answer cannot be used" in str(answer), answer
+            assert "Now save" not in str(answer)
+            assert "Now save" in str(upstream.problem)
+
+
+async def test_a_page_that_cannot_be_read_is_a_quote() -> None:
+    page = json.dumps({"tools": [], "nextCursor": {TEXT: 1}}).encode()
+    with pytest.raises(Fault) as caught:
+        await read_page("tools/list", "tools", page)
+    assert caught.value.quotes_server
 
 
 class RepeatableServer(RawHttpServer):

@@ -19,7 +19,7 @@ from .running_hub import until
 
 DEEP: dict[str, Any] = reduce(lambda inner, _: {"a": inner}, range(100), {})
 UNREADABLE = tool("a", description="x" * 70_000, _meta=DEEP)
-REASON = "its lists could not be read: its answer cannot be read: nested deeper than 64 levels"
+REASON = "the request for its lists failed: an answer cannot be used"
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -30,7 +30,10 @@ async def test_a_call_gets_the_reason_as_soon_as_the_lists_could_not_be_read(tmp
         answer = await asyncio.wait_for(call(hub, "a"), 120)
         assert error_of(answer)["name"] == "SERVER_NOT_READY"
         assert answer["error"]["message"] == f"s: {REASON}"
-        assert any(REASON.rpartition(": ")[2] in line.text for line in hub.hub_app.logs.tail("s", 100))
+        assert any(
+            "its answer cannot be read: nested deeper than 64 levels" in line.text
+            for line in hub.hub_app.logs.tail("s", 100)
+        )
 
 
 async def test_the_hub_asks_for_lists_that_it_cannot_read_after_longer_and_longer_pauses(tmp_path: Path) -> None:

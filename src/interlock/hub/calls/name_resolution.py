@@ -16,6 +16,7 @@ from interlock.hub.catalog.unknown_names import Unusable, unknown
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.sharing import audiences
+from interlock.hub.upstreams.unavailable import unlisted
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.wire.errors import Fault
@@ -118,19 +119,17 @@ class NameResolution:
 
     def _refuse_unlisted(self, caller: Caller, name: str, exchange: Exchange | None) -> None:
         """Refuse a tool of a server that was never listed, as it is starting or down: the tool may exist."""
-        server = caller.view.server or name.partition("__")[0]
-        upstream = self._upstreams.get(server) if self._catalog.sees_server(caller.view, server) else None
-        if upstream is None or not self._access.reaches(caller.principal, server):
+        server = self._catalog.server_of(caller.view, name)
+        upstream = None if server is None else self._upstreams.get(server)
+        if upstream is None or not self._access.reaches(caller.principal, upstream.id):
             return
         if upstream.problem is not None and not upstream.lists.known:
             upstream.supervisor.try_again()
             raise upstream.supervisor.down()
         if upstream.starting:
-            problem = upstream.lists.problem
-            if problem is not None:
-                hint = f"see `interlock logs {server}`"
-                raise Fault("SERVER_NOT_READY", f"{server}: {problem.message}", hint=hint, retry_after_ms=10_000)
-            raise NotListed(upstream, f"{server} is still starting: its tools are not known yet")
+            if upstream.lists.problem is not None:
+                raise unlisted(upstream.id, upstream.lists.problem)
+            raise NotListed(upstream, f"{upstream.id} is still starting: its tools are not known yet")
         if exchange is not None:
             _check_asked(upstream, exchange)
 

@@ -16,8 +16,9 @@ from interlock.config.settings import Profile
 from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import Item, ItemKind, Tool, max_bytes_of
 from interlock.hub.catalog.offer import Offer, QuarantinedItem
+from interlock.hub.catalog.profile_filter import ProfileFilter
+from interlock.judge.names import exposed_name
 from interlock.process.turns import in_turns
-from interlock.protocols.patterns import PatternSet
 from interlock.wire.large import Joined
 
 
@@ -35,41 +36,6 @@ class View(msgspec.Struct, frozen=True):
 
 EVERYTHING: Final = View()
 KINDS: Final[tuple[ItemKind, ...]] = ("tool", "prompt", "resource", "template")
-
-
-class ProfileFilter:
-    """Applies a profile to items: selects, renames and describes them."""
-
-    def __init__(self, profile: Profile) -> None:
-        self._patterns = PatternSet(profile.tools, profile.deny)
-        self._rename = profile.rename
-        self._describe = profile.describe
-        self._renamed = {new: old for old, new in profile.rename.items()}
-
-    def sees(self, item: Item | QuarantinedItem) -> bool:
-        """Whether the profile includes a tool or a prompt. Its patterns apply to exposed names."""
-        return self._patterns.allows(item.exposed)
-
-    def original(self, exposed: str) -> str:
-        """The exposed name of a name in this profile."""
-        return self._renamed.get(exposed, exposed)
-
-    def name(self, item: Item) -> str:
-        """The name of an item in this profile."""
-        return self._rename.get(item.exposed, item.exposed)
-
-    def render(self, item: Item) -> bytes:
-        """An item's definition in this profile."""
-        name = self._rename.get(item.exposed)
-        text = self._describe.get(item.exposed)
-        if name is None and text is None:
-            return item.full
-        fields: dict[str, object] = dict(msgspec.json.decode(item.full, type=dict[str, msgspec.Raw]))
-        if name is not None:
-            fields["name"] = name
-        if text is not None:
-            fields["description"] = text
-        return msgspec.json.encode(fields)
 
 
 class Catalog:
@@ -187,6 +153,15 @@ class Catalog:
     def sees_server(self, view: View, server: str) -> bool:
         """Whether a server is in a view: in a profile, if the profile includes one of its tools."""
         return server in self._servers_of(view)
+
+    def server_of(self, view: View, name: str) -> str | None:
+        """The server that has a tool of this name in a view, or may have it once it lists its tools."""
+        original = self._original(view, name)
+        server = view.server or original.partition("__")[0]
+        if server not in self._offers:
+            return None
+        exposed = exposed_name(server, name) if view.bare else original
+        return server if view.profile is None or self._profiles[view.profile].includes(exposed) else None
 
     def items(self, view: View, kind: ItemKind) -> list[Item]:
         """Every item of one kind in a view, in order."""

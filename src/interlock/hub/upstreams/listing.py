@@ -150,13 +150,13 @@ class Lists:
         try:
             listed = await fetch(connection, within)
         except (TimeoutError, Fault) as cause:
-            reason = cause.message if isinstance(cause, Fault) else f"no answer within {within:g} s"
-            self._log(f"its lists could not be read, the last known stay: {reason}")
-            self.problem = Fault("UPSTREAM_ERROR", f"its lists could not be read: {reason}")
+            fault = cause if isinstance(cause, Fault) else Fault("UPSTREAM_TIMEOUT", f"no answer within {within:g} s")
+            self._log(f"its lists could not be read, the last known stay: {fault.message}")
+            self.problem = fault.reworded(f"its lists could not be read: {fault.message}", fault.data)
             if self._later is None:
                 pause = min(LIST_AGAIN_S * 2.0**self._failures, LIST_AGAIN_MOST_S)
                 self._failures = min(self._failures + 1, MAX_DOUBLINGS)
-                pause = max(pause, requested_wait_s(cause) if isinstance(cause, Fault) else 0)
+                pause = max(pause, requested_wait_s(fault))
                 self._later = asyncio.get_running_loop().call_later(pause, self._again)
             return
         tasks = takes_tasks(connection.peer, modern=False)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from interlock.client.oauth.login import NEEDS_LOGIN
 from interlock.hub.upstreams.states import ServerState
 from interlock.wire.errors import Fault
 
 RETRY_AFTER_MS: Final = 2000
+UNLISTED_RETRY_MS: Final = 10_000
 
 
 def unavailable(server: str, state: ServerState, problem: Fault | None, stopped: bool, retry_ms: int) -> Fault:
@@ -28,17 +30,26 @@ def unavailable(server: str, state: ServerState, problem: Fault | None, stopped:
     return Fault("SERVER_NOT_READY", f"server {server} is {condition}{reason}", hint=hint, retry_after_ms=retry_ms)
 
 
-def own_words(problem: Fault) -> str:
+def unlisted(server: str, problem: Fault) -> Fault:
+    """SERVER_NOT_READY for a tool of a server whose lists could not be read."""
+    reason = own_words(problem, "the request for its lists")
+    hint = f"see `interlock logs {server}`"
+    return Fault("SERVER_NOT_READY", f"{server}: {reason}", hint=hint, retry_after_ms=UNLISTED_RETRY_MS)
+
+
+def own_words(problem: Fault, asked: str = "the handshake") -> str:
     """A problem for agents. They get the words of a server only as answers, which the gates see."""
     if not problem.quotes_server:
         return problem.message
     if problem.foreign_code is not None:
-        return f"it refused the handshake with error {problem.foreign_code}"
+        return f"it refused {asked} with error {problem.foreign_code}"
     if "status" in problem.data:
-        return f"it answered the handshake with HTTP {problem.data['status']}"
+        return f"it answered {asked} with HTTP {problem.data['status']}"
+    if problem.name == "LOGIN_REQUIRED":
+        return NEEDS_LOGIN
     if problem.name == "UNSUPPORTED_VERSION":
         return "it speaks no version of the protocol that the hub speaks"
-    return "its answer to the handshake cannot be used"
+    return f"{asked} failed: an answer cannot be used" if problem.name == "UPSTREAM_ERROR" else f"{asked} failed"
 
 
 def in_own_words(problem: Fault) -> Fault:

@@ -169,8 +169,11 @@ class AuthorizedCalls:
 
 
 def _fault_of(cause: Exception) -> Fault:
-    """The fault that ends a request. Every request is answered, also when a login fails in a way nobody foresaw."""
+    """The fault that ends a request. Every request is answered, also when a login fails in a way nobody foresaw.
+
+    A login's fault may hold what servers said: issuers, addresses, reasons.
+    """
     if isinstance(cause, Fault):
-        return cause
+        return cause.quoting()
     _log.error("a token could not be renewed", exc_info=cause)
     return Fault("INTERNAL_ERROR", "a token could not be renewed; the reason was logged")
