@@ -192,6 +192,33 @@ async def test_a_call_that_waits_for_its_entry_and_then_for_a_new_session_is_jud
         assert (await ended_calls(hub, "bob"))[0].outcome == NOT_SENT
 
 
+async def test_a_call_that_a_person_is_asked_about_after_its_entry_was_written_is_recorded_anew(
+    tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
+    hub_settings = Hub(audit="strict", timeouts=Timeouts(start_s=120, tool_s=120), approvals=Approvals(hold_s=600.0))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
+        hub_app, key = hub.hub_app, await hub.new_key("bob")
+        (connection,) = hub_app.upstreams["busy"].pool.connections()
+        with locked(tmp_path / "home" / "hub.db"):
+            held = await waiting_for_its_commit(hub, key)
+            opened = asyncio.Event()
+            connection.reopening = asyncio.ensure_future(_wait_for(opened))
+        await until(lambda: not hub_app.recorder.strict_calls)
+        before = len(await ended_calls(hub, "bob"))
+        await hub_app.apply(msgspec.structs.replace(hub_app.config, agents={"bob": Agent(ask=("busy__echo",))}))
+        connection.reopening = None
+        opened.set()
+        (decision,) = await until(lambda: hub_app.inbox.all(only_open=True))
+        assert hub_app.hub.open_calls == 0, "while a person is asked, the call has no place"
+        await read_and_answer(hub_app.inbox, decision.id, "once", Principal("person:ada", "person"))
+        async with asyncio.timeout(WITHIN_S):
+            assert (await held)["result"]["content"]
+        outcomes = [record.outcome for record in await ended_calls(hub, "bob")]
+        assert len(outcomes) == before + 2
+        assert [outcome == NOT_SENT for outcome in outcomes[:2]] == [False, True]
+
+
 async def _wait_for(event: asyncio.Event) -> None:
     await event.wait()
 

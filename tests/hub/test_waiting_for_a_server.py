@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Hub, Server, Timeouts, Tools, Validation
+from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts, Tools, Validation
+from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.gates.validator_checks import FIND_HERE
 from interlock.hub.judging_threads import THREADS
 from interlock.hub.sessions.session import ConnectionKey
@@ -20,9 +21,12 @@ from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.transports.http.client import HttpLink
 
+from .people import read_and_answer
 from .raw_server import RawHttpServer
 from .running_hub import PREFIX, RawClient, RunningHub, running_hub, text_of, until
 from .web_server import Posted
+
+ADA = local_person("ada")
 
 
 class Gated(RawHttpServer):
@@ -42,7 +46,8 @@ class Gated(RawHttpServer):
 @asynccontextmanager
 async def starting(tmp_path: Path) -> AsyncIterator[tuple[RunningHub, Gated, str]]:
     """A hub that knows a server, which is just being started again; and the key of an agent."""
-    async with Gated() as web, running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
+    settings = Hub(approvals=Approvals(hold_s=600.0))
+    async with Gated() as web, running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}, hub=settings) as hub:
         key = await hub.new_key("ci")
         web.gate.clear()
         await hub.operate("servers.restart", server="web")
@@ -58,14 +63,9 @@ async def _deny(hub: RunningHub) -> None:
     await hub.deny("ci", "web", "ok")
 
 
-async def _ask(hub: RunningHub) -> None:
-    await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, agents={"ci": Agent(ask=("web__ok",))}))
-
-
 CHANGES: dict[str, tuple[Callable[[RunningHub], Awaitable[None]], str]] = {
     "its key is taken back": (_revoke, "AUTH_REQUIRED"),
     "the tool is denied to it": (_deny, "TOOL_NOT_FOUND"),
-    "a person is to be asked": (_ask, "SERVER_RESTARTING"),
 }
 
 
@@ -80,6 +80,19 @@ async def test_a_call_that_waits_is_refused_for_what_changed_meanwhile(tmp_path:
         assert (await waiting)["error"]["data"]["name"] == reason
         assert web.called == 0
         assert hub.hub_app.hub.open_calls == 0
+
+
+async def test_a_call_that_waits_is_asked_about_where_a_person_is_to_be_asked_by_then(tmp_path: Path) -> None:
+    async with starting(tmp_path) as (hub, web, key):
+        waiting = asyncio.ensure_future(RawClient(hub.url + "/mcp", key).modern("tools/call", OK))
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
+        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, agents={"ci": Agent(ask=("web__ok",))}))
+        web.gate.set()
+        (decision,) = await until(lambda: hub.hub_app.inbox.all(only_open=True))
+        assert (web.called, hub.hub_app.hub.open_calls) == (0, 0)
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
+        assert text_of(await waiting) == "fine"
+        assert (web.called, hub.hub_app.hub.open_calls) == (1, 0)
 
 
 async def test_a_call_that_waits_is_made_where_nothing_changed_for_it(tmp_path: Path) -> None:

@@ -152,6 +152,18 @@ class Check(Protocol):
         """Judge the arguments. A `Fault` means that they cannot be read."""
 
 
+class FleetingCheck:
+    """A check whose verdict can change while its plan holds. A call that waited is checked by it again."""
+
+    __slots__ = ("_check",)
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+
+    def __call__(self, call: Call) -> Verdict:
+        return self._check(call)
+
+
 class ChunkFilter(Protocol):
     """Checks the chunks of one call on their way to the client."""
 
@@ -219,7 +231,7 @@ class CallPipeline(Protocol):
         """Whether the verdicts that a call passed still hold."""
 
     async def judge_again(self, call: Call, plan: Plan) -> Plan | None:
-        """The current plan of a call that waited after its checks; None if it was refused meanwhile."""
+        """The current plan of a call that waited after its checks; None if the gates refuse it now, or ask about it."""
 
     def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
         """Judge a server's request to a client like any call, and send it once it may be."""
@@ -235,6 +247,8 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
     """The gate that gave it."""
     checks: tuple[tuple[str, Check], ...]
     """The checks that need arguments, each with the name of its gate."""
+    fleeting_checks: tuple[FleetingCheck, ...]
+    """Those whose verdicts can change while the plan holds."""
     timeouts: CallTimeouts
     generation: int
     """The plan generation in which it was made."""
@@ -249,6 +263,11 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
     """The rates that each call counts for."""
     judged: Judged = NOT_JUDGED
     """Risk and validators of the target, for the audit log."""
+
+    def checks_behind(self, gate: str) -> tuple[tuple[str, Check], ...]:
+        """The checks of the gates behind this one; all where this one has none."""
+        names = [name for name, _ in self.checks]
+        return self.checks[names.index(gate) + 1 :] if gate in names else self.checks
 
 
 class SentNote(Protocol):
@@ -322,6 +341,10 @@ class Call(msgspec.Struct, eq=False):
         arguments = params.get("arguments")
         raw = b"{}" if arguments is None else bytes(arguments)
         return cls(exchange, caller, target, raw, plain=False, _members=params)
+
+    def start_over(self, target: Target) -> None:
+        """Forget what an attempt recorded that ended: the call is judged, counted and recorded like any other."""
+        self.target, self.ticket, self.outcome, self.would_refuse = target, None, None, ()
 
     @property
     def exposed_server(self) -> str | None:

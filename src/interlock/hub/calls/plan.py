@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.hub.audit.entries import Judged
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call, Caller, CallPipeline, Check, Plan, ResultProcessor
+from interlock.hub.calls.call import Call, Caller, CallPipeline, Check, FleetingCheck, Plan, ResultProcessor
 from interlock.hub.calls.timeouts import CallTimeouts
 from interlock.hub.calls.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict
 from interlock.hub.catalog.target import Target, TargetKind
@@ -52,7 +52,10 @@ class Gate(Protocol):
         """The verdict that needs no arguments."""
 
     def check(self, target: Target) -> Check | None:
-        """The check that needs the arguments; None if there is none for this target."""
+        """The check that needs the arguments; None if there is none for this target.
+
+        It is a `FleetingCheck` where its verdict can change without a new plan generation.
+        """
 
 
 class CallPolicy(Protocol):
@@ -109,12 +112,14 @@ def make_plan(
             break
     if isinstance(first, Refuse) and first.hidden:
         first = msgspec.structs.replace(first, fault=policy.unknown(caller, target.kind, name))
-    checks = ((gate.name, gate.check(target)) for gate in policy.gates)
+    named = ((gate.name, gate.check(target)) for gate in policy.gates)
+    checks = tuple((gate, check) for gate, check in named if check is not None)
     plan = Plan(
         target,
         first,
         first_gate,
-        tuple((gate, check) for gate, check in checks if check is not None),
+        checks,
+        tuple(check for _, check in checks if isinstance(check, FleetingCheck)),
         policy.timeouts_of(target),
         generation,
         name,

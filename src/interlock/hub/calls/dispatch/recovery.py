@@ -124,7 +124,7 @@ class CallRecovery:
         if again is None or _identity(again) != _identity(plan):
             self._give_up(call, plan, error)
             return
-        call.target, call.ticket, call.outcome, call.would_refuse = again.target, None, None, ()
+        call.start_over(again.target)
         if call.approval is not None:
             # The approval was given for this very call and is used up already.
             call.approval = msgspec.structs.replace(call.approval, ticket=None)

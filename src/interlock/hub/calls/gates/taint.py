@@ -15,7 +15,7 @@ import msgspec
 from interlock.config.settings import Profile
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call, Check, ChunkFilter, EveryChunk, ResultProcessor
+from interlock.hub.calls.call import Call, Check, ChunkFilter, EveryChunk, FleetingCheck, ResultProcessor
 from interlock.hub.calls.gates.would_ask import Note, WouldAsk
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
@@ -128,12 +128,12 @@ class TaintGate:
         return PASS
 
     def check(self, target: Target) -> Check | None:
-        """The check for tools that change something, where a profile asks."""
+        """The check for tools that change something, where a profile asks. A taint makes no plan old."""
         if target.tool is None or not self._policy.on or not self._policy.changes(target.tool):
             return None
         if self._mode == "observe":
             return WouldAsk(self._note, lambda call: RULE if self._taint_of(call) is not None else "")
-        return self._check
+        return FleetingCheck(self._check)
 
     def _check(self, call: Call) -> Verdict:
         taint = self._taint_of(call)

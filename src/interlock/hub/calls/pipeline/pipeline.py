@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 from interlock.hub.audit.record import COERCED, LATE, MASKED
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.call import Call, Caller, Check, Plan
+from interlock.hub.calls.call import Call, Caller, Plan
 from interlock.hub.calls.dispatch.dispatcher import Dispatcher
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
-from interlock.hub.calls.gates.taint import TaintGate
 from interlock.hub.calls.name_resolution import NameResolution, NotListed
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.calls.plan import CallPolicy, Gate, PlanGeneration, make_plan
@@ -136,7 +135,7 @@ class Pipeline:
         found, asking = plan.verdict, plan.gate
         if found is not PASS and (type(found) is Refuse or type(found) is Wait):
             return found, asking
-        for gate, check in _behind(plan, after) if after else plan.checks:
+        for gate, check in plan.checks_behind(after) if after else plan.checks:
             try:
                 verdict = check(call)
             except Fault as fault:
@@ -340,13 +339,13 @@ class Pipeline:
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
     def is_current(self, call: Call, plan: Plan) -> bool:
-        """Whether the verdicts that a call passed still hold. What its caller read meanwhile may taint it."""
+        """Whether the verdicts that a call passed still hold."""
         current = plan.generation == self.plan_generation.number and self._loop.time() < plan.valid_until
-        tainted = any(type(check(call)) is not Pass for gate, check in plan.checks if gate == TaintGate.name)
-        return current and call.caller.current and not tainted
+        lasts = all(type(check(call)) is Pass for check in plan.fleeting_checks)
+        return current and call.caller.current and lasts
 
     async def judge_again(self, call: Call, plan: Plan) -> Plan | None:
-        """The current plan of a call that waited after its checks; None if it was refused meanwhile."""
+        """The current plan of a call that waited after its checks; None if the gates refuse it now, or ask about it."""
         if self.is_current(call, plan):
             return plan
         approval, call.approval = call.approval, None
@@ -368,7 +367,11 @@ class Pipeline:
         if type(verdict) is Pass:
             return plan_now
         self.dispatcher.withdraw(call, plan)
-        self.refuse(call, verdict if isinstance(verdict, Refuse) else changed(), gate)
+        if isinstance(verdict, Refuse):
+            self.refuse(call, verdict, gate)
+        else:
+            call.start_over(plan.target)
+            self._submit_again(call, plan)
         return None
 
     # Refusals
@@ -392,8 +395,3 @@ class Pipeline:
     def _record_refusal(self, call: Call, refusal: Refuse, gate: str) -> None:
         self.refusals.add(call, refusal, gate)
         self._recording.refused(call, refusal.fault, gate, refusal.rule)
-
-
-def _behind(plan: Plan, gate: str) -> tuple[tuple[str, Check], ...]:
-    names = [name for name, _ in plan.checks]
-    return plan.checks[names.index(gate) + 1 :] if gate in names else plan.checks
