@@ -18,6 +18,7 @@ from interlock.judge.findings import Finding
 from interlock.judge.readonly import judge_readonly_shell
 from interlock.judge.shell import ShellRules, judge_shell
 from interlock.judge.shell.flags import uses_flag
+from interlock.judge.shell.walk import MAX_NESTED_LENGTH
 from interlock.judge.shell.words import expanded
 from interlock.judge.sql import judge_readonly_sql
 from processor_work import is_little_work, speed, work_of
@@ -179,3 +180,13 @@ def test_importing_the_judges_loads_no_parser() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("length", [MAX_NESTED_LENGTH - 10, MAX_NESTED_LENGTH + 1])
+def test_a_text_inside_a_command_has_a_bound_of_its_own(length: int) -> None:
+    text = "a" * length
+    too_long = length > MAX_NESTED_LENGTH
+    everyday = judge_shell(f"bash -c 'echo {text}'", ShellRules(everyday=True))
+    assert ("shell.too_long" in {finding.rule for finding in everyday}) is too_long
+    readonly = judge_readonly_shell(f"env -S 'echo {text}'")
+    assert ("readonly.too_long" in {finding.rule for finding in readonly}) is too_long

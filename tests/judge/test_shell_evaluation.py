@@ -22,6 +22,8 @@ LITERAL = [
     f"[[ 1 -lt 2 && 0 -ne 'a[{HIDDEN}]' ]]",
     f"read 'a[{HIDDEN}]' < in",
     f"let 'a[{HIDDEN}]'",
+    f"true & wait -n -p 'a[{HIDDEN}]'",
+    f"true & wait -np'a[{HIDDEN}]'",
     f"x='a[{HIDDEN}]'; echo $((x))",
     f"x='a[{HIDDEN}]'; echo $((1 + $x))",
     f"x='a[{HIDDEN}]'; ((x))",
@@ -66,6 +68,14 @@ def test_a_command_that_only_reads_evaluates_nothing_unknown(command: str) -> No
 @pytest.mark.parametrize("command", LITERAL)
 def test_a_command_hidden_in_the_text_is_questioned_where_it_is_inferred(command: str) -> None:
     assert judge_shell(command, ShellRules(everyday=True)), command
+
+
+@pytest.mark.parametrize("flags", ["-p ", "-n -p ", "-np ", "-p", "-n -p"])
+def test_the_name_that_wait_sets_is_evaluated(flags: str) -> None:
+    command = f"wait {flags}'a[{HIDDEN}]' 1"
+    assert [finding.rule for finding in judge_readonly_shell(command)] == ["readonly.nested"]
+    assert judge_readonly_shell(f'x="$(cat in)"; wait {flags}"$x" 1'), "the value comes from a file"
+    assert judge_readonly_shell(f"wait {flags}done_first 1") == ()
 
 
 @pytest.mark.parametrize("command", HARMLESS)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
+from interlock.judge.readonly import judge_readonly_shell
 from interlock.judge.shell import ShellRules, judge_shell
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import lists
@@ -285,3 +286,23 @@ def _numbered(template: str, count: int) -> str:
 def test_piles_of_braces_and_patterns_are_judged_within_the_time_bound(command: str, rules: ShellRules) -> None:
     work = partial(judge_shell, command, rules)
     assert any(work_of(work, tries=1) < 14_000_000 for _ in range(4))
+
+
+@BOTH
+@each_case("word", ["fi\u200ble", "a\u202etxt.exe", "\u2014rf", "a\ufe0fb"])
+def test_no_character_deceives_in_an_argument_list(word: str, rules: ShellRules) -> None:
+    assert "shell.lookalike" in {finding.rule for finding in judge_shell(["ls", word], rules)}
+    assert "shell.lookalike" in {finding.rule for finding in judge_readonly_shell(["ls", word])}
+
+
+@each_case(
+    "command",
+    [
+        "ls a$$",
+        "ls # ; rm x",  # an interactive shell may read no comments
+        "ls # $(id)",
+        "cat fi\n\\rm",  # the grammar reads the second line as a word
+    ],
+)
+def test_an_operator_that_the_grammar_takes_for_a_part_of_a_word_is_refused_alone(command: str) -> None:
+    assert "shell.unparsable" in _rules(command, ALONE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from interlock.judge.shell.script import Command, Script, Word
 
@@ -106,6 +107,11 @@ class _Values:
         )
 
 
+def _glued_name(word: Word) -> bool:
+    """Whether a flag may have a name behind its letter that is none: `-p'a[…]'`, `-p$x`."""
+    return word.text.startswith("-") and (word.dynamic or "[" in word.text)
+
+
 def _hides_command(text: str) -> bool:
     """A subscript with a substitution, as bash runs it. One outside quotes is read as a command of its own anyway."""
     subscript = text.partition("[")[2]
@@ -150,7 +156,7 @@ def _in_command(command: Command, values: _Values) -> Iterator[tuple[int, int]]:
     elif name in _READS_INTO:
         named = [word for word in words[1:] if word.dynamic or "[" in word.text]
     elif name == "wait":
-        named = [word for index, word in enumerate(words) if index and words[index - 1].text.endswith("p")]
+        named = [word for before, word in pairwise(words) if before.text.endswith("p") or _glued_name(word)]
     elif name == "getopts":
         named = words[2:3]
     elif name in _DECLARES:
