@@ -103,6 +103,29 @@ async def test_a_caller_that_stops_waiting_frees_no_thread_that_still_works() ->
         assert not threads._waiting
 
 
+async def test_a_turn_that_comes_in_the_moment_of_its_cancellation_is_given_back() -> None:
+    with made(1) as (threads, work):
+        first = asyncio.ensure_future(threads.run("a", work.hanging("a1")))
+        await until(lambda: work.begun == ["a1"])
+
+        async def cancel_the_next() -> None:
+            # This work is not wanted, so its turn goes to the next one at once.
+            with pytest.raises(Unwanted):
+                await threads.run("b", work.quick("b1"), lambda: False)
+            following.cancel()
+
+        leaving = asyncio.ensure_future(cancel_the_next())
+        await asyncio.sleep(0)
+        following = asyncio.ensure_future(threads.run("c", work.quick("c1")))
+        await asyncio.sleep(0)
+        work.may_end.set()
+        await asyncio.wait([first, leaving, following])
+        assert following.cancelled()
+        last = asyncio.ensure_future(threads.run("d", work.quick("d1")))
+        await until(last.done)
+        assert work.begun == ["a1", "d1"]
+
+
 async def test_work_that_fails_gives_its_turn_back() -> None:
     with made(1) as (threads, _):
         for _ in range(3):

@@ -8,7 +8,7 @@ when the identical call gets it.
 from __future__ import annotations
 
 import hashlib
-import time
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -23,7 +23,20 @@ MAX_KEPT_PER_OWNER: Final = 16
 MAX_BYTES: Final = 256 * 1024
 """Larger results are not kept."""
 MARK: Final = "dev.interlock/earlierCall"
-_Key = tuple[str, str, str, str, str, bool, bytes]
+
+
+class _Key(NamedTuple):
+    """Everything that two calls must have in common for one result to answer both."""
+
+    owner: str
+    server: str
+    tool: str
+    fingerprint: str
+    """The definition of the tool by which the call was made."""
+    revision: str
+    bare: bool
+    arguments: bytes
+    """Their digest."""
 
 
 class LateResult(NamedTuple):
@@ -40,7 +53,8 @@ class LateResult(NamedTuple):
 class LateResults:
     """Answers calls with their results, and keeps those of one hub that nobody waited for."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self.results: dict[_Key, LateResult] = {}
 
     def answer(self, call: Call, plan: Plan, result: bytes) -> None:
@@ -56,7 +70,7 @@ class LateResults:
         late = self.results.get(key)
         if late is None:
             return None
-        age = time.monotonic() - late.finished
+        age = self._clock() - late.finished
         marked = None if age >= KEPT_S else late._replace(result=_marked(late.result, age))
         # A result that could not be marked is still there: the call does not run a second time.
         del self.results[key]
@@ -82,9 +96,9 @@ class LateResults:
     def _keep(self, call: Call, plan: Plan, result: bytes, *, processed: bool) -> None:
         if call.target.kind != "tool" or len(result) > MAX_BYTES:
             return
-        now = time.monotonic()
+        now = self._clock()
         self.results = {key: late for key, late in self.results.items() if now - late.finished < KEPT_S}
-        own = [key for key in self.results if key[0] == call.caller.owner]
+        own = [key for key in self.results if key.owner == call.caller.owner]
         for key in own[: max(0, len(own) + 1 - MAX_KEPT_PER_OWNER)]:
             del self.results[key]
         if len(self.results) < MAX_KEPT:
@@ -96,7 +110,7 @@ def _key(call: Call) -> _Key:
     fingerprint = "" if tool is None else tool.fingerprint()
     revision, bare = call.exchange.dialect.revision.name, call.caller.bare
     arguments = hashlib.sha256(call.arguments_raw).digest()
-    return (call.caller.owner, call.target.server, call.target.name, fingerprint, revision, bare, arguments)
+    return _Key(call.caller.owner, call.target.server, call.target.name, fingerprint, revision, bare, arguments)
 
 
 def _marked(result: bytes, age_s: float) -> bytes:

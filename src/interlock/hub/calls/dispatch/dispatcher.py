@@ -84,7 +84,7 @@ class Dispatcher:
         self._client_roots = ClientRoots(bridges.retries)
         self._tasks = tasks
         self.recovery = recovery
-        self.late_results = LateResults()
+        self.late_results = LateResults(asyncio.get_running_loop().time)
         self.callbacks = callbacks
         self.quota = quota
         self._background = background
