@@ -15,7 +15,10 @@ from interlock.config.settings import Hub, Timeouts, Validation
 from interlock.hub import judging_threads
 from interlock.hub.calls.dispatch import result_postprocessing
 from interlock.hub.calls.gates.validator_checks import FIND_HERE
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.judge.results import judge_result
+from interlock.transports.resolving import Resolver
+from interlock.wire.errors import Fault
 
 from .running_hub import RawClient, RunningHub, running_hub, text_of, until
 from .test_validators import scripted, tool
@@ -194,3 +197,25 @@ async def test_t36_agents_that_fill_all_places_of_checks_leave_one_to_every_othe
         assert ["result" in await each for each in waiting] == [True]
         assert all(await asyncio.gather(*held))
         assert not judging._open_checks
+
+
+async def test_t36_checks_of_all_owners_together_have_a_bound() -> None:
+    judging, may_end = JudgingThreads(Resolver()), threading.Event()
+    owners = [f"agent:{number}" for number in range(4)]
+    try:
+        open_checks = [
+            asyncio.ensure_future(judging.run_check(owner, may_end.wait))
+            for owner in owners
+            for _ in range(judging_threads.MAX_CHECKS // len(owners))
+        ]
+        await asyncio.sleep(0)
+        for owner in owners:  # none of them has as many as an owner may have
+            with pytest.raises(Fault, match=f"{judging_threads.MAX_CHECKS} calls wait") as refused:
+                await judging.run_check(owner, may_end.wait)
+            assert refused.value.name == "RESOURCE_EXHAUSTED"
+        may_end.set()
+        assert all(await asyncio.gather(*open_checks))
+        assert await judging.run_check(owners[0], may_end.wait)
+    finally:
+        may_end.set()
+        judging.close()

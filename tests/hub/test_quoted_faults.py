@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -14,7 +16,8 @@ import pytest
 from interlock.client.listing import read_page
 from interlock.config.settings import Approvals, Hub, Profile
 from interlock.config.settings import Server as Settings
-from interlock.wire.errors import Fault
+from interlock.hub.calls.dispatch.server_errors import answer_unsent
+from interlock.wire.errors import ErrorObject, Fault
 from protected_server import ProtectedServer
 
 from .dying_server import TEXT
@@ -185,3 +188,18 @@ async def test_the_refusal_of_a_call_that_is_not_tried_again_after_all_counts_an
             assert "HTTP 503" in str(answer), answer
             assert SECRET not in str(answer)
             assert [taint.owner for taint in hub.hub_app.taints.all()] == ["agent:reader"]
+
+
+@pytest.mark.parametrize("quotes", [True, False])
+def test_a_fault_of_a_call_that_was_not_sent_is_processed_where_it_quotes_its_server(quotes: bool) -> None:
+    failed: list[Fault] = []
+
+    class Masking:
+        def error(self, call: object, error: ErrorObject, deliver: Callable[[ErrorObject], None]) -> None:
+            deliver(ErrorObject(error.code, error.message.replace(SECRET, "[masked]"), error.data))
+
+    call = SimpleNamespace(exchange=SimpleNamespace(fail=failed.append))
+    fault = Fault("SERVER_NOT_READY", TEXT, retry_after_ms=7)
+    answer_unsent(cast("Any", call), cast("Any", Masking()), fault.quoting() if quotes else fault)
+    assert (SECRET in failed[0].message) is not quotes
+    assert (failed[0].name, failed[0].retry_after_ms) == ("SERVER_NOT_READY", 7)

@@ -23,7 +23,7 @@ from interlock.wire import large, large_places, large_reader
 from interlock.wire.large import NOTED_PREFIX, PIECE, Read
 from interlock.wire.large_messages import CALL, decode_large, decode_large_value
 from interlock.wire.large_pieces import NAME, NUMBER, Unreadable
-from interlock.wire.large_reader import AROUND, LargeReader
+from interlock.wire.large_reader import AROUND, MAX_REST, LargeReader
 from interlock.wire.limits import Limits
 from interlock.wire.messages import BadMessage, Request, Result
 
@@ -467,3 +467,10 @@ def test_the_prefix_of_the_hub_is_noted() -> None:
     reader = LargeReader(b'{"id":1,"result":{"_meta":{"dev.interlock/x":1}}}', LIMITS, 100)
     reader.read()
     assert reader.names == {NOTED_PREFIX}
+
+
+@each_case("written", [b"[" * (2 * MAX_REST), b"{" * (2 * MAX_REST), b'{"a":' * MAX_REST, b"[ " * (2 * MAX_REST)])
+def test_bytes_without_a_comma_have_a_bound(written: bytes) -> None:
+    refused = decode_large(b'{"jsonrpc":"2.0","id":7,"result":' + written, Limits(), NEVER)
+    assert isinstance(refused, BadMessage)
+    assert (refused.id, refused.message) == (7, "not JSON: a value does not end")

@@ -76,9 +76,8 @@ class WritingConnection(asyncio.Protocol):
         self.listener.unread.count(self)
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """The client has caught up. The next sweep counts the bytes that it has still to read."""
         self._stalled = False
-        self.listener.unread.forget(self)
         self._drain.release()
 
     # A turn calls these (`turn.Connection`).
