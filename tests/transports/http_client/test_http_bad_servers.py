@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import threading
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from interlock.transports.http.client import HttpLink
 from interlock.transports.http.heads import Heads, line
 from interlock.transports.http.origin import Origin, split_url
 from interlock.transports.http.response_headers import keep_alive_seconds
+from interlock.transports.large_reading import LargeReading
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from unread_answers import FEW_MEMBERS, UNREAD
@@ -450,3 +452,26 @@ async def test_what_follows_a_stream_in_the_same_breath_is_no_answer_to_the_next
     await first.future
     answer = await second.future
     assert b"forger" not in answer.result
+
+
+async def test_t37_events_behind_a_large_one_have_a_bound_of_bytes(at) -> None:
+    go_on = threading.Event()
+
+    def wait(payload: bytes) -> bytes:
+        go_on.wait()
+        return payload
+
+    async def script(visit) -> None:
+        await visit.stream()
+        event = b'data: {"jsonrpc":"2.0","method":"notifications/x","params":{"text":"%b"}}\n\n'
+        await visit.chunk(event % (b"x" * 100_000))
+        for _ in range(40):
+            await visit.chunk(event % (b"x" * 50_000))
+        await visit.gone()
+
+    linked = await at(script, limits=Limits(message_bytes=200_000))
+    LargeReading.here().work(b"", wait, lambda _: None)
+    try:
+        assert "more than can be read" in (await linked.lose()).message
+    finally:
+        go_on.set()

@@ -42,6 +42,9 @@ _NAMING: Final = NAMES_REQUEST | {PROGRESS, CANCELLED}
 
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
+MAX_WAITING_MESSAGES: Final = 4
+"""Events behind a large one may have as many bytes as so many of the largest messages."""
+
 RESUMES: Final = 10
 """How often in a row a broken stream is asked for again without anything new coming."""
 
@@ -144,6 +147,7 @@ class Call(msgspec.Struct, eq=False):
     _chunks: list[bytes] | None = None
     _waiting: list[SseEvent] | None = None
     """Events behind a large one that is being read; None where none is."""
+    _waiting_bytes: int = 0
     _ended: bool = False
     """Whether the stream ended meanwhile."""
 
@@ -240,16 +244,23 @@ class Call(msgspec.Struct, eq=False):
             return
         if self._waiting is None:
             self._take_events(events)
-        elif LargeReading.here().buffered_bytes > MAX_BUFFERED_BYTES or len(self._waiting) + len(events) > BAD_EVENTS:
-            self._lose("UPSTREAM_ERROR", FLOOD)
-        else:
-            self._waiting += events
+            return
+        self._waiting += events
+        self._waiting_bytes += sum(len(event.data) for event in events)
+        if (
+            self._waiting_bytes > MAX_WAITING_MESSAGES * self.link.limits.message_bytes
+            or LargeReading.here().buffered_bytes > MAX_BUFFERED_BYTES
+            or len(self._waiting) > BAD_EVENTS
+        ):
+            self._waiting = []
+            self._lose("UPSTREAM_ERROR", "the server sends more than can be read")
 
     def _take_events(self, events: list[SseEvent]) -> None:
         for number, event in enumerate(events):
             self._note(event)
             if len(event.data) > LARGE:
                 self._waiting = events[number + 1 :]
+                self._waiting_bytes = sum(len(each.data) for each in self._waiting)
                 self._read_large(event.data)
                 return
             if event.data:
