@@ -26,6 +26,7 @@ from interlock.transports.credentials import header_of
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.peers import peer_uid
 from interlock.transports.stdio.server import StdioServer
+from interlock.transports.unread_bytes import UnreadBytes
 from interlock.version import VERSION
 from interlock.web.following import FollowingTask
 from interlock.wire.errors import ErrorDialect, Fault
@@ -54,11 +55,12 @@ MAX_CONNECTIONS: Final = 1000
 class ControlSocket:
     """The listening socket."""
 
-    def __init__(self, hub_app: HubApp, operations: Operations) -> None:
+    def __init__(self, hub_app: HubApp, operations: Operations, unread: UnreadBytes | None = None) -> None:
         self._hub_app = hub_app
         self._operations = operations
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
+        self._unread = UnreadBytes() if unread is None else unread
         self.token: str | None = None
         self.port: int | None = None
 
@@ -84,7 +86,7 @@ class ControlSocket:
             connection.close()
 
     def _connection(self) -> _Connection:
-        return _Connection(self._hub_app, self._operations, self.token, self._connections)
+        return _Connection(self._hub_app, self._operations, self.token, self._connections, self._unread)
 
 
 def _same(given: str, token: str) -> bool:
@@ -119,12 +121,18 @@ class _Connection(asyncio.Protocol):
     """One connection, until its hello; a control connection stays here, a stdio one is handed on."""
 
     def __init__(
-        self, hub_app: HubApp, operations: Operations, token: str | None, all_of_them: set[_Connection]
+        self,
+        hub_app: HubApp,
+        operations: Operations,
+        token: str | None,
+        all_of_them: set[_Connection],
+        unread: UnreadBytes,
     ) -> None:
         self._hub_app = hub_app
         self._operations = operations
         self._token = token
         self._all = all_of_them
+        self._unread = unread
         self._lines = LineReader(Limits().message_bytes)
         self._transport: asyncio.Transport
         self._greeted = False
@@ -219,7 +227,9 @@ class _Connection(asyncio.Protocol):
             return found
 
         limits = self._hub_app.limits
-        stdio = self._stdio = StdioServer(self._hub_app.service, caller, limits=limits, admit=admit)
+        stdio = self._stdio = StdioServer(
+            self._hub_app.service, caller, limits=limits, admit=admit, unread=self._unread
+        )
         stdio.connection_made(self._transport)
         self._transport.set_protocol(_StdioHandover(stdio, self))
         if rest:

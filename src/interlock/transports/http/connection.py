@@ -113,10 +113,6 @@ class HttpConnection(WritingConnection):
         """Go on with what waited for a turn of the loop."""
         raise NotImplementedError
 
-    def give_up(self) -> None:
-        """End the connection at once."""
-        self.transport.abort()
-
     # A turn calls these (`turn.Connection`).
 
     def finish(self, turn: Turn, data: bytes) -> None:

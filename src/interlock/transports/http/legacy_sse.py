@@ -179,3 +179,5 @@ class _EventWriter:
 
     def close(self) -> None:
         self._turn.end()
+
+    abort = close

@@ -15,8 +15,8 @@ from interlock.transports.http.guard import Faces, Headers, Refusal, check_targe
 from interlock.transports.http.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.turn import CLOSE, Head, Turn
-from interlock.transports.http.unread_bytes import UnreadBytes
 from interlock.transports.http.upgrades import Upgrader
+from interlock.transports.unread_bytes import UnreadBytes
 from interlock.wire.limits import Limits
 from interlock.wire.sse import KEEP_ALIVE
 
@@ -85,7 +85,7 @@ class HttpListener:
         self.streams: dict[Turn, float] = {}
         """The open event streams, and when each gets its next comment."""
         self.bodies = Bodies(bounds)
-        self.unread = UnreadBytes(bounds)
+        self.unread = UnreadBytes(bounds.unread_bytes, bounds.unread_bytes_per_owner)
         self.overrun = 0
         """Streams closed because their clients did not read them."""
         self.refused = 0

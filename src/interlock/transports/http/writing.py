@@ -53,6 +53,15 @@ class WritingConnection(asyncio.Protocol):
             return f"caller {owner}"
         return "address" if self.client is None else f"address {self.client[0]}"
 
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes that were written and not read by the client (`unread_bytes.SlowReader`)."""
+        return self.transport.get_write_buffer_size()
+
+    def give_up(self) -> None:
+        """End the connection at once, with all that is unread."""
+        self.transport.abort()
+
     # The transport calls these.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -17,6 +17,7 @@ from interlock.transports.drain import Drain
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.stdio.client_messages import ClientMessages
+from interlock.transports.unread_bytes import UnreadBytes
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
@@ -25,7 +26,8 @@ from interlock.wire.messages import plain_request
 from interlock.wire.ndjson import LineReader, Oversize
 
 HELD_BYTES: Final = 1024 * 1024
-"""How much is kept for a client that does not read before notifications are dropped. Answers never are."""
+"""How much is kept for a client that does not read before notifications are dropped. Answers never are, but for those
+of a client that is cut off (`unread_bytes.py`)."""
 
 DRAIN_BYTES: Final = 64 * 1024
 """More unwritten bytes than this are written at once, to see whether the client keeps up."""
@@ -48,8 +50,12 @@ class StdioServer(asyncio.Protocol):
         limits: Limits = DEFAULT,
         admit: Callable[[bytes], Caller] | None = None,
         transport: str = "stdio",
+        unread: UnreadBytes | None = None,
     ) -> None:
-        """With `admit`, a request may bring a credential of its own beside its method."""
+        """With `admit`, a request may bring a credential of its own beside its method. `unread` counts the bytes that
+        clients do not read, over all streams that have it in common."""
+        self.owner = caller.owner
+        self.client: tuple[str, int] | None = None
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._batching = Batching.of(self._loop)
@@ -63,6 +69,7 @@ class StdioServer(asyncio.Protocol):
         self._out: list[bytes] = []
         self._buffered_bytes = 0
         self._full = False
+        self._unread = UnreadBytes() if unread is None else unread
         self._drain = Drain()
         self._flushing = False
         self._pieces: deque[Iterator[bytes | Oversize]] = deque()
@@ -104,10 +111,12 @@ class StdioServer(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._full = True
+        self._unread.count(self)
         self._read(on=False)
 
     def resume_writing(self) -> None:
         self._full = False
+        self._unread.forget(self)
         self._flush()
         if not self._full:
             self._drain.release()
@@ -130,6 +139,7 @@ class StdioServer(asyncio.Protocol):
         if self._last_answers is not None:
             self._last_answers.cancel()
         self._messages.close()
+        self._unread.forget(self)
         self._drain.release()
         self._pieces.clear()
         for transport in (self._writer, self._reader):
@@ -175,8 +185,12 @@ class StdioServer(asyncio.Protocol):
             self._take_lines()
 
     def give_up(self) -> None:
-        """End the connection."""
-        self.close()
+        """End the connection at once, with all that is unread."""
+        self._out.clear()
+        self._buffered_bytes = 0
+        if self._writer is not None:
+            self._writer.abort()
+        self._loop.call_soon(self.close)  # a request may be sending its answer just now
 
     def take_whole(self, message: bytes) -> None:
         """Take a message that came by itself. It may hold line breaks."""
@@ -268,6 +282,8 @@ class StdioServer(asyncio.Protocol):
         if not self._flushing and not self._full:
             self._flushing = True
             self._loop.call_soon(self._flush)
+        elif self._full:
+            self._unread.count(self)
 
     def offer(self, message: bytes) -> None:
         """Send a message, unless the client is not keeping up."""
@@ -275,6 +291,13 @@ class StdioServer(asyncio.Protocol):
             self._flush()
         if self._buffered_bytes < HELD_BYTES:
             self.send(message)
+
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes that were sent and not read by the client (`unread_bytes.SlowReader`)."""
+        writer = self._writer
+        written = 0 if writer is None or writer.is_closing() else writer.get_write_buffer_size()
+        return written + self._buffered_bytes
 
     def drained(self) -> asyncio.Future[None] | None:
         """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""

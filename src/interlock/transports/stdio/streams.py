@@ -171,3 +171,5 @@ class _FileWriter(asyncio.WriteTransport):
         if not self._closing:
             self._closing = True
             os.close(self._fd)
+
+    abort = close

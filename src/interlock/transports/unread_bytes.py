@@ -7,7 +7,6 @@ longest ago.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.violation_log import SPELLED_OUT
 
 MAX_LOOKS: Final = 64
@@ -23,16 +21,26 @@ MAX_LOOKS: Final = 64
 
 _log = logging.getLogger(__name__)
 
+MAX_BYTES: Final = 256 * 1024 * 1024
+MAX_BYTES_PER_OWNER: Final = 64 * 1024 * 1024
+
 
 class SlowReader(Protocol):
     """A connection whose client does not keep up."""
 
-    transport: asyncio.Transport
     client: tuple[str, int] | None
+    """Its address, on a network."""
 
     @property
     def owner(self) -> str:
         """The caller that was admitted with a key, or the client's address."""
+
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes that were written to it and not read by its client."""
+
+    def give_up(self) -> None:
+        """End the connection, with all that is unread."""
 
 
 class _Unread(msgspec.Struct):
@@ -41,10 +49,11 @@ class _Unread(msgspec.Struct):
 
 
 class UnreadBytes:
-    """Those of one listening address."""
+    """Counts unread bytes for one listener."""
 
-    def __init__(self, bounds: HttpBounds) -> None:
-        self._bounds = bounds
+    def __init__(self, max_bytes: int = MAX_BYTES, max_bytes_per_owner: int = MAX_BYTES_PER_OWNER) -> None:
+        self._max_bytes = max_bytes
+        self._max_bytes_per_owner = max_bytes_per_owner
         self._unread: dict[SlowReader, _Unread] = {}
         self._owners: Counter[str] = Counter()
         self._readers: dict[str, dict[SlowReader, None]] = {}
@@ -56,12 +65,11 @@ class UnreadBytes:
 
     def count(self, connection: SlowReader, following: int = 0) -> None:
         """A connection has unread bytes. `following` are written to it at the end of this batch."""
-        self._note(connection, connection.transport.get_write_buffer_size() + following)
-        most = self._bounds
+        self._note(connection, connection.unread_bytes + following)
         unread = self._unread.get(connection)
         if unread is None:
             return
-        if self.bytes > most.unread_bytes or self._owners[unread.owner] > most.unread_bytes_per_owner:
+        if self.bytes > self._max_bytes or self._owners[unread.owner] > self._max_bytes_per_owner:
             self._make_room(connection, unread.owner)
 
     def forget(self, connection: SlowReader) -> None:
@@ -97,9 +105,9 @@ class UnreadBytes:
 
     def _make_room(self, newest: SlowReader, owner: str) -> None:
         looks = iter(range(MAX_LOOKS))
-        while self._owners[owner] > self._bounds.unread_bytes_per_owner:
+        while self._owners[owner] > self._max_bytes_per_owner:
             self._close_one(owner, newest, looks)
-        while self.bytes > self._bounds.unread_bytes:
+        while self.bytes > self._max_bytes:
             self._close_one(max(self._owners, key=self._owners.__getitem__), newest, looks)
 
     def _close_one(self, owner: str, newest: SlowReader, looks: Iterator[int]) -> None:
@@ -107,13 +115,13 @@ class UnreadBytes:
         connection = next(iter(self._readers[owner]))
         unread = self._unread[connection]
         if connection is not newest and next(looks, None) is not None:
-            size = connection.transport.get_write_buffer_size()
+            size = connection.unread_bytes
             if size < unread.size:
                 self._note(connection, size)
                 return
         self.forget(connection)
         self.closed += 1
         if self.closed <= SPELLED_OUT or self.closed % 1000 == 0:
-            address = "" if connection.client is None else connection.client[0]
+            address = "this machine" if connection.client is None else connection.client[0]
             _log.warning("closed a connection from %s: its client left %d bytes unread", address, unread.size)
-        connection.transport.abort()
+        connection.give_up()
