@@ -19,9 +19,6 @@ TURN_S: Final = 0.001
 """The loop's time for all connections with more to read, in each turn."""
 PIECE: Final = 1024
 """Bytes that are read before the time is looked at. So few hold no more requests than may wait on a connection."""
-FREE_CHUNKS: Final = 4096
-MIN_CHUNK: Final = 16
-"""A body of more than `FREE_CHUNKS` chunks is refused where they have fewer bytes than this on average."""
 
 
 class QueuedReader(Protocol):

@@ -12,9 +12,9 @@ from http_peer import RunningEndpoint, WaitingService, modern, opened, post
 from test_connection import CONVERSATIONS, _undated, answers_to
 
 from interlock.transports import read_queue
-from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK, HttpBounds
 from interlock.transports.http.protocol import HubProtocol
-from interlock.transports.read_queue import FREE_CHUNKS, MIN_CHUNK, PIECE
+from interlock.transports.read_queue import PIECE
 from turn_meter import metered
 from waiting import until
 

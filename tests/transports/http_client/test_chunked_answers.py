@@ -10,8 +10,8 @@ import pytest
 from web_peer import Open, ReceivedRequest
 
 from interlock.transports import read_queue
+from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK
 from interlock.transports.http.channel import PIECE, Channel
-from interlock.transports.read_queue import FREE_CHUNKS, MIN_CHUNK
 from turn_meter import metered
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n%b\r\n"

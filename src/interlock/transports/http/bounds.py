@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+FREE_CHUNKS: Final = 4096
+MIN_CHUNK: Final = 16
+"""A body of more than `FREE_CHUNKS` chunks is refused where they have fewer bytes than this on average."""
 
 
 class HttpBounds(msgspec.Struct, frozen=True):

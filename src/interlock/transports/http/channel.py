@@ -14,10 +14,11 @@ import httptools
 
 from interlock.transports.batching import Batching
 from interlock.transports.fairness import Share
+from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.reply import Failed, Reply, fail
 from interlock.transports.http.response_headers import IDLE_SECONDS, body_length, keep_alive_seconds
-from interlock.transports.read_queue import FREE_CHUNKS, MIN_CHUNK, ReadQueue
+from interlock.transports.read_queue import ReadQueue
 
 HEAD_BYTES: Final = 64 * 1024
 HEADERS: Final = 128

@@ -13,6 +13,7 @@ from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.asgi import AsgiRequest, scope_of
 from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bodies import CROWDED
+from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import ENTRANCE, HttpListener, Known
 from interlock.transports.http.paced_reading import PacedConnection
@@ -20,7 +21,6 @@ from interlock.transports.http.phase import Phase
 from interlock.transports.http.template import Template
 from interlock.transports.http.turn import Head, Turn
 from interlock.transports.http.upgrades import UpgradedConnection, UpgradeRequest
-from interlock.transports.read_queue import FREE_CHUNKS, MIN_CHUNK
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.wire.errors import Fault
 
