@@ -6,7 +6,9 @@ may take the bytes of a client that reads nothing later than those of another.
 
 from __future__ import annotations
 
-from interlock.transports.unread_bytes import UnreadBytes
+import pytest
+
+from interlock.transports.unread_bytes import MAX_LOOKS, UnreadBytes
 
 
 class Reader:
@@ -16,28 +18,29 @@ class Reader:
 
     def __init__(self, owner: str, unread_bytes: int) -> None:
         self.owner = owner
-        self.unread_bytes = unread_bytes
+        self.size = unread_bytes
+        self.looks = 0
         self.is_open = True
+
+    @property
+    def unread_bytes(self) -> int:
+        self.looks += 1
+        return self.size
 
     def give_up(self) -> None:
         self.is_open = False
 
 
 class Readers:
-    """Clients of one listener, in the order in which they came. Each event has a moment of its own."""
+    """Clients of one listener, in the order in which they came."""
 
     def __init__(self, max_bytes: int, max_bytes_per_owner: int) -> None:
-        self._now = 0.0
-        self.unread = UnreadBytes(max_bytes, max_bytes_per_owner, self._clock)
+        self.unread = UnreadBytes(max_bytes, max_bytes_per_owner)
 
     def add(self, owner: str = "one", size: int = 10) -> Reader:
         reader = Reader(owner, size)
         self.unread.count(reader)
         return reader
-
-    def _clock(self) -> float:
-        self._now += 1
-        return self._now
 
 
 def test_t37_of_clients_that_read_nothing_the_oldest_is_cut_off_first() -> None:
@@ -50,18 +53,9 @@ def test_t37_of_clients_that_read_nothing_the_oldest_is_cut_off_first() -> None:
 def test_t37_the_client_that_read_longest_ago_is_cut_off_first() -> None:
     readers = Readers(1000, 30)
     reading, deaf, last = (readers.add() for _ in range(3))
-    reading.unread_bytes = 9
+    reading.size = 9
     newest = readers.add()
     assert [each.is_open for each in (reading, deaf, last, newest)] == [True, False, True, True]
-
-
-def test_t37_a_client_that_read_is_known_before_room_is_made() -> None:
-    readers = Readers(1000, 30)
-    first, second, third = (readers.add() for _ in range(3))
-    second.unread_bytes = third.unread_bytes = 0
-    newest = readers.add()
-    assert all(each.is_open for each in (first, second, third, newest))
-    assert readers.unread.bytes == 20
 
 
 def test_t37_beyond_the_bound_of_all_the_owner_with_most_loses_its_oldest() -> None:
@@ -73,10 +67,38 @@ def test_t37_beyond_the_bound_of_all_the_owner_with_most_loses_its_oldest() -> N
     assert [each.is_open for each in greedy] == [False, True, True, True]
 
 
+def test_t37_a_connection_that_was_cut_off_costs_no_other_while_it_ends() -> None:
+    readers = Readers(1000, 30)
+    made = [readers.add() for _ in range(4)]
+    readers.unread.count(made[0])
+    assert [each.is_open for each in made] == [False, True, True, True]
+    assert (readers.unread.bytes, readers.unread.closed) == (30, 1)
+
+
 def test_a_client_that_went_or_caught_up_is_not_counted() -> None:
     readers = Readers(1000, 30)
     one, two = readers.add(), readers.add("two")
     readers.unread.forget(one)
-    two.unread_bytes = 0
+    two.size = 0
     readers.unread.count(two)
     assert readers.unread.bytes == 0
+
+
+@pytest.mark.parametrize("owners", [1, 4_000])
+def test_a_further_answer_is_counted_without_a_look_at_every_slow_reader(owners: int) -> None:
+    readers = Readers(4_000_000, 4_000_000)
+    made = [readers.add(f"agent:{number % owners}", 1_000) for number in range(4_000)]
+    assert not readers.unread.closed
+    for reader in made:
+        reader.looks = 0
+    # Those that were counted first have read meanwhile.
+    for reader in made[:2]:
+        reader.size = 999
+    readers.add("agent:0", 1_500)
+    assert sum(reader.looks for reader in made) <= MAX_LOOKS
+    assert readers.unread.bytes <= 4_000_000
+    assert readers.unread.closed >= 1
+    assert made[0].is_open
+    if owners == 1:
+        assert made[1].is_open
+        assert [reader.is_open for reader in made[2:5]] == [False, False, True]

@@ -58,6 +58,8 @@ class UnreadBytes:
         self._owners: Counter[str] = Counter()
         self._readers: dict[str, dict[SlowReader, None]] = {}
         """The connections of each owner, first the one whose client was seen to read longest ago."""
+        self._ending: set[SlowReader] = set()
+        """Connections that were closed here and are not gone yet: their bytes are, and count no more."""
         self.bytes = 0
         """All of them, as far as they were counted."""
         self.closed = 0
@@ -65,6 +67,8 @@ class UnreadBytes:
 
     def count(self, connection: SlowReader, following: int = 0) -> None:
         """A connection has unread bytes. `following` are written to it at the end of this batch."""
+        if connection in self._ending:
+            return
         self._note(connection, connection.unread_bytes + following)
         unread = self._unread.get(connection)
         if unread is None:
@@ -74,6 +78,7 @@ class UnreadBytes:
 
     def forget(self, connection: SlowReader) -> None:
         """The client has read everything, or has gone."""
+        self._ending.discard(connection)
         unread = self._unread.pop(connection, None)
         if unread is not None:
             self._add(unread.owner, -unread.size)
@@ -120,6 +125,7 @@ class UnreadBytes:
                 self._note(connection, size)
                 return
         self.forget(connection)
+        self._ending.add(connection)
         self.closed += 1
         if self.closed <= SPELLED_OUT or self.closed % 1000 == 0:
             address = "this machine" if connection.client is None else connection.client[0]

@@ -11,7 +11,6 @@ import logging
 import socket
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from http_peer import PATIENCE_S, RunningEndpoint, WaitingService, modern, opened, request
@@ -19,7 +18,6 @@ from http_peer import PATIENCE_S, RunningEndpoint, WaitingService, modern, opene
 from interlock.transports.exchange import Exchange
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.listener import Connection
-from interlock.transports.http.unread_bytes import MAX_LOOKS, UnreadBytes
 from waiting import until
 
 LARGE = 8_000_000
@@ -150,50 +148,3 @@ async def test_a_client_that_never_fell_far_behind_is_not_counted_once_it_has_re
 
 def _open(connections: set[Connection]) -> list[Connection]:
     return [each for each in connections if not each.transport.is_closing()]
-
-
-class _Transport:
-    """A transport of which only the unread bytes matter."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.looks = 0
-        self.aborted = False
-
-    def get_write_buffer_size(self) -> int:
-        self.looks += 1
-        return self.size
-
-    def abort(self) -> None:
-        self.aborted = True
-
-
-class _Reader:
-    def __init__(self, owner: str, size: int) -> None:
-        self.owner = owner
-        self.client = None
-        self.transport: Any = _Transport(size)
-
-
-@pytest.mark.parametrize("owners", [1, 4_000])
-def test_a_further_answer_is_counted_without_a_look_at_every_slow_reader(owners: int) -> None:
-    bounds = HttpBounds(unread_bytes=4_000_000, unread_bytes_per_owner=4_000_000)
-    unread = UnreadBytes(bounds)
-    readers = [_Reader(f"agent:{number % owners}", 1_000) for number in range(4_000)]
-    for reader in readers:
-        unread.count(reader)
-    assert not unread.closed
-    for reader in readers:
-        reader.transport.looks = 0
-    # Those that were counted first have read meanwhile.
-    for reader in readers[:2]:
-        reader.transport.size = 999
-    newest = _Reader("agent:0", 1_500)
-    unread.count(newest)
-    assert sum(reader.transport.looks for reader in readers) <= MAX_LOOKS
-    assert unread.bytes <= 4_000_000
-    assert unread.closed >= 1
-    assert not readers[0].transport.aborted
-    if owners == 1:
-        assert not readers[1].transport.aborted
-        assert [reader.transport.aborted for reader in readers[2:5]] == [True, True, False]
