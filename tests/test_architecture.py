@@ -48,6 +48,8 @@ ARGUED_CIRCLES = {("judge", "shell"), ("judge", "code")}
 MAX_LEAF_PACKAGES = 16
 MAX_LINES = 400
 MAX_PARAMETERS = 8
+FAULT_READERS = {"operator_text", "quotes_server"}
+"""Parameters of an error that say who may read its text."""
 WORDS_FOR_MOST = {
     "BIGGEST",
     "DEEPEST",
@@ -283,3 +285,18 @@ def is_private(node: ast.AST) -> bool:
 
 def _private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
+
+
+def test_who_may_read_a_fault_is_said_where_it_is_made() -> None:
+    set_later = []
+    for path in MODULES:
+        text = path.read_text()
+        if not any(word in text for word in FAULT_READERS):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if not isinstance(node, ast.Attribute) or node.attr not in FAULT_READERS:
+                continue
+            its_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            if isinstance(node.ctx, ast.Store) and not its_own:
+                set_later.append(f"{shown(path)}:{node.lineno}")
+    assert not set_later, "pass it to the constructor"

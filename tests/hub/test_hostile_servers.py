@@ -232,8 +232,9 @@ async def test_a_server_that_exits_at_once_says_why_to_operators_and_callers_get
     async with hostile_setup(tmp_path, hostile(tmp_path, "exit_at_once"), wait=False) as here:
         await here.hub.state("bad", ServerState.ERROR)
         assert "HOSTILE_TOKEN" in here.log
-        assert here.hub.hub_app.upstreams["bad"].problem is not None
-        assert "HOSTILE_TOKEN" in str(here.hub.hub_app.upstreams["bad"].problem)
+        problem = here.hub.hub_app.upstreams["bad"].problem
+        assert problem is not None
+        assert "HOSTILE_TOKEN" in problem.for_operators
         # It was never connected, so nothing limits how often it is tried.
         await until(lambda: len(here.pids) > 1 + Restart().max_restarts)
         refused = await here.call("ok")

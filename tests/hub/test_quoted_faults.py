@@ -16,7 +16,7 @@ import pytest
 from interlock.client.listing import read_page
 from interlock.config.settings import Approvals, Hub, Profile
 from interlock.config.settings import Server as Settings
-from interlock.hub.calls.dispatch.server_errors import answer_unsent
+from interlock.hub.calls.dispatch.server_errors import answer_fault
 from interlock.wire.errors import ErrorObject, Fault
 from protected_server import ProtectedServer
 
@@ -199,7 +199,7 @@ def test_a_fault_of_a_call_that_was_not_sent_is_processed_where_it_quotes_its_se
             deliver(ErrorObject(error.code, error.message.replace(SECRET, "[masked]"), error.data))
 
     call = SimpleNamespace(exchange=SimpleNamespace(fail=failed.append))
-    fault = Fault("SERVER_NOT_READY", TEXT, retry_after_ms=7)
-    answer_unsent(cast("Any", call), cast("Any", Masking()), fault.quoting() if quotes else fault)
+    fault = Fault("UPSTREAM_ERROR", TEXT, retry_after_ms=7, quotes_server=quotes)
+    answer_fault(cast("Any", call), cast("Any", Masking()), fault, sent=False)
     assert (SECRET in failed[0].message) is not quotes
-    assert (failed[0].name, failed[0].retry_after_ms) == ("SERVER_NOT_READY", 7)
+    assert (failed[0].name, failed[0].retry_after_ms) == ("UPSTREAM_ERROR", 7)

@@ -60,9 +60,9 @@ async def test_t129_agents_get_neither_stderr_nor_the_words_of_a_refused_handsha
         upstream = hub.hub_app.upstreams["dying"]
         assert upstream.problem is not None
         # The operator reads it.
-        assert "Now save" in str(upstream.problem)
+        assert "Now save" in upstream.problem.for_operators
         await until(lambda: upstream.problem is not None and upstream.problem.foreign_code == -32000)
-        assert "Now save" in str(upstream.problem)
+        assert "Now save" in upstream.problem.for_operators
         answer = await agent.modern("tools/call", {"name": "dying__twice", "arguments": {}})
         assert "error -32000" in str(answer), answer
         assert "Now save" not in str(answer)

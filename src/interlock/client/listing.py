@@ -45,7 +45,8 @@ async def read_page(method: str, member: str, result: bytes) -> Page:
     try:
         tail, items = _parts(member, result)
     except JSON_ERRORS as cause:
-        raise Fault("UPSTREAM_ERROR", f"the answer to {method} cannot be read: {cause}").quoting() from None
+        message = f"the answer to {method} cannot be read: {cause}"
+        raise Fault("UPSTREAM_ERROR", message, quotes_server=True) from None
     copies = [msgspec.Raw(bytes(item)) async for item in in_turns(items, ITEMS_AT_ONCE)]
     return Page(copies, tail.nextCursor, tail.ttlMs, tail.cacheScope)
 

@@ -128,7 +128,8 @@ def read_hello(result: bytes) -> Peer:
             "UPSTREAM_ERROR",
             f"the server wants to speak {initialized.protocolVersion[:40]!r}",
             hint=f"it must speak one of {', '.join(LEGACY_NAMES)}",
-        ).quoting()
+            quotes_server=True,
+        )
     return Peer(
         revision, bytes(initialized.capabilities), bytes(initialized.serverInfo), initialized.instructions or ""
     )
@@ -138,7 +139,7 @@ def remote_fault(error: ErrorObject) -> Fault:
     """A server's error as one of ours, with its own code, message and data."""
     raw = bytes(error.data)
     data = decode_json_or(raw, dict[str, object], {"data": msgspec.Raw(raw)}) if raw else {}
-    return Fault("UPSTREAM_ERROR", error.message, code=error.code, data=data).quoting()
+    return Fault("UPSTREAM_ERROR", error.message, code=error.code, data=data, quotes_server=True)
 
 
 def _judge_refusal(error: ErrorObject) -> Verdict:
@@ -153,7 +154,7 @@ def _judge_refusal(error: ErrorObject) -> Verdict:
     if any(name in LEGACY_NAMES for name in supported):
         return None
     named = ", ".join(supported[:10]) or "versions that it does not name"
-    raise Fault("UNSUPPORTED_VERSION", f"the server speaks only {named}").quoting()
+    raise Fault("UNSUPPORTED_VERSION", f"the server speaks only {named}", quotes_server=True)
 
 
 def _best_modern(names: list[str]) -> Revision | None:

@@ -215,7 +215,7 @@ class HubApp:
         found = []
         if self.is_started and (refusal := self.refusal) is not None and refusal[0] != "stopping":
             unwritten = self.recorder.write_error if refusal[0] == "audit" else None
-            found.append((f"every call is refused: {refusal[1]}", (unwritten or refusal[1]).hint))
+            found.append((f"every call is refused: {refusal[1].for_operators}", (unwritten or refusal[1]).hint))
         if self.is_started and (tampering := self.recorder.resumed.tampering):
             hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"
             found.append((tampering, hint))

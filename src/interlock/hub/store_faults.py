@@ -18,9 +18,7 @@ Value = TypeVar("Value", bound=msgspec.Struct)
 
 def fault_of(cause: StoreError) -> Fault:
     """The error for a failure of the store. Clients do not learn the place of the database."""
-    fault = _fault(cause, cause.public)
-    fault.operator_text = cause.message if cause.message != cause.public else ""
-    return fault
+    return _fault(cause, cause.public, cause.operator_text)
 
 
 def operator_fault_of(cause: StoreError) -> Fault:
@@ -28,10 +26,13 @@ def operator_fault_of(cause: StoreError) -> Fault:
     return _fault(cause, cause.message)
 
 
-def _fault(cause: StoreError, message: str) -> Fault:
+def _fault(cause: StoreError, message: str, operator_text: str = "") -> Fault:
     if isinstance(cause, NotRecorded | StoreBusy | StoreFull | StoreUnavailable | Conflict):
-        return Fault("RESOURCE_EXHAUSTED", message, hint=cause.hint, retry_after_ms=RETRY_AFTER_MS)
-    return Fault("INTERNAL_ERROR", message, hint=cause.hint)
+        wait_ms = RETRY_AFTER_MS
+        return Fault(
+            "RESOURCE_EXHAUSTED", message, hint=cause.hint, retry_after_ms=wait_ms, operator_text=operator_text
+        )
+    return Fault("INTERNAL_ERROR", message, hint=cause.hint, operator_text=operator_text)
 
 
 @contextmanager
@@ -53,5 +54,10 @@ def whole(mirror: Mirror[Value] | None, named: str) -> Mirror[Value]:
     if mirror is None:
         raise starting()
     if (problem := mirror.problem) is not None:
-        raise Fault("SERVER_NOT_READY", f"the {named} cannot be read: {problem}", hint=problem.hint)
+        raise Fault(
+            "SERVER_NOT_READY",
+            f"the {named} cannot be read: {problem.public}",
+            hint=problem.hint,
+            operator_text=problem.operator_text,
+        )
     return mirror

@@ -74,5 +74,5 @@ class RoomCapabilities:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
         if (problem := self._mirror.problem) is not None:
             # A change that cannot be read may have taken capabilities away.
-            raise Fault("SERVER_NOT_READY", f"the capabilities cannot be read: {problem}", hint=problem.hint)
+            raise Fault("SERVER_NOT_READY", f"the capabilities cannot be read: {problem.public}", hint=problem.hint)
         return self._mirror

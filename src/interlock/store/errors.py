@@ -17,6 +17,8 @@ class StoreError(Exception):
         """For operators: it may name the place of the database."""
         self.public = public or message
         """For everyone else."""
+        self.operator_text = message if message != self.public else ""
+        """Text for operators alone."""
         if hint:
             self.hint = hint
 

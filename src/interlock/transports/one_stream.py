@@ -253,7 +253,7 @@ class OneStreamLink(Link):
         waiting = None if id is None else self._conversation.waiting.get(id)
         if id is None or waiting is None or not self._forget(id):
             return False
-        waiting[0].sink.on_lost(Fault("UPSTREAM_ERROR", why).quoting())
+        waiting[0].sink.on_lost(Fault("UPSTREAM_ERROR", why, quotes_server=True))
         return True
 
     def _lose_all(self, fault: Fault) -> None:
@@ -261,9 +261,8 @@ class OneStreamLink(Link):
         self._fault = fault
         for waiter in self._conversation.abandon():
             name = "OUTCOME_UNKNOWN" if self._reached(waiter) else "UPSTREAM_UNAVAILABLE"
-            lost = Fault(name, fault.message)
-            lost.operator_text, lost.quotes_server = fault.operator_text, fault.quotes_server
-            waiter.sink.on_lost(lost)
+            text, quotes = fault.operator_text, fault.quotes_server
+            waiter.sink.on_lost(Fault(name, fault.message, operator_text=text, quotes_server=quotes))
 
 
 def sendable(payload: bytes) -> bytes:

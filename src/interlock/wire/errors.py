@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from functools import partial
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
@@ -187,10 +187,13 @@ class Fault(Exception):
         retry_after_ms: int | None = None,
         data: Mapping[str, object] | None = None,
         code: int | None = None,
+        operator_text: str = "",
+        quotes_server: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind = TABLE[name]
         self.message = message
+        """For whoever asked. So is the text of the exception."""
         self.hint = hint
         self.retry_after_ms = retry_after_ms
         self.data = data or {}
@@ -198,12 +201,14 @@ class Fault(Exception):
         """Set when the error came from a peer: its own code is passed on, not translated."""
         self.challenge = ""
         """Further parameters of `WWW-Authenticate: Bearer`, where HTTP carries the answer."""
-        self.operator_text = ""
+        self.operator_text = operator_text
         """Text for operators alone, such as a path or the last lines of a server; `render` leaves it out."""
-        self.quotes_server = False
+        self.quotes_server = quotes_server
         """Whether `message` or `data` holds text of a server. Such text reaches an agent only as an answer does."""
 
-    def __str__(self) -> str:
+    @property
+    def for_operators(self) -> str:
+        """The message with the text for operators."""
         return f"{self.message}: {self.operator_text}" if self.operator_text else self.message
 
     @property
@@ -216,12 +221,13 @@ class Fault(Exception):
         """Name and message, as short as a record has them."""
         return f"{self.name}: {self.message}"[:500]
 
-    def quoting(self) -> Self:
-        """The same fault, marked as one that holds text of a server."""
-        self.quotes_server = True
-        return self
+    def quoting(self) -> Fault:
+        """A copy that is marked as one that holds text of a server."""
+        return self.reworded(self.message, self.data, quotes_server=True)
 
-    def reworded(self, message: str, data: Mapping[str, object], *, hint: str | None = None) -> Fault:
+    def reworded(
+        self, message: str, data: Mapping[str, object], *, hint: str | None = None, quotes_server: bool = False
+    ) -> Fault:
         """A copy with another message, other data, and another hint if one is given. A fault may have many readers."""
         copy = Fault(
             self.name,
@@ -230,9 +236,10 @@ class Fault(Exception):
             retry_after_ms=self.retry_after_ms,
             data=data,
             code=self.foreign_code,
+            operator_text=self.operator_text,
+            quotes_server=quotes_server or self.quotes_server,
         )
-        copy.challenge, copy.operator_text = self.challenge, self.operator_text
-        copy.quotes_server = self.quotes_server
+        copy.challenge = self.challenge
         return copy
 
     def render(self, error_dialect: ErrorDialect) -> ErrorObject:

@@ -183,7 +183,8 @@ async def test_half_a_line_and_an_exit_lose_every_request_and_say_how_it_ended(r
 async def test_the_last_words_on_stderr_explain_an_exit(run) -> None:
     server = await run()
     fault = await lost(server.start("die", {"code": 7}))
-    assert str(fault) == "the server exited with code 7: out of cheese"
+    assert str(fault) == "the server exited with code 7"
+    assert fault.for_operators == "the server exited with code 7: out of cheese"
     assert ("stderr", "out of cheese") in server.listener.lines
 
 

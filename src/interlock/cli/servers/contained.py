@@ -120,8 +120,8 @@ def start_contained_once(name: str, server: Server) -> list[str]:
         message = f"did not answer within {START_TIMEOUT_S:g} s"
         hint = "without `--host HOST` it reaches no network: does it wait for one?"
     except Fault as fault:
-        message = f"does not start contained: {fault}"
-        hint = option_for(str(fault)) or fault.hint or "does it start without --sandbox?"
+        message = f"does not start contained: {fault.for_operators}"
+        hint = option_for(fault.for_operators) or fault.hint or "does it start without --sandbox?"
     raise Failure(f"`{name}` {message}", f"{hint}. It was not added")
 
 

@@ -63,7 +63,7 @@ def tools_when_started(
         raise Failure(f"{command[-1]} did not answer within {START_TIMEOUT_S:g} s", RUN_IT) from None
     except Fault as fault:
         hint = RUN_IT if "exited with code 0" in fault.message else "fix the file, then add it again"
-        raise Failure(f"{command[-1]} does not start: {fault}", hint) from None
+        raise Failure(f"{command[-1]} does not start: {fault.for_operators}", hint) from None
 
 
 def list_tools_once(

@@ -38,12 +38,12 @@ class HealthOperations:
             servers = [_row(upstream, details)]
         well = refusal is None and all(row.health in WITHOUT_FAULT for row in servers)
         status = Health.UNHEALTHY if refusal is not None else Health.HEALTHY if well else Health.DEGRADED
-        return HubHealth(status, "" if refusal is None else str(refusal[1]), servers)
+        return HubHealth(status, "" if refusal is None else refusal[1].for_operators, servers)
 
 
 def _row(upstream: Upstream, details: dict[str, Any] | None) -> HealthRow:
     health, outcomes, problem = upstream.health, upstream.outcomes, upstream.problem
-    reasons = health.reasons if upstream.usable or problem is None else [str(problem)]
+    reasons = health.reasons if upstream.usable or problem is None else [problem.for_operators]
     return HealthRow(
         upstream.id,
         upstream.state,

@@ -126,7 +126,7 @@ class StatusOperations:
             resources=0 if offer is None else len(offer.resources) + len(offer.templates),
             tokens=None if offer is None else hub_app.tokens.exact(offer.tools.values()),
             needs_login=upstream.needs_login,
-            problem=None if problem is None else str(problem),
+            problem=None if problem is None else problem.for_operators,
             hint=None if problem is None else problem.hint or f"see `interlock logs {upstream.id}`",
             mgp=_agreed(upstream),
             trust=hub_app.server_policies.trust_of(upstream.id).name.lower(),

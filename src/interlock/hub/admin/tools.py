@@ -73,7 +73,7 @@ class ToolOperations:
             return Why(refusal=None if last is None else msgspec.structs.replace(last, hint=hint_of_refusal(last)))
         if (refusal := self._hub_app.refusal) is not None:
             fault = refusal[1]
-            judgement = DryRun("refused", "hub", refusal[0], fault.name, str(fault), fault.hint)
+            judgement = DryRun("refused", "hub", refusal[0], fault.name, fault.for_operators, fault.hint)
             return Why(params.agent, params.tool, judgement)
         caller: Caller
         if params.agent is not None and params.agent.startswith(SERVER):

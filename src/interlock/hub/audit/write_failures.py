@@ -87,14 +87,13 @@ def cannot_record(error: StoreError | None) -> Fault:
     """The fault for a call that cannot be recorded; without an error, because too many entries wait."""
     if error is None:
         return Fault("RESOURCE_EXHAUSTED", "too many entries wait for the audit log", retry_after_ms=100)
-    fault = Fault(
+    return Fault(
         "RESOURCE_EXHAUSTED",
         f"the hub makes no call while it cannot write the audit log: {error.public}",
         hint="call again later; `interlock status` tells an operator more",
         retry_after_ms=1000,
+        operator_text=error.operator_text,
     )
-    fault.operator_text = error.message if error.message != error.public else ""
-    return fault
 
 
 def not_recorded(cause: StoreError | None) -> NotRecorded:

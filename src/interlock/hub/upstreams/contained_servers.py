@@ -42,7 +42,7 @@ def containment_of(id: str, settings: Server, home: Path) -> Containment | None:
 
 def explained(fault: Fault, id: str, settings: Server) -> Fault:
     """The failure of a server, with the way to allow what its containment seems to have denied it."""
-    if settings.isolation == "none" or fault.hint or not _DENIED.search(str(fault)):
+    if settings.isolation == "none" or fault.hint or not _DENIED.search(fault.for_operators):
         return fault
     hint = (
         f"it runs contained: name the path in `read` or `write` of [servers.{id}.sandbox], a host in `hosts`; "

@@ -362,7 +362,7 @@ class Supervisor:
 
     def _fail(self, fault: Fault) -> None:
         self.status.show(explained(fault, self._current.id, self._current.server))
-        self._log(f"{fault} ({fault.name})")
+        self._log(f"{fault.for_operators} ({fault.name})")
         if self._current.server.era == "auto" and self.status.state in (ServerState.CONNECTING, ServerState.RESTARTING):
             self._pool.forget_era()
         self.status.step(ServerEvent.FAILED)

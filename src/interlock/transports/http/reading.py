@@ -109,7 +109,8 @@ def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: 
         answered = f"it answered with {kind or 'no Content-Type'}, which is neither JSON nor an event stream"
     message = answered + (f": {reason[:500]}" if reason else "")
     name = TURNED_AWAY.get(status, "UPSTREAM_ERROR")
-    return Fault(name, message, hint=hint, data=data, retry_after_ms=retry_after_ms(headers)).quoting()
+    wait_ms = retry_after_ms(headers)
+    return Fault(name, message, hint=hint, data=data, retry_after_ms=wait_ms, quotes_server=True)
 
 
 def speaks_of_recovery(status: int, error: ErrorObject) -> bool:

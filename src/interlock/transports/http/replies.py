@@ -385,7 +385,7 @@ class Call(msgspec.Struct, eq=False):
 
     def _lose_quoting(self, name: str, why: str, hint: str = "") -> None:
         """The same, where the reason holds an address that the server names, or a part of its answer."""
-        self.link.lose(self, Fault(name, why, hint=hint).quoting())
+        self.link.lose(self, Fault(name, why, hint=hint, quotes_server=True))
 
 
 def _is_about_session(error: ErrorObject | None) -> bool:

@@ -142,7 +142,7 @@ class SseLink(OneStreamLink):
             origin, target = None, ""
         if origin != self._origin:
             message = f"the server sends us to another origin: {address[:200]!r}"
-            self.give_up(Fault("UPSTREAM_ERROR", message).quoting())
+            self.give_up(Fault("UPSTREAM_ERROR", message, quotes_server=True))
             return
         self._heads.target = target
         self._ready.set_result(None)

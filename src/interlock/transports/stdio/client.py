@@ -234,11 +234,9 @@ class StdioLink(OneStreamLink):
 
     def _exit_fault(self, code: int | None) -> Fault:
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
-        fault = Fault("UPSTREAM_UNAVAILABLE", f"the server {how}", data={"exit_code": code})
         # A process that a signal ends from outside says nothing of it: its last lines are about something else.
-        if code not in _SILENT_ENDS:
-            fault.operator_text = "; ".join(list(self._stderr.last)[-3:])
-        return fault
+        last = "" if code in _SILENT_ENDS else "; ".join(list(self._stderr.last)[-3:])
+        return Fault("UPSTREAM_UNAVAILABLE", f"the server {how}", data={"exit_code": code}, operator_text=last)
 
 
 _SILENT_ENDS: Final = frozenset({-1, -9, -15})

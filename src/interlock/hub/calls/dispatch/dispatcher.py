@@ -23,7 +23,7 @@ from interlock.hub.calls.dispatch.commit_waits import CommitWaits
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
-from interlock.hub.calls.dispatch.server_errors import answer_unsent
+from interlock.hub.calls.dispatch.server_errors import answer_fault
 from interlock.hub.calls.late_results import LateResults
 from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording
@@ -229,7 +229,7 @@ class Dispatcher:
         if fault.name == "LOGIN_REQUIRED":
             answer_with_login(call, fault, upstream)
         else:
-            answer_unsent(call, plan.processor, fault)
+            answer_fault(call, plan.processor, fault, sent=False)
 
     def _forward(self, call: Call, upstream_connection: UpstreamConnection, plan: Plan) -> None:
         """Record the intent and forward the call: at once, or once it is committed if the log is strict or slow."""

@@ -155,7 +155,7 @@ class Forwarder(msgspec.Struct, eq=False):
             asks = modern and modern_client and members.result_type != COMPLETE and members.kind == INPUT_REQUIRED
         except Fault as fault:
             call.outcome = UNREADABLE
-            self._fail(Fault(fault.name, f"{call.target.server}: {fault.message}").quoting())
+            self._fail(Fault(fault.name, f"{call.target.server}: {fault.message}", quotes_server=True))
             return
         outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
         call.outcome = msgspec.structs.replace(outcome, size=len(read.result))

@@ -61,24 +61,15 @@ def answer_loss(
         answer_fault(call, plan.processor, fault)
 
 
-def answer_fault(call: Call, processor: ResultProcessor | None, fault: Fault) -> None:
-    """Answer a request that was sent with a fault. UPSTREAM_ERROR is about an answer, and may quote it in any case."""
-    if processor is None or not (fault.quotes_server or fault.name == "UPSTREAM_ERROR"):
+def answer_fault(call: Call, processor: ResultProcessor | None, fault: Fault, *, sent: bool = True) -> None:
+    """Answer a call with a fault. Text of its server in it is processed as an error of the server is.
+
+    UPSTREAM_ERROR of a call that was sent is about an answer, and may quote it in any case.
+    """
+    quotes = fault.quotes_server or (sent and fault.name == "UPSTREAM_ERROR")
+    if processor is None or not quotes:
         call.exchange.fail(fault)
-    else:
-        _answer_quoting(call, processor, fault)
-
-
-def answer_unsent(call: Call, processor: ResultProcessor | None, fault: Fault) -> None:
-    """Answer a call that was not sent with a fault: the hub's own words, unless it is marked."""
-    if processor is None or not fault.quotes_server:
-        call.exchange.fail(fault)
-    else:
-        _answer_quoting(call, processor, fault)
-
-
-def _answer_quoting(call: Call, processor: ResultProcessor, fault: Fault) -> None:
-    """Answer with a fault that holds text of the server: it is processed as an error of the server is."""
+        return
 
     def answer(error: ErrorObject) -> None:
         call.exchange.fail(fault.reworded(error.message, decode_json_or(error.data, dict[str, object], {})))
