@@ -29,7 +29,7 @@ def test_each_change_is_that_of_bash() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["${x}", "${x/$y/b}", "${x/[ab]/c}", "${!x}", "${x@P}", "${x/*a*b*c*/d}", "${x/a/&b}"]
+    "source", ["${x}", "${x/$y/b}", "${x/[ab]/c}", "${!x}", "${x@P}", "${x/*a*b/d}", "${x/%x*x*y/}", "${x/a/&b}"]
 )
 def test_a_change_that_is_not_plain_is_not_followed(source: str) -> None:
     assert changed_name(source) is None

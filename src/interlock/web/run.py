@@ -114,7 +114,12 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     conversations = Host(hub_app, rooms=rooms.topics)
     operations = Operations(hub_app, readiness.stop, rooms, conversations)
     control = ControlSocket(hub_app, operations)
-    bounds = HttpBounds(sse_streams=config.hub.limits.sessions, connections=for_clients(raise_limit()))
+    limits = config.hub.limits
+    bounds = HttpBounds(
+        sse_streams=limits.sessions,
+        connections=for_clients(raise_limit()),
+        held_bytes=max(HttpBounds().held_bytes, 2 * limits.message_bytes),
+    )
     endpoint = McpEndpoint(hub_app.service, hub_app.limits, bounds)
     host, port = config.hub.address
 

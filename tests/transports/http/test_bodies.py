@@ -77,3 +77,9 @@ async def test_bodies_leave_nothing_in_the_count_when_they_are_answered_or_their
         await until(lambda: not bodies.bytes)
         async with contextlib.AsyncExitStack() as stack:
             assert await fill(place, stack, large(place, "slow", "one")) == BOUND // SIZE // 2
+
+
+async def test_the_only_body_of_a_caller_may_be_larger_than_half_of_the_bound() -> None:
+    async with opened(WaitingService(), HttpBounds(held_bytes=SIZE + SIZE // 2)) as place, place.peer() as peer:
+        peer.send(large(place, "echo", "alone"))
+        assert (await peer.answer()).status == 200

@@ -10,7 +10,8 @@ from typing import Final
 
 MAX_CHARS: Final = 512
 """A longer value is not followed."""
-_MAX_STARS: Final = 2
+_MAX_STARS: Final = 1
+"""With two, matching a value would take the third power of its length."""
 _PLAIN = r"""[^$`"'\\{}\[\]()/]{0,100}"""
 _CHANGE = re.compile(
     rf"\$\{{(?P<name>\w+)(?:(?P<replace>//|/#|/%|/)(?P<old>{_PLAIN})(?:/(?P<new>(?!.*&){_PLAIN}))?"
@@ -64,7 +65,8 @@ def _replaced(operator: str, pattern: str, new: str, text: str) -> str:
         return text
     regex = _regex(pattern)
     if operator == "/%":
-        return _cut("%%", pattern, text) + new if re.search(rf"(?:{regex})\Z", text, re.DOTALL) else text
+        cut = _cut("%%", pattern, text)
+        return cut + new if len(cut) < len(text) or re.fullmatch(regex, text, re.DOTALL) else text
     anchored = rf"\A(?:{regex})" if operator == "/#" else regex
     return re.sub(anchored, lambda _: new, text, count=0 if operator == "//" else 1, flags=re.DOTALL)
 

@@ -1,8 +1,8 @@
 """How much request bodies hold over all connections of one listening address, and who gives way when that is too much.
 
-A large body counts from its first byte until its request is answered. A caller may hold as much as is still free, so
-that some is left for the next one, and the newest body gives way: it can be sent again. A small body counts while it
-comes in, and the oldest gives way: it is the slow one, so nobody who sends at once waits.
+A large body counts from its first byte until its request is answered. With more than one, a caller may hold as much as
+is still free, so that some is left for the next one, and the newest body gives way: it can be sent again. A small body
+counts while it comes in, and the oldest gives way: it is the slow one, so nobody who sends at once waits.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ class Bodies:
         caller = sender.sender
         self._large[sender] = caller, size
         self._add(caller, size)
-        return self._large_by_caller[caller] <= self._bounds.held_bytes - self.large_bytes
+        left = self._bounds.held_bytes - self.large_bytes
+        # Otherwise a body of more than half of the bound would be refused for ever.
+        is_only = self._large_by_caller[caller] == size
+        return left >= 0 and (is_only or self._large_by_caller[caller] <= left)
 
     def received(self, sender: Sender) -> None:
         """The body has come in. A large one counts until `release`."""
