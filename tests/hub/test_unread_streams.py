@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import select
 import socket
 import sys
 import tempfile
@@ -64,3 +65,33 @@ async def test_t37_answers_that_clients_of_streams_do_not_read_are_bounded() -> 
                 each.close()
             await until(lambda: not unread.bytes)
             await control.close()
+
+
+async def test_t37_answers_that_a_client_leaves_unread_behind_its_own_end_are_bounded() -> None:
+    loop = asyncio.get_running_loop()
+    unread = UnreadBytes(max_bytes_per_owner=BOUND)
+    with tempfile.TemporaryDirectory(prefix="il") as home, contextlib.ExitStack() as stack:
+        path = str(Path(home) / "s")
+        async with running_hub(Path(home), {"busy": child("busy_server.py")}) as hub:
+            control = ControlSocket(hub.hub_app, Operations(hub.hub_app, lambda: None), unread)
+            await control.listen(Path(path))
+            lazy: list[socket.socket] = []
+            for _ in range(5):
+                lazy.append(stack.enter_context(socket.socket(socket.AF_UNIX)))
+                lazy[-1].setblocking(False)
+                await loop.sock_connect(lazy[-1], path)
+                await loop.sock_sendall(lazy[-1], HELLO + CALLS)
+                lazy[-1].shutdown(socket.SHUT_WR)
+            await until(lambda: unread.closed)
+            # Those within the bound are given up too, when their clients have read nothing for a while.
+            for each in lazy:
+                await until(lambda each=each: _has_ended(each))  # type: ignore[misc]
+            await until(lambda: not unread.bytes)
+            await control.close()
+
+
+def _has_ended(client: socket.socket) -> bool:
+    """Whether the hub has closed a connection, as its client sees without reading."""
+    poll = select.poll()
+    poll.register(client, select.POLLHUP)
+    return any(events & select.POLLHUP for _, events in poll.poll(0))

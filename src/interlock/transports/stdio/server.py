@@ -36,7 +36,8 @@ TURN_S: Final = 0.001
 """How much of the loop's time a client's lines may take at once."""
 
 LAST_ANSWERS_S: Final = 2.0
-"""How long requests under way may still take when the client has closed its end."""
+"""How long requests under way may still take when the client has closed its end, and how long a client of a closed
+stream may read nothing before the rest of its answers is dropped."""
 
 
 class StdioServer(asyncio.Protocol):
@@ -103,8 +104,14 @@ class StdioServer(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._batching.settle()
+        if not self._two_pipes:
+            self._writer = None
+            self.close()
+            self._unread.forget(self)
+            if self._last_answers is not None:
+                self._last_answers.cancel()
         # A pipe that was read to its end is lost at once; answers go out on another one.
-        if exc is not None or not self.draining or not self._two_pipes:
+        elif exc is not None or not self.draining:
             self.close()
 
     # The writing transport calls these; on a socket it is the same one.
@@ -139,13 +146,16 @@ class StdioServer(asyncio.Protocol):
         if self._last_answers is not None:
             self._last_answers.cancel()
         self._messages.close()
-        self._unread.forget(self)
         self._drain.release()
         self._pieces.clear()
         for transport in (self._writer, self._reader):
             if transport is not None:
                 transport.close()
         self.__dict__.pop("data_received", None)
+        if self._two_pipes:
+            self._unread.forget(self)
+        elif self._writer is not None and self.unread_bytes:
+            self._await_reader(self.unread_bytes)
 
     @property
     def greeted(self) -> bool:
@@ -271,6 +281,18 @@ class StdioServer(asyncio.Protocol):
         else:
             reader.pause_reading()
 
+    def _await_reader(self, before: int) -> None:
+        """Count the bytes that a closed socket keeps for its client, and drop them once the client reads no more."""
+        self._unread.count(self)
+        self._last_answers = self._loop.call_later(LAST_ANSWERS_S, self._look_at_reader, before)
+
+    def _look_at_reader(self, before: int) -> None:
+        unread = self.unread_bytes
+        if unread < before:
+            self._await_reader(unread)
+        elif self._writer is not None:
+            self._writer.abort()
+
     # Writing (`client_messages.Stream`).
 
     def send(self, message: bytes) -> None:
@@ -296,7 +318,7 @@ class StdioServer(asyncio.Protocol):
     def unread_bytes(self) -> int:
         """The bytes that were sent and not read by the client (`unread_bytes.SlowReader`)."""
         writer = self._writer
-        written = 0 if writer is None or writer.is_closing() else writer.get_write_buffer_size()
+        written = 0 if writer is None else writer.get_write_buffer_size()
         return written + self._buffered_bytes
 
     def drained(self) -> asyncio.Future[None] | None:
