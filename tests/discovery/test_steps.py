@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from cases import each_case
 from interlock.discovery.steps import MAX_STEPS, steps
+from processor_work import work_of
 
 
 @each_case(
@@ -38,3 +41,9 @@ def test_a_task_of_very_many_steps_is_searched_within_a_bound_and_loses_none() -
     assert len(found) == MAX_STEPS
     told = " ".join(part for part, _ in found)
     assert all(f"number{n} " in told for n in range(100))
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\u00a0", "\n", "\n ", "\r\n\t"], ids=repr)
+def test_runs_of_blanks_cost_little(blank: str) -> None:
+    query = f"find it, then{blank * 8_000}!"
+    assert work_of(lambda: steps(query), tries=1) < 20_000_000

@@ -190,3 +190,12 @@ def test_a_text_inside_a_command_has_a_bound_of_its_own(length: int) -> None:
     assert ("shell.too_long" in {finding.rule for finding in everyday}) is too_long
     readonly = judge_readonly_shell(f"env -S 'echo {text}'")
     assert ("readonly.too_long" in {finding.rule for finding in readonly}) is too_long
+
+
+def test_values_that_are_texts_for_shells_within_each_other_are_judged_within_a_bound() -> None:
+    """Each value is a text in which each of them is read again: 40 of them, six deep, would be four billion."""
+    values = "; ".join(f"""x='bash -c "$x" {number}'""" for number in range(40))
+    command, found = f'{values}; bash -c "$x"', list[Finding]()
+    rules = ShellRules(everyday=True)
+    assert work_of(lambda: found.extend(judge_shell(command, rules)), tries=1) < 10 * MAX_WORK
+    assert "shell.too_many" in {finding.rule for finding in found}

@@ -19,6 +19,8 @@ def steps(query: str) -> list[tuple[str, list[str]]]:
 
 def _split(text: str) -> list[str]:
     """The parts in order, each once. More than are searched are joined with their neighbours, so that none is lost."""
+    # Runs of blanks would take the square of their length.
+    text = "\n".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
     bare = (_ANNOUNCED.sub("", part.strip()) for part in _BETWEEN.split(text))
     parts = list(dict.fromkeys(part for part in bare if part))
     if len(parts) <= MAX_STEPS:

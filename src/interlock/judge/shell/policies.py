@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Final
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell.commands import judge_argv
@@ -16,6 +18,9 @@ from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.script import Command, Script, Word
 from interlock.judge.shell.walk import judge_text, too_many
 from interlock.judge.shell.words import MAX_ADDED, words_of
+
+MAX_TEXTS: Final = 128
+"""Texts for shells that are judged for one command."""
 
 
 class _Sandbox:
@@ -61,12 +66,23 @@ class StrictPolicy(_Sandbox):
 class EverydayPolicy(_Sandbox):
     """Joined commands, each by itself. A command that cannot be read, or leaves a process running, stays refused."""
 
-    def __init__(self, rules: ShellRules, inherited: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        rules: ShellRules,
+        inherited: Mapping[str, Sequence[str]] | None = None,
+        texts: Iterator[int] | None = None,
+    ) -> None:
         super().__init__(rules)
         self._inherited = inherited
         """The variables of the command around the text, which a shell in it reads."""
+        self._texts = texts or count(1)
+        """Counts the text and those within it: each value of a variable can be a text for a shell, in each of them."""
 
     def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:
+        if (number := next(self._texts)) > MAX_TEXTS:
+            if number == MAX_TEXTS + 1:
+                yield too_many(self, (0, len(text)))
+            return
         yield from _judge_shape(script, frozenset({"background", "function"}))
         everyday = Everyday(script, self._inherited)
         yield from everyday.judge_setting()
@@ -81,7 +97,7 @@ class EverydayPolicy(_Sandbox):
 
     def _judge_command(self, command: Command, everyday: Everyday, depth: int) -> Iterator[Finding]:
         yield from _judge_words(command, known=everyday.names_program(command.words[0]))
-        within = EverydayPolicy(self.rules, everyday.handed_on(command))
+        within = EverydayPolicy(self.rules, everyday.handed_on(command), self._texts)
         for argv in everyday.readings(command):
             yield from within.judge_argv(argv, (command.start, command.end), depth)
         for inner in everyday.given_to_shell(command):
