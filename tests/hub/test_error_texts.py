@@ -114,7 +114,7 @@ CASES: dict[str, tuple[bool, str, Answers]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_text_of_a_server_about_a_task_counts_and_is_masked(tmp_path: Path, case: str) -> None:
+async def test_t120_text_of_a_server_about_a_task_counts_and_is_masked(tmp_path: Path, case: str) -> None:
     modern, method, said = CASES[case]
     async with TaskServer(modern=modern) as server:
         era: Any = "modern" if modern else "legacy"

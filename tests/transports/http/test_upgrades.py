@@ -68,3 +68,31 @@ async def test_a_connection_that_was_refused_while_its_caller_was_looked_up_is_n
         await asyncio.wait([upgrader.known])  # after the connection, which waited for it first
         assert await peer.rest() == b""
         assert upgrader.judged == 1
+
+
+class Other(Greeter):
+    """A protocol that takes the connection from the first one, as WebSockets do."""
+
+    def take_over(self, transport: asyncio.Transport, rest: bytes, forget: Callable[[], None]) -> None:
+        transport.set_protocol(asyncio.Protocol())
+        super().take_over(transport, rest, forget)
+
+
+class Upgrader:
+    """Admits everybody."""
+
+    path = "/ws"
+
+    def admit(self, request: UpgradeRequest) -> UpgradedConnection:
+        return Other()
+
+
+async def test_answers_before_an_upgrade_are_no_longer_counted_as_unread() -> None:
+    async with opened(WaitingService(), upgrader=Upgrader()) as place, place.peer() as peer:
+        unread = place.server.listener.unread
+        peer.send(request("POST", place.host, {}, b"a" * 4_000_000, "/app"))
+        await until(lambda: unread.bytes)
+        assert (await peer.answer()).status == 200
+        peer.send(request("GET", place.host, OFFER, path="/ws"))
+        assert b"hello" in await peer.rest()
+        assert unread.bytes == 0

@@ -124,6 +124,7 @@ class AsgiRequest:
             await drained
             connection = self._connection
         if connection is None or self.disconnected:
+            await asyncio.sleep(0)  # An application that goes on writing must not hold the loop.
             return
         if self.response_complete:
             raise RuntimeError(f"{message['type']} comes after the whole answer")

@@ -287,6 +287,7 @@ class HubProtocol(PacedConnection):
         self.__dict__.pop("data_received", None)
         self._first = self._template = self._head = None
         self.parser = None  # type: ignore[assignment]
+        self.listener.unread.forget(self)
         connections = self.listener.connections
         connections.discard(self)
         connections.add(upgraded)
