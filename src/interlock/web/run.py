@@ -45,6 +45,7 @@ from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.serve import start as start_http
+from interlock.transports.unread_bytes import UnreadBytes
 from interlock.version import VERSION
 from interlock.web.control import ControlSocket
 from interlock.web.lazy_app import LazyApp
@@ -113,13 +114,11 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     rooms = Gateway(hub_app)
     conversations = Host(hub_app, rooms=rooms.topics)
     operations = Operations(hub_app, readiness.stop, rooms, conversations)
-    control = ControlSocket(hub_app, operations)
     limits = config.hub.limits
-    bounds = HttpBounds(
-        sse_streams=limits.sessions,
-        connections=for_clients(raise_limit()),
-        held_bytes=max(HttpBounds().held_bytes, 2 * limits.message_bytes),
-    )
+    bounds = HttpBounds(sse_streams=limits.sessions, connections=for_clients(raise_limit()))
+    bounds = bounds.for_messages(limits.message_bytes)
+    unread = UnreadBytes(bounds.unread_bytes, bounds.unread_bytes_per_owner)
+    control = ControlSocket(hub_app, operations, unread)
     endpoint = McpEndpoint(hub_app.service, hub_app.limits, bounds)
     host, port = config.hub.address
 

@@ -61,6 +61,15 @@ class HttpBounds(msgspec.Struct, frozen=True):
     replay_total_bytes: int = 64 * 1024 * 1024
     """The same over all sessions."""
 
+    def for_messages(self, size: int) -> HttpBounds:
+        """The same, with space for two messages of this size, the largest that is allowed, for each caller."""
+        return msgspec.structs.replace(
+            self,
+            held_bytes=max(self.held_bytes, 2 * size),
+            unread_bytes=max(self.unread_bytes, 4 * size),
+            unread_bytes_per_owner=max(self.unread_bytes_per_owner, 2 * size),
+        )
+
     @property
     def resolution_s(self) -> float:
         """How often the waiting times are looked at."""
