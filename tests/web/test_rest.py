@@ -266,6 +266,24 @@ async def test_a_client_that_goes_away_cancels_its_call(rest: Rest) -> None:
         await until(lambda: calls.open_calls == 0)
 
 
+async def test_calls_that_are_open_when_the_hub_stops_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "KEEP_ALIVE_S", 0.02)  # The stream has begun when the hub stops.
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        rest = Rest(hub)
+        asked = [
+            asyncio.ensure_future(rest.ask("POST", "/tools/busy__hang", {"mark": accept}, {"accept": accept}))
+            for accept in ("application/json", "text/event-stream")
+        ]
+        await until(lambda: hub.hub_app.hub.open_calls == 2)
+    (_, _, body), (_, _, streamed) = await asyncio.gather(*asked)
+    name, error = events(streamed)[-1]
+    assert name == "error"
+    for refused in (json.loads(body), error):
+        assert refused["error_type"] == "OutcomeUnknown"
+
+
 async def test_the_document_is_of_what_the_caller_sees_and_holds_real_schemas(rest: Rest) -> None:
     status, document = await rest.get("/openapi.json")
     assert (status, document["openapi"]) == (200, "3.1.0")

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakSet
 
 from interlock.transports.http.asgi import AsgiRequest
+from interlock.transports.sessions.session import SERVER_STOPS, SessionEnd
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message
 
 log = logging.getLogger("interlock.http")
+
+
+OPEN_EXCHANGES: Final = "interlock.open_exchanges"
+"""The extension of ASGI by which an application adds a request to those that are answered when the server stops."""
+
+
+class OpenExchange(Protocol):
+    """A request that is open for long."""
+
+    def abort(self, end: SessionEnd) -> None:
+        """Answer that the server stops, and stop the work."""
 
 
 class AsgiApplication:
@@ -21,11 +34,13 @@ class AsgiApplication:
         self.state: dict[str, Any] = {}
         """Set by the application when it starts; each request has a copy."""
         self.tasks: set[asyncio.Task[None]] = set()
+        self._open_exchanges: WeakSet[OpenExchange] = WeakSet()
         self._app = app
         self._lifespan = _Lifespan(app, self.state) if lifespan else None
 
     def begin(self, request: AsgiRequest) -> None:
         """Have it answer a request."""
+        request.scope["extensions"] = {OPEN_EXCHANGES: self._open_exchanges}
         task = asyncio.get_running_loop().create_task(request.run(self._app))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -33,6 +48,11 @@ class AsgiApplication:
     async def start(self) -> bool:
         """Start it, and say whether it did. One without a life of its own is always started."""
         return self._lifespan is None or await self._lifespan.start()
+
+    def abort_exchanges(self) -> None:
+        """Have it answer the requests that are open for long."""
+        for exchange in list(self._open_exchanges):
+            exchange.abort(SERVER_STOPS)
 
     async def stop(self) -> None:
         """End its requests and its life."""

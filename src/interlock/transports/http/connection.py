@@ -126,7 +126,7 @@ class HttpConnection(WritingConnection):
         if self._stalled:
             self.listener.unread.count(self, self._following(data))
         self._last_owner = turn.owner
-        turn.connection = turn.on_gone = self._active = None
+        turn.connection = turn.on_gone = turn.on_stop = self._active = None
         listener = self.listener
         if listener.streams:
             listener.streams.pop(turn, None)
@@ -158,6 +158,11 @@ class HttpConnection(WritingConnection):
             self._hang_up()
         else:
             self._active.keep_alive = False
+
+    def answer_unfinished(self) -> None:
+        """Answer the MCP request under way: the server stops, and does not wait for it any longer."""
+        if isinstance(self._active, Turn):
+            self.listener.endpoint.abandon(self._active)
 
     def sweep(self, now: float) -> None:
         """Close a connection that keeps us waiting for too long."""

@@ -38,6 +38,7 @@ from interlock.transports.http.sessions import HttpSession, HttpSessions
 from interlock.transports.http.turn import Head, Turn
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.requests.pending_authentication import AuthenticationPending
+from interlock.transports.sessions.session import BACK_MS, SERVER_STOPS
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED
@@ -155,12 +156,21 @@ class McpEndpoint:
         self.sessions.hang_up()
         self.legacy_sse.drain()
         for exchange in self._listening:
-            exchange.end_listening("the server is shutting down")
+            exchange.end_listening(SERVER_STOPS.reason)
 
     def close(self) -> None:
-        """End every session. Requests without one end with their connection."""
+        """End every session, and answer its requests."""
         self.legacy_sse.close()
-        self.sessions.end_all("the server is shutting down")
+        self.sessions.end_all(SERVER_STOPS.reason)
+
+    def abandon(self, turn: Turn) -> None:
+        """Answer a request without a session that is open when the server stops."""
+        if turn.on_stop is not None:
+            turn.on_stop(SERVER_STOPS)
+            return
+        # The request was not carried out: its caller or its body is not known yet.
+        fault = Fault("SERVER_DRAINING", SERVER_STOPS.reason, hint="send the request again", retry_after_ms=BACK_MS)
+        refuse(turn, fault.kind.http, fault, error_dialect=error_dialect_of(turn, fault), id=id_of(turn, None))
 
     def _post(self, turn: Turn, message: Request | None = None) -> None:
         """Serve the request in a POST, which is read from its body where it was not read already."""
@@ -199,6 +209,7 @@ class McpEndpoint:
         exchange = HttpExchange(request, view, dialect, caller, turn, session)
         if session is None:
             turn.on_gone = exchange.client_gone
+            turn.on_stop = exchange.abort
         exchange.serve(self._service)
         if method == LISTEN and exchange.open:
             self._listening.add(exchange)

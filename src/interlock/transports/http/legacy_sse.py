@@ -20,6 +20,7 @@ from interlock.transports.http.legacy_sse_posts import PostReader, WaitingPosts
 from interlock.transports.http.malformed import KEY
 from interlock.transports.http.turn import Turn
 from interlock.transports.requests.pending_authentication import AuthenticationPending
+from interlock.transports.sessions.session import SERVER_STOPS
 from interlock.transports.stdio.server import StdioServer
 from interlock.wire.errors import Fault
 from interlock.wire.ids import Worker, read_id
@@ -84,9 +85,9 @@ class LegacySse:
                 stream.server.close()
 
     def close(self) -> None:
-        """End every conversation."""
+        """End every conversation: the server stops. Calls under way are answered."""
         for stream in list(self._streams.values()):
-            stream.server.close()
+            stream.server.end(SERVER_STOPS)
 
     def _open(self, turn: Turn, caller: Caller, prefix: str) -> None:
         bounds = self._bounds

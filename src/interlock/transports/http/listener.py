@@ -55,6 +55,9 @@ class Endpoint(Protocol):
     def close(self) -> None:
         """It is over: end everything."""
 
+    def abandon(self, turn: Turn) -> None:
+        """Answer a request that is open when the server stops. Its outcome may be unknown."""
+
 
 ENTRANCE: Final = "/mcp"
 """The MCP path of all tools. A key is judged there for requests that are not on an MCP path."""

@@ -24,6 +24,8 @@ BACKLOG = 2_048
 LOOKED_AT_ONCE = 256
 DRAIN_LOOK_S = 0.05
 """How often a server that stops looks whether its last connection has closed."""
+LAST_ANSWERS_S = 0.5
+"""How long the clients of calls that did not finish in time may take to read that their outcome is unknown."""
 
 
 async def start(
@@ -88,7 +90,7 @@ class HttpServer:
         self._sweep()
 
     async def stop(self, drain_s: float = 10.0) -> None:
-        """Take nothing new, let calls under way finish within the bound, then end everything."""
+        """Take nothing new, let calls under way finish within the bound, answer the others, then end everything."""
         if self._server is None:
             self._sock.close()
             return
@@ -99,16 +101,30 @@ class HttpServer:
         self._sock.close()
         for connection in list(listener.connections):
             connection.shutdown()
-        until = time.monotonic() + drain_s
-        while (listener.connections or self._application.tasks) and time.monotonic() < until:
-            await asyncio.sleep(DRAIN_LOOK_S)
+        await self._wait_for_connections(drain_s)
+        await self._answer_unfinished()
         await self._application.stop()
         for connection in list(listener.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
-        listener.endpoint.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
+
+    async def _answer_unfinished(self) -> None:
+        """Answer the calls that are still under way, and give their clients a moment to read it."""
+        listener = self.listener
+        listener.endpoint.close()
+        for connection in list(listener.connections):
+            if isinstance(connection, HubProtocol):
+                connection.answer_unfinished()
+        self._application.abort_exchanges()
+        await self._wait_for_connections(LAST_ANSWERS_S)
+
+    async def _wait_for_connections(self, seconds: float) -> None:
+        """Until all connections have closed, within a bound."""
+        until = time.monotonic() + seconds
+        while (self.listener.connections or self._application.tasks) and time.monotonic() < until:
+            await asyncio.sleep(DRAIN_LOOK_S)
 
     def _connection(self) -> HubProtocol:
         return HubProtocol(self.listener, self._application)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.transports.http.guard import Refusal
-from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.session import SessionChannel, SessionEnd
 from interlock.wire.large_messages import Outcome
 
 STREAM_HEADERS: Final = (
@@ -94,6 +94,8 @@ class Turn(msgspec.Struct, eq=False):
     refusal: Refusal | None = None
     on_gone: Callable[[], None] | None = None
     """Called when the client goes before the answer is complete."""
+    on_stop: Callable[[SessionEnd], None] | None = None
+    """Called when the server stops before the answer is complete, for a request without a session: it is answered."""
     message: Outcome | None = None
     """The message read from a large body; the body itself is gone then."""
     owner: str = ""

@@ -132,5 +132,6 @@ class WritingConnection(asyncio.Protocol):
         self.listener.streams.pop(turn, None)
         turn.connection = None
         gone, turn.on_gone = turn.on_gone, None
+        turn.on_stop = None
         if gone is not None:
             gone()

@@ -20,7 +20,7 @@ from interlock.transports.sessions.states import SessionEvent, SessionState, ste
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
-_BACK_MS: Final = 2_000
+BACK_MS: Final = 2_000
 """When a service that stops may be back."""
 _HANDLE_DIGITS: Final = 12
 
@@ -54,9 +54,13 @@ class SessionEnd(msgspec.Struct, frozen=True):
             return Fault("SESSION_UNKNOWN", message, hint="open a new one with initialize")
         # The session may go on when the service is back, so the client must not open another.
         if method in IDEMPOTENT:
-            return Fault("SERVER_DRAINING", self.reason, hint="send the request again", retry_after_ms=_BACK_MS)
+            return Fault("SERVER_DRAINING", self.reason, hint="send the request again", retry_after_ms=BACK_MS)
         message = f"{self.reason}, and whether this was carried out is unknown"
         return Fault("OUTCOME_UNKNOWN", message, hint="look before you repeat it")
+
+
+SERVER_STOPS: Final = SessionEnd(SessionEvent.SHUT_DOWN, "the server is shutting down")
+"""The end of every request and session that is open when a server stops."""
 
 
 class SessionChannel(abc.ABC):

@@ -16,6 +16,7 @@ from interlock.transports.batching import Batching
 from interlock.transports.drain import Drain
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.large_reading import LargeReading
+from interlock.transports.sessions.session import SessionEnd
 from interlock.transports.stdio.client_messages import ClientMessages
 from interlock.transports.unread_bytes import UnreadBytes
 from interlock.wire.errors import Fault
@@ -136,6 +137,10 @@ class StdioServer(asyncio.Protocol):
         """Answer on another transport than the one that is read."""
         self._writer = writer
         self._two_pipes = True
+
+    def end(self, end: SessionEnd) -> None:
+        """Answer the requests under way with this end, and close the stream."""
+        self._messages.end(end)
 
     def close(self) -> None:
         """End the conversation: work under way is cancelled, nothing more is sent."""

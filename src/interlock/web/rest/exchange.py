@@ -18,6 +18,7 @@ from interlock.protocols.mcp.revisions import LATEST
 from interlock.protocols.mgp.streaming import CHUNK
 from interlock.transports.drain import Drain
 from interlock.transports.exchange import NEEDS_CLIENT, Exchange, unanswered
+from interlock.transports.sessions.session import SessionEnd
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, ErrorObject, Fault
 from interlock.wire.large import Joined
@@ -41,7 +42,7 @@ class RestEvent(msgspec.Struct, frozen=True):
 
 
 class RestExchange(Exchange):
-    __slots__ = ("_drain", "_events", "_outcome", "_woken", "streams")
+    __slots__ = ("__weakref__", "_drain", "_events", "_outcome", "_woken", "streams")
 
     def __init__(self, method: str, params: bytes, caller: Caller, *, streams: bool = False) -> None:
         # No log messages: for some servers, a caller that wants them needs its own connection, and so another process.
@@ -104,6 +105,10 @@ class RestExchange(Exchange):
             self._finish(Fault("CANCELLED", reason))
             if on_cancel is not None:
                 on_cancel(reason)
+
+    def abort(self, end: SessionEnd) -> None:
+        """Answer that the server stops, and stop the work."""
+        self.revoke(end.fault(self.request.method), end.reason)
 
     def _finish(self, outcome: Outcome) -> None:
         if self._outcome is None:

@@ -28,6 +28,7 @@ from interlock.protocols.mcp.revisions import LATEST
 from interlock.protocols.registry.about import about
 from interlock.protocols.traces import Traceparent, new_span_id, new_trace_id, read_traceparent
 from interlock.transports.exchange import Service
+from interlock.transports.http.asgi_application import OPEN_EXCHANGES
 from interlock.transports.large_reading import LargeReading
 from interlock.web.rest.documents import Documents, definition, rendered
 from interlock.web.rest.exchange import Outcome, RestEvent, RestExchange
@@ -180,6 +181,9 @@ class _Rest:
 
         Returns None when a streaming client needs a keep-alive first. A client that disconnects cancels the call.
         """
+        open_exchanges = request.scope.get("extensions", {}).get(OPEN_EXCHANGES)
+        if open_exchanges is not None:
+            open_exchanges.add(exchange)
         self._service.serve(exchange)
         answering = asyncio.ensure_future(exchange.next())
         leaving = asyncio.ensure_future(_disconnected(request))
