@@ -154,8 +154,8 @@ class Inbox:
         return found if holds else None
 
     def rule_for(self, question: Question) -> Rule | None:
-        """The rule that allows exactly this call."""
-        return self._rules.covering(question)
+        """The rule that allows exactly this call; None for a question that is asked every time."""
+        return None if question.every_time else self._rules.covering(question)
 
     def rules(self) -> list[Rule]:
         """Every rule, the oldest first."""

@@ -44,6 +44,12 @@ class Approval(msgspec.Struct, frozen=True):
     """The source of the approval, in words."""
     ticket: str | None = None
     """The decision that the call uses up; None for a rule."""
+    by_rule: bool = False
+    """Whether a rule gave it, and no person for this call. A rule answers no question that is asked every time."""
+
+    def answers(self, *, every_time: bool) -> bool:
+        """Whether it answers a question about its call."""
+        return not (self.by_rule and every_time)
 
 
 class Tried(msgspec.Struct, frozen=True):

@@ -126,8 +126,8 @@ class CallRecovery:
             return
         call.start_over(again.target)
         if call.approval is not None:
-            # The approval was given for this very call and is used up already.
-            call.approval = msgspec.structs.replace(call.approval, ticket=None)
+            # A person's approval was given for this very call and is used up already. A rule is looked up again.
+            call.approval = None if call.approval.by_rule else msgspec.structs.replace(call.approval, ticket=None)
         plan.pipeline.submit(call, again)
 
     def _give_up(self, call: Call, plan: Plan, error: ErrorObject) -> None:

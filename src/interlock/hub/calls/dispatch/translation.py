@@ -93,15 +93,15 @@ class Translation:
 
     def sealed(self, result: bytes) -> bytes:
         """Bind a server's request state to this caller and this call before it leaves. A person's approval holds for
-        the next round too, whether or not the server has a state."""
+        the next round too, whether or not the server has a state; a rule is looked up again."""
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         if self._call.exposed_server is not None and QUESTIONS in fields:
             fields[QUESTIONS] = msgspec.Raw(exposed_questions(self._call.exposed_server, bytes(fields[QUESTIONS])))
         state = msgspec.json.decode(fields[STATE], type=str) if STATE in fields else None
         approval = self._call.approval
-        if state is not None or approval is not None:
+        matter = "" if approval is None or approval.by_rule else approval.matter
+        if state is not None or matter:
             expires = asyncio.get_running_loop().time() + self._states.life_s
-            matter = "" if approval is None else approval.matter
             token = self._states.close(self._call.caller.owner, self._purpose(), state, expires, matter)
             fields[STATE] = msgspec.Raw(msgspec.json.encode(token))
         return msgspec.json.encode(fields)

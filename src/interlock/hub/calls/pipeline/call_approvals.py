@@ -94,9 +94,9 @@ class CallApprovals:
         question = question_of(call, ask)
         if question.matter == self._approved_before(call):
             return Approval(question.matter, "the approval of the round before")
-        rule = None if ask.every_time else self._inbox.rule_for(question)
+        rule = self._inbox.rule_for(question)
         if rule is not None:
-            return Approval(question.matter, f"rule {rule.id}, made by {rule.made_by}")
+            return Approval(question.matter, f"rule {rule.id}, made by {rule.made_by}", by_rule=True)
         decision = self._inbox.current(question)
         if decision is None or decision.state is not DecisionState.APPROVED:
             return None
@@ -125,8 +125,11 @@ class CallApprovals:
         return self._states.approved(token_of(call), call.caller.owner, purpose, now)
 
     def fits(self, call: Call, approval: Approval, ask: Ask) -> bool:
-        """Whether an approval is about this call as it stands now."""
-        return question_of(call, ask).matter == approval.matter
+        """Whether an approval is about this call as it stands now. A rule must still answer the question."""
+        question = question_of(call, ask)
+        if approval.by_rule and self._inbox.rule_for(question) is None:
+            return False
+        return question.matter == approval.matter
 
     async def take(self, approval: Approval) -> bool:
         """Use an approval up. A rule is not used up."""

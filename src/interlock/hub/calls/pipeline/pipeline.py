@@ -147,7 +147,9 @@ class Pipeline:
                     found, asking = verdict, gate
             elif type(verdict) is not Pass:
                 return verdict, gate
-        if found is PASS or type(found) is Pass or call.approval is not None:
+        if type(found) is not Ask:
+            return PASS, ""
+        if call.approval is not None and call.approval.answers(every_time=found.every_time):
             return PASS, ""
         try:
             call.arguments  # noqa: B018 - arguments that a person is asked about must be unambiguous
