@@ -12,10 +12,10 @@ MAX_CHARS: Final = 512
 """A longer value is not followed."""
 _MAX_STARS: Final = 1
 """With two, matching a value would take the third power of its length."""
-_PLAIN = r"""[^$`"'\\{}\[\]()/]{0,100}"""
+_PLAIN = r"""[^~$`"'\\{}\[\]()/]{0,100}"""
 _CHANGE = re.compile(
     rf"\$\{{(?P<name>\w+)(?:(?P<replace>//|/#|/%|/)(?P<old>{_PLAIN})(?:/(?P<new>(?!.*&){_PLAIN}))?"
-    rf"|(?P<cut>##?|%%?)(?P<part>[^$`\"'\\{{}}\[\]()]{{0,100}})|(?P<letters>,,?|\^\^?)|:(?P<at>\d{{1,4}})(?::(?P<size>\d{{1,4}}))?)\}}"
+    rf"|(?P<cut>##?|%%?)(?P<part>[^~$`\"'\\{{}}\[\]()]{{0,100}})|(?P<letters>,,?|\^\^?)|:(?P<at>\d{{1,4}})(?::(?P<size>\d{{1,4}}))?)\}}"
 )
 
 
@@ -27,19 +27,21 @@ def changed_name(source: str) -> str | None:
     return found["name"]
 
 
-def changed(source: str, text: str) -> str | None:
-    """The value that an expansion makes of a text; None where that is not followed."""
+def changed(source: str, text: str) -> list[str]:
+    """The values that an expansion may make of a text; none where that is not followed."""
     found = _CHANGE.fullmatch(source)
     if found is None or len(text) > MAX_CHARS:
-        return None
+        return []
     if found["letters"]:
-        return _in_letters(found["letters"], text)
+        return [_in_letters(found["letters"], text)]
     if found["at"]:
         start = int(found["at"])
-        return text[start : start + int(found["size"])] if found["size"] else text[start:]
+        return [text[start : start + int(found["size"])] if found["size"] else text[start:]]
     if found["cut"]:
-        return _cut(found["cut"], found["part"], text)
-    return _replaced(found["replace"], found["old"], found["new"] or "", text)
+        return [_cut(found["cut"], found["part"], text)]
+    # With `shopt -s nocasematch`, bash finds other letters, too.
+    made = (_replaced(found["replace"], found["old"], found["new"] or "", text, case) for case in (0, re.IGNORECASE))
+    return list(dict.fromkeys(made))
 
 
 def _in_letters(operator: str, text: str) -> str:
@@ -47,10 +49,10 @@ def _in_letters(operator: str, text: str) -> str:
     return change(text) if len(operator) == 2 else change(text[:1]) + text[1:]
 
 
-def _cut(operator: str, pattern: str, text: str) -> str:
+def _cut(operator: str, pattern: str, text: str, flags: int = 0) -> str:
     """Without the shortest or the longest beginning, or end, that matches."""
     places = range(len(text) + 1)
-    matching = re.compile(_regex(pattern), re.DOTALL)
+    matching = re.compile(_regex(pattern), re.DOTALL | flags)
     if operator[0] == "#":
         ends = places if operator == "#" else reversed(places)
         end = next((at for at in ends if matching.fullmatch(text, 0, at)), 0)
@@ -60,15 +62,17 @@ def _cut(operator: str, pattern: str, text: str) -> str:
     return text[:start]
 
 
-def _replaced(operator: str, pattern: str, new: str, text: str) -> str:
+def _replaced(operator: str, pattern: str, new: str, text: str, flags: int = 0) -> str:
     if not pattern:
-        return text
-    regex = _regex(pattern)
+        # bash puts the new text before the value, or behind it.
+        return {"/#": new + text, "/%": text + new}.get(operator, text)
+    if pattern == "*":
+        return new
     if operator == "/%":
-        cut = _cut("%%", pattern, text)
-        return cut + new if len(cut) < len(text) or re.fullmatch(regex, text, re.DOTALL) else text
-    anchored = rf"\A(?:{regex})" if operator == "/#" else regex
-    return re.sub(anchored, lambda _: new, text, count=0 if operator == "//" else 1, flags=re.DOTALL)
+        cut = _cut("%%", pattern, text, flags)
+        return cut + new if len(cut) < len(text) else text
+    regex = rf"\A(?:{_regex(pattern)})" if operator == "/#" else _regex(pattern)
+    return re.sub(regex, lambda _: new, text, count=0 if operator == "//" else 1, flags=re.DOTALL | flags)
 
 
 def _regex(pattern: str) -> str:

@@ -242,8 +242,10 @@ class Everyday:
     def _texts_of(self, value: Value) -> list[str]:
         """The texts that a name may stand for by one of its values."""
         if value.change:
-            made = (changed(value.change, text) for text in self.texts(value.words[0]))
-            return [_UNKNOWN if text is None else text for text in made]
+            made = [changed(value.change, text) for text in self.texts(value.words[0])]
+            if not all(made):
+                self.unknown.add(value.name)
+            return [text for texts in made for text in texts or [_UNKNOWN]]
         if value.kind in ("word", "turn"):
             return self.texts(value.words[0])
         if value.kind == "named":
@@ -344,10 +346,8 @@ class Everyday:
         if value.disguised and not value.text.isspace():
             message = "needless escaping hides what a value says"
             yield Finding("shell.disguised", message, "write the value plainly", span)
-        harmless = compiled("<HARMLESS_SETTING>")
-        if compiled("<RISKY_VARIABLES>").match(name) and not harmless.fullmatch(
-            f"{name}={value.template or value.text}"
-        ):
+        setting = f"{name}={value.template or value.text}"
+        if compiled("<RISKY_VARIABLES>").match(name) and not compiled("<HARMLESS_SETTING>").fullmatch(setting):
             hint = "leave it out, or let the operator set it for the server"
             yield Finding("shell.environment", f"setting {name!r} can change what runs", hint, span)
 
