@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Timeouts
+from interlock.hub.judging_threads import JudgingThreads
 from interlock.protocols.mgp.permissions import Risk
 from loop_clock import advance
 
@@ -138,6 +139,35 @@ async def test_a_cancelled_call_is_not_tried_again(tmp_path: Path) -> None:
         advance(16)
         await call(hub, "other")
         assert calls(script, "get") == 1
+
+
+async def test_a_call_that_is_cancelled_while_its_error_is_searched_has_no_fallback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = busy(max_retries=0, fallback_tool="other")
+    error["error"]["message"] = "word " * 20_000
+    script = scripted(tmp_path, {"get": [error]})
+    began, may_search, searched = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    search = JudgingThreads.run_result
+
+    async def later(*given: Any) -> Any:
+        began.set()
+        await may_search.wait()
+        found = await search(*given)
+        searched.set()
+        return found
+
+    monkeypatch.setattr(JudgingThreads, "run_result", later)
+    async with script.running_hub(scan_results="mask") as hub:
+        client = asyncio.ensure_future(call(hub, "get"))
+        await began.wait()
+        client.cancel()
+        await until(lambda: not hub.listener.connections)
+        may_search.set()
+        await searched.wait()
+        await call(hub, "post")
+        assert (calls(script, "get"), calls(script, "post"), calls(script, "other")) == (1, 1, 0)
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_a_call_that_waits_when_the_hub_ends_gets_its_answer(tmp_path: Path) -> None:

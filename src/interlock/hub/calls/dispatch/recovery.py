@@ -55,7 +55,12 @@ class CallRecovery:
         self._waiting: dict[Call, asyncio.TimerHandle] = {}
 
     def takes(self, call: Call, plan: Plan, error: ErrorObject) -> bool:
-        """Whether a call goes on in spite of this error. If not, the error is its answer."""
+        """Whether a call goes on in spite of this error. If not, the error is its answer.
+
+        A call does not go on whose client went while its error was searched.
+        """
+        if not call.exchange.open:
+            return False
         recovery = read_recovery(error)
         if recovery is None or not recovery.retryable or not _may_repeat(call):
             return False
