@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from cases import each_case
+from interlock.discovery.entries import from_definition
+from interlock.discovery.index import ToolIndex
 from interlock.discovery.steps import MAX_STEPS, steps
 from processor_work import work_of
 
@@ -47,3 +49,11 @@ def test_a_task_of_very_many_steps_is_searched_within_a_bound_and_loses_none() -
 def test_runs_of_blanks_cost_little(blank: str) -> None:
     query = f"find it, then{blank * 8_000}!"
     assert work_of(lambda: steps(query), tries=1) < 20_000_000
+
+
+@each_case("query", ["run a command, then commit", "read the file. run a command."])
+def test_the_only_tool_is_found_for_one_of_several_steps(query: str) -> None:
+    index = ToolIndex()
+    index.put(from_definition("shell", {"name": "run", "description": "Run a shell command."}))
+    assert [hit.entry.name for hit in index.search(query).hits] == ["run"]
+    assert not index.search("read the mail. book a flight.").hits

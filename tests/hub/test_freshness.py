@@ -1,4 +1,4 @@
-"""What a hub says while it cannot know which keys and grants are valid."""
+"""Answers of a hub that cannot know which keys and grants are valid."""
 
 from __future__ import annotations
 

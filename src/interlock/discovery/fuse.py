@@ -35,6 +35,9 @@ def min_max(scores: Scores) -> Scores:
 def blend(lexical: Scores, semantic: Scores, lexical_weight: float) -> Scores:
     """One score from words and meaning."""
     mixed: Scores = lexical_weight * min_max(lexical) + (1 - lexical_weight) * min_max(semantic)
+    if not mixed.any():
+        # Nothing tells the tools apart, as with a single one: it is found all the same.
+        mixed = lexical_weight * lexical + (1 - lexical_weight) * semantic
     return mixed
 
 
@@ -52,6 +55,8 @@ def steps(whole: Scores, parts: Sequence[Scores]) -> Scores:
     for part in parts[1:]:
         best = np.maximum(best, min_max(part))
     summed: Scores = min_max(whole) + STEP_WEIGHT * best
+    if not summed.any():
+        return whole
     if len(parts) >= MANY_STEPS:
         summed[list({int(np.argmax(part)) for part in parts})] += FIRST_OF_STEP
     return summed
