@@ -20,8 +20,8 @@ from interlock.server import Server
 from interlock.transports.exchange import SessionExchange
 from interlock.transports.http.asgi import AsgiRequest
 from interlock.transports.http.channel import Channel
+from interlock.transports.http.http_request import HttpRequest
 from interlock.transports.http.protocol import HubProtocol
-from interlock.transports.http.turn import Turn
 from interlock.transports.sessions.session import Session, SessionChannel
 from interlock.transports.stdio.server import StdioServer
 
@@ -30,7 +30,7 @@ from .hub_process import META
 KINDS = (
     HubProtocol,
     Channel,
-    Turn,
+    HttpRequest,
     AsgiRequest,
     SessionExchange,
     SessionChannel,

@@ -11,9 +11,9 @@ from urllib.parse import unquote
 
 import httptools
 
+from interlock.transports.http.http_request import CLOSE
 from interlock.transports.http.listener import HttpListener, status_line
 from interlock.transports.http.read_flow import ReadFlow
-from interlock.transports.http.turn import CLOSE
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Scope
@@ -82,7 +82,7 @@ class AsgiRequest:
         self.disconnected = True
         self.message_event.set()
 
-    def forsake(self) -> None:
+    def on_connection_lost(self) -> None:
         """The connection has gone."""
         self.disconnect()
         self.body = bytearray()

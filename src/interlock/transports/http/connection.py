@@ -15,16 +15,16 @@ from interlock.transports.http.asgi import AsgiRequest
 from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bodies import CROWDED
 from interlock.transports.http.guard import Refusal
+from interlock.transports.http.http_request import NO_HEAD, HttpRequest
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.phase import Phase
 from interlock.transports.http.refusals import refusal_body
-from interlock.transports.http.turn import NO_HEAD, Turn
 from interlock.transports.http.writing import WritingConnection
 from interlock.transports.read_queue import ReadQueue
 
-Waiting: TypeAlias = Turn | AsgiRequest
+Waiting: TypeAlias = HttpRequest | AsgiRequest
 
-_IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
+_IDLE, _HEAD, _BODY, _CLOSING = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.CLOSING
 
 
 class HttpConnection(WritingConnection):
@@ -40,7 +40,7 @@ class HttpConnection(WritingConnection):
         self._asgi: AsgiRequest | None = None
         """The last request for the ASGI application, whose body may be coming in."""
         self._asgi_bytes = 0
-        self._reading: Turn | None = None
+        self._reading: HttpRequest | None = None
         """The MCP request whose body is coming in."""
         self._sender = ""
         """The owner of the caller that sends the large body that came last, where it has a valid key."""
@@ -76,7 +76,7 @@ class HttpConnection(WritingConnection):
         the garbage collector next runs."""
         self.listener.connections.discard(self)
         self._reads.discard(self)
-        self._phase = _DEAF
+        self._phase = _CLOSING
         self._let_go()
         super().connection_lost(exc)
         self.__dict__.pop("data_received", None)
@@ -86,9 +86,9 @@ class HttpConnection(WritingConnection):
         self._active = self._asgi = None
         for request in waiting:
             if isinstance(request, AsgiRequest):
-                request.forsake()
+                request.on_connection_lost()
         active = waiting[-2]
-        if isinstance(active, Turn):
+        if isinstance(active, HttpRequest):
             self._lose(active)
 
     def pause_writing(self) -> None:
@@ -113,9 +113,9 @@ class HttpConnection(WritingConnection):
         """Go on with what waited for a turn of the loop."""
         raise NotImplementedError
 
-    # A turn calls these (`turn.Connection`).
+    # A request calls these (`http_request.Connection`).
 
-    def finish(self, turn: Turn, data: bytes) -> None:
+    def finish(self, http: HttpRequest, data: bytes) -> None:
         """The last bytes of an answer."""
         if self._events.waiting:
             self._events.flush(self.transport)
@@ -125,16 +125,16 @@ class HttpConnection(WritingConnection):
             self.transport.write(data)
         if self._stalled:
             self.listener.unread.count(self, self._following(data))
-        self._last_owner = turn.owner
-        turn.connection = turn.on_gone = turn.on_stop = self._active = None
+        self._last_owner = http.owner
+        http.connection = http.on_gone = http.on_stop = self._active = None
         listener = self.listener
         if listener.streams:
-            listener.streams.pop(turn, None)
+            listener.streams.pop(http, None)
         if listener.bodies.small_bytes or listener.bodies.large_bytes:
             self._recount()
-        if not turn.keep_alive or self._draining:
+        if not http.keep_alive or self._draining:
             # A client that did not ask for the end may have sent more already.
-            self._hang_up(lingering=turn.refusal is not None or (turn.head.keep_alive and not self._draining))
+            self._hang_up(lingering=http.refusal is not None or (http.head.keep_alive and not self._draining))
         elif self._queue or self.flow.read_paused or self._owes_continue:
             self._advance()
 
@@ -161,7 +161,7 @@ class HttpConnection(WritingConnection):
 
     def answer_unfinished(self) -> None:
         """Answer the MCP request under way: the server stops, and does not wait for it any longer."""
-        if isinstance(self._active, Turn):
+        if isinstance(self._active, HttpRequest):
             self.listener.endpoint.abandon(self._active)
 
     def sweep(self, now: float) -> None:
@@ -184,7 +184,7 @@ class HttpConnection(WritingConnection):
                 self.transport.abort()
         elif self._phase is _IDLE and waited > (bounds.idle_s if self._serial else bounds.head_s):
             self._hang_up()
-        elif self._phase is _DEAF and waited > bounds.linger_s:
+        elif self._phase is _CLOSING and waited > bounds.linger_s:
             self.transport.abort()
         elif (self._phase is _HEAD and waited > bounds.head_s) or (self._phase is _BODY and waited > bounds.body_s):
             self.listener.timed_out += 1
@@ -225,7 +225,7 @@ class HttpConnection(WritingConnection):
             self._queue.append(waiting)
             self._recount()
             return
-        self._phase = _DEAF
+        self._phase = _CLOSING
         self._queue[-1].keep_alive = False
 
     def _advance(self, *, in_turn: bool = False) -> None:
@@ -241,7 +241,7 @@ class HttpConnection(WritingConnection):
                     return
                 in_turn = False
                 waiting = self._active = self._queue.popleft()
-                if isinstance(waiting, Turn):
+                if isinstance(waiting, HttpRequest):
                     self._take(waiting)
                 else:
                     self._application.begin(waiting)
@@ -261,31 +261,31 @@ class HttpConnection(WritingConnection):
         """Whether requests wait that nothing stands before: for a turn of the loop, or for the client to read."""
         return self._active is None and bool(self._queue)
 
-    def _take(self, turn: Turn) -> None:
-        refusal = turn.refusal
+    def _take(self, http: HttpRequest) -> None:
+        refusal = http.refusal
         if refusal is None:
-            self.listener.endpoint.handle(turn)
+            self.listener.endpoint.handle(http)
             return
         body = refusal_body(refusal, self._target, self.listener.is_mcp)
-        self.finish(turn, self.listener.render(refusal.status, body, refusal.headers, keep_alive=False))
+        self.finish(http, self.listener.render(refusal.status, body, refusal.headers, keep_alive=False))
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer with a refusal, after the requests before it, and read nothing more."""
-        if self._phase is _DEAF:
+        if self._phase is _CLOSING:
             return
         self.listener.refused += 1
         unfinished = self._asgi if self._phase is _BODY and self._reading is None else None
-        self._phase = _DEAF
+        self._phase = _CLOSING
         self._reading = None
         self._let_go()
         if unfinished is not None and not self._drop(unfinished):
             return
-        turn = Turn(self, NO_HEAD, keep_alive=False, refusal=refusal)
+        http = HttpRequest(self, NO_HEAD, keep_alive=False, refusal=refusal)
         if self._active is None and not self._queue:
-            self._active = turn
-            self._take(turn)
+            self._active = http
+            self._take(http)
         else:
-            self._queue.append(turn)
+            self._queue.append(http)
 
     def _drop(self, request: AsgiRequest) -> bool:
         """Take back an ASGI request whose body turned out bad. False when its answer has begun: there is no other."""
@@ -318,7 +318,7 @@ class HttpConnection(WritingConnection):
         active = self._active
         size = 0
         if active is not None:
-            size = len(active.body) if isinstance(active, Turn) else self._asgi_bytes
+            size = len(active.body) if isinstance(active, HttpRequest) else self._asgi_bytes
         return size + len(self._body) + len(self.flow.waiting) + sum(len(each.body) for each in self._queue)
 
     def _is_serving(self) -> bool:
@@ -330,7 +330,7 @@ class HttpConnection(WritingConnection):
 
     def _hang_up(self, lingering: bool = False) -> None:
         """Close once everything is written. A client that still sends gets time to read why (RFC 9112, Tear-down)."""
-        self._phase = _DEAF
+        self._phase = _CLOSING
         self._queue.clear()
         if self.transport.is_closing():
             return

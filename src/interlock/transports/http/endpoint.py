@@ -29,13 +29,13 @@ from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Headers, Refusal
+from interlock.transports.http.http_request import Head, HttpRequest
 from interlock.transports.http.legacy_sse import LegacySse
 from interlock.transports.http.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.malformed import KEY, Malformed
 from interlock.transports.http.post_headers import accepts_events, names_modern, names_session, unfit
 from interlock.transports.http.refusals import error_dialect_of, failure, id_of, refuse
 from interlock.transports.http.sessions import HttpSession, HttpSessions
-from interlock.transports.http.turn import Head, Turn
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.sessions.session import BACK_MS, SERVER_STOPS
@@ -86,39 +86,39 @@ class McpEndpoint:
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
 
-    def handle(self, turn: Turn) -> None:
+    def handle(self, http: HttpRequest) -> None:
         """Answer a request, now or later."""
-        head = turn.head
+        head = http.head
         try:
             if head.fit:
-                self._post(turn)
+                self._post(http)
             elif not head.path.endswith("/mcp") and mcp_path_of(head.path) is not None:
-                self.legacy_sse.handle(turn)
+                self.legacy_sse.handle(http)
             elif head.method == b"POST":
-                self._post(turn)
-            elif turn.head.method == b"GET":
-                self._get(turn)
-            elif turn.head.method == b"DELETE":
-                self._delete(turn)
+                self._post(http)
+            elif http.head.method == b"GET":
+                self._get(http)
+            elif http.head.method == b"DELETE":
+                self._delete(http)
             else:
-                refuse(turn, 405, Fault("INVALID_REQUEST", "only POST, GET and DELETE"), _ALLOW_ALL)
+                refuse(http, 405, Fault("INVALID_REQUEST", "only POST, GET and DELETE"), _ALLOW_ALL)
         except AuthenticationPending as waiting:
-            waiting.settled.add_done_callback(lambda _: self._again(turn))
+            waiting.settled.add_done_callback(lambda _: self._again(http))
         except Exception as cause:
-            self._fail(turn, cause)
+            self._fail(http, cause)
 
-    def _fail(self, turn: Turn, cause: Exception) -> None:
+    def _fail(self, http: HttpRequest, cause: Exception) -> None:
         if isinstance(cause, Fault):
-            id_, fault = id_of(turn, cause), self._malformed.counted(turn, cause)
-            refuse(turn, fault.kind.http, fault, error_dialect=error_dialect_of(turn, fault), id=id_)
+            id_, fault = id_of(http, cause), self._malformed.counted(http, cause)
+            refuse(http, fault.kind.http, fault, error_dialect=error_dialect_of(http, fault), id=id_)
         else:
-            _log.error("a request to %s failed", turn.head.path, exc_info=cause)
-            refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=id_of(turn, None))
+            _log.error("a request to %s failed", http.head.path, exc_info=cause)
+            refuse(http, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=id_of(http, None))
 
-    def _again(self, turn: Turn) -> None:
+    def _again(self, http: HttpRequest) -> None:
         """The caller is known now. A client that has gone meanwhile needs no answer."""
-        if turn.connection is not None:
-            self.handle(turn)
+        if http.connection is not None:
+            self.handle(http)
 
     def foresee(self, head: Head) -> Refusal | None:
         """Whether the request is refused before anything is known of the body: for its caller, its method, its type."""
@@ -163,30 +163,30 @@ class McpEndpoint:
         self.legacy_sse.close()
         self.sessions.end_all(SERVER_STOPS.reason)
 
-    def abandon(self, turn: Turn) -> None:
+    def abandon(self, http: HttpRequest) -> None:
         """Answer a request without a session that is open when the server stops."""
-        if turn.on_stop is not None:
-            turn.on_stop(SERVER_STOPS)
+        if http.on_stop is not None:
+            http.on_stop(SERVER_STOPS)
             return
         # The request was not carried out: its caller or its body is not known yet.
         fault = Fault("SERVER_DRAINING", SERVER_STOPS.reason, hint="send the request again", retry_after_ms=BACK_MS)
-        refuse(turn, fault.kind.http, fault, error_dialect=error_dialect_of(turn, fault), id=id_of(turn, None))
+        refuse(http, fault.kind.http, fault, error_dialect=error_dialect_of(http, fault), id=id_of(http, None))
 
-    def _post(self, turn: Turn, message: Request | None = None) -> None:
+    def _post(self, http: HttpRequest, message: Request | None = None) -> None:
         """Serve the request in a POST, which is read from its body where it was not read already."""
-        head = turn.head
-        caller = self._admit(turn)
+        head = http.head
+        caller = self._admit(http)
         if not head.fit:
             refused = unfit(head.headers)
             if refused is not None:
-                refuse(turn, refused[0], Fault("INVALID_REQUEST", refused[1]))
+                refuse(http, refused[0], Fault("INVALID_REQUEST", refused[1]))
                 return
             head.fit = True
         request = message
-        if request is None and turn.message is None and len(turn.body) <= LARGE:
-            request = plain_request(turn.body)
+        if request is None and http.message is None and len(http.body) <= LARGE:
+            request = plain_request(http.body)
         if request is None:
-            self._message(turn, caller)
+            self._message(http, caller)
             return
         method, view = request.method, preview(request.params)
         meta = view.meta
@@ -198,92 +198,92 @@ class McpEndpoint:
             dialect = read_modern(request, view, None if mirrored and mirrored == head.mirrored else head.headers)
             head.mirrored = mirrored
         elif method == "initialize":
-            self._initialize(turn, caller, request)
+            self._initialize(http, caller, request)
             return
         else:
             known = head.session
             if not isinstance(known, HttpSession) or known.over or known.owner != caller.owner:
-                known = head.session = self._session(turn, caller)
+                known = head.session = self._session(http, caller)
             session = known
             dialect = session.session.dialect
-        exchange = HttpExchange(request, view, dialect, caller, turn, session)
+        exchange = HttpExchange(request, view, dialect, caller, http, session)
         if session is None:
-            turn.on_gone = exchange.client_gone
-            turn.on_stop = exchange.abort
+            http.on_gone = exchange.client_gone
+            http.on_stop = exchange.abort
         exchange.serve(self._service)
         if method == LISTEN and exchange.open:
             self._listening.add(exchange)
 
-    def _admit(self, turn: Turn) -> Caller:
+    def _admit(self, http: HttpRequest) -> Caller:
         """The caller of a request. Raises a `Fault`."""
-        head = turn.head
+        head = http.head
         caller: Caller = self._service.admit(head.path, head.headers)
         if KEY in head.headers:
-            turn.owner = caller.owner
+            http.owner = caller.owner
         return caller
 
-    def _message(self, turn: Turn, caller: Caller) -> None:
+    def _message(self, http: HttpRequest, caller: Caller) -> None:
         """Take a message that is not written as most requests are."""
-        read = turn.message
-        if read is None and len(turn.body) > LARGE:
-            self._read_large(turn)
+        read = http.message
+        if read is None and len(http.body) > LARGE:
+            self._read_large(http)
             return
         if isinstance(read, BadMessage):
             raise read
-        if isinstance(read, list) or (read is None and is_batch(turn.body)):
-            self._batch(turn, caller)
+        if isinstance(read, list) or (read is None and is_batch(http.body)):
+            self._batch(http, caller)
             return
-        message = read or decode(turn.body, self._limits)
+        message = read or decode(http.body, self._limits)
         if isinstance(message, Request):
-            check_beside(message.auth, turn.head.headers)
-            self._post(turn, message)
+            check_beside(message.auth, http.head.headers)
+            self._post(http, message)
         elif isinstance(message, Notification):
-            self._take_notification(turn, caller, message)
+            self._take_notification(http, caller, message)
         else:
-            self._session(turn, caller).on_response(message)
-            turn.answer(202)
+            self._session(http, caller).on_response(message)
+            http.answer(202)
 
-    def _read_large(self, turn: Turn) -> None:
+    def _read_large(self, http: HttpRequest) -> None:
         """Have a large body read beside the loop, and go on with the message in it."""
 
         def read(outcome: Outcome) -> None:
-            if turn.connection is not None:
-                turn.message = outcome
-                self.handle(turn)
+            if http.connection is not None:
+                http.message = outcome
+                self.handle(http)
 
-        self._malformed.check(turn)
-        body, turn.body = turn.body, b""
+        self._malformed.check(http)
+        body, http.body = http.body, b""
         LargeReading.here().read(body, self._limits, self._limits.members, read)
 
-    def _initialize(self, turn: Turn, caller: Caller, request: Request) -> None:
+    def _initialize(self, http: HttpRequest, caller: Caller, request: Request) -> None:
         dialect = read_initialize(request.params)
         preparing = self._service.prepare_session(caller, dialect)
         if preparing is None:
-            self._open_session(turn, caller, request.id, dialect)
+            self._open_session(http, caller, request.id, dialect)
         else:
             # Prepared or not: what is missing then is found at once.
-            preparing.add_done_callback(lambda _: self._open_prepared(turn, caller, request.id, dialect))
+            preparing.add_done_callback(lambda _: self._open_prepared(http, caller, request.id, dialect))
 
-    def _open_prepared(self, turn: Turn, caller: Caller, id: Id, dialect: Dialect) -> None:
+    def _open_prepared(self, http: HttpRequest, caller: Caller, id: Id, dialect: Dialect) -> None:
         """Open a session for a client that waits for it still."""
-        if turn.connection is not None:
+        if http.connection is not None:
             try:
-                self._open_session(turn, caller, id, dialect)
+                self._open_session(http, caller, id, dialect)
             except Exception as cause:
-                self._fail(turn, cause)
+                self._fail(http, cause)
 
-    def _open_session(self, turn: Turn, caller: Caller, id: Id, dialect: Dialect) -> None:
+    def _open_session(self, http: HttpRequest, caller: Caller, id: Id, dialect: Dialect) -> None:
         opened, greeting = self.sessions.open(caller, dialect)
         named = b"mcp-session-id: %b\r\n" % opened.session.id.encode()
-        turn.answer(200, encode_result(id, greeting), named)
+        http.answer(200, encode_result(id, greeting), named)
 
-    def _take_notification(self, turn: Turn, caller: Caller, notification: Notification) -> None:
+    def _take_notification(self, http: HttpRequest, caller: Caller, notification: Notification) -> None:
         view = preview(notification.params)
-        if is_modern(Request(0, notification.method, notification.params), view, turn.head.headers):
+        if is_modern(Request(0, notification.method, notification.params), view, http.head.headers):
             self._service.on_notification(caller, None, notification)
         else:
-            self._on_notification(self._session(turn, caller), caller, notification)
-        turn.answer(202)
+            self._on_notification(self._session(http, caller), caller, notification)
+        http.answer(202)
 
     def _on_notification(self, session: HttpSession, caller: Caller, notification: Notification) -> None:
         if notification.method == CANCELLED:
@@ -299,13 +299,13 @@ class McpEndpoint:
             session.session.confirm()
         self._service.on_notification(caller, session.session, notification)
 
-    def _batch(self, turn: Turn, caller: Caller) -> None:
-        if not names_session(turn.head.headers):
+    def _batch(self, http: HttpRequest, caller: Caller) -> None:
+        if not names_session(http.head.headers):
             raise Fault("INVALID_REQUEST", "batches are part of revision 2025-03-26 alone, and never initialize")
-        session = self._session(turn, caller)
+        session = self._session(http, caller)
         if not session.session.dialect.revision.batches:
             raise Fault("INVALID_REQUEST", f"revision {session.session.dialect.revision.name} has no batches")
-        messages = turn.message if isinstance(turn.message, list) else decode_batch(turn.body, self._limits)
+        messages = http.message if isinstance(http.message, list) else decode_batch(http.body, self._limits)
         refused = [failure(bad, bad.id) for bad in messages if isinstance(bad, BadMessage)]
         requests = [message for message in messages if isinstance(message, Request)]
         for message in messages:
@@ -314,49 +314,51 @@ class McpEndpoint:
                     self._on_notification(session, caller, message)
             elif isinstance(message, Result | Failure):
                 session.on_response(message)
-        batch = Batch(turn, session, len(requests), refused)
+        batch = Batch(http, session, len(requests), refused)
         if not requests:
             batch.close()
         for request in requests:
-            self._serve_in_batch(turn, session, caller, request, batch)
+            self._serve_in_batch(http, session, caller, request, batch)
 
-    def _serve_in_batch(self, turn: Turn, session: HttpSession, caller: Caller, request: Request, batch: Batch) -> None:
+    def _serve_in_batch(
+        self, http: HttpRequest, session: HttpSession, caller: Caller, request: Request, batch: Batch
+    ) -> None:
         try:
             if request.method == "initialize":
                 raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
-            check_beside(request.auth, turn.head.headers)
+            check_beside(request.auth, http.head.headers)
             view = preview(request.params)
-            exchange = HttpExchange(request, view, session.session.dialect, caller, turn, session, batch)
+            exchange = HttpExchange(request, view, session.session.dialect, caller, http, session, batch)
             exchange.serve(self._service)
         except Fault as fault:
             batch.answered(failure(fault, request.id))
 
-    def _get(self, turn: Turn) -> None:
-        caller = self._admit(turn)
-        if not names_session(turn.head.headers):
-            refuse(turn, 405, Fault("INVALID_REQUEST", "there is no stream to GET without a session"), _ALLOW_POST)
+    def _get(self, http: HttpRequest) -> None:
+        caller = self._admit(http)
+        if not names_session(http.head.headers):
+            refuse(http, 405, Fault("INVALID_REQUEST", "there is no stream to GET without a session"), _ALLOW_POST)
             return
-        session = self._session(turn, caller)
-        if not accepts_events(turn.head.headers):
-            refuse(turn, 406, Fault("INVALID_REQUEST", "Accept must list text/event-stream"))
+        session = self._session(http, caller)
+        if not accepts_events(http.head.headers):
+            refuse(http, 406, Fault("INVALID_REQUEST", "Accept must list text/event-stream"))
             return
-        last_event = turn.head.headers.get(mcp_headers.LAST_EVENT)
-        if not session.listen(turn, caller, None if last_event is None else last_event.decode("latin-1")):
-            refuse(turn, 405, Fault("INVALID_REQUEST", "the stream of that event is over"), _ALLOW_POST)
+        last_event = http.head.headers.get(mcp_headers.LAST_EVENT)
+        if not session.listen(http, caller, None if last_event is None else last_event.decode("latin-1")):
+            refuse(http, 405, Fault("INVALID_REQUEST", "the stream of that event is over"), _ALLOW_POST)
 
-    def _delete(self, turn: Turn) -> None:
-        caller = self._admit(turn)
-        if not names_session(turn.head.headers):
-            refuse(turn, 405, Fault("INVALID_REQUEST", "there is nothing to DELETE without a session"), _ALLOW_POST)
+    def _delete(self, http: HttpRequest) -> None:
+        caller = self._admit(http)
+        if not names_session(http.head.headers):
+            refuse(http, 405, Fault("INVALID_REQUEST", "there is nothing to DELETE without a session"), _ALLOW_POST)
             return
-        self.sessions.end(self._session(turn, caller), SessionEvent.LEAVE, "the client ended the session")
-        turn.answer(204)
+        self.sessions.end(self._session(http, caller), SessionEvent.LEAVE, "the client ended the session")
+        http.answer(204)
 
-    def _session(self, turn: Turn, caller: Caller) -> HttpSession:
+    def _session(self, http: HttpRequest, caller: Caller) -> HttpSession:
         """The session that a request of the handshake era names."""
-        if names_modern(turn.head.headers):
+        if names_modern(http.head.headers):
             raise Fault("INVALID_REQUEST", "clients send no responses in this revision")
-        named = turn.head.headers.get(mcp_headers.SESSION)
+        named = http.head.headers.get(mcp_headers.SESSION)
         if named is None:
             raise Fault(
                 "INVALID_REQUEST",
@@ -364,5 +366,5 @@ class McpEndpoint:
                 hint="open a session with initialize, or send the request in the form of revision 2026-07-28",
             )
         session = self.sessions.find(named, caller)
-        check_session_version(turn.head.headers, session.session.dialect.revision)
+        check_session_version(http.head.headers, session.session.dialect.revision)
         return session

@@ -18,9 +18,9 @@ from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.exchange import GONE, Caller, OpenExchange, Service, Session, check_capability, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
+from interlock.transports.http.http_request import CLOSE, HttpRequest
 from interlock.transports.http.sessions import HttpSession
 from interlock.transports.http.streams import SessionStream
-from interlock.transports.http.turn import CLOSE, Turn
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorObject, Fault
@@ -74,7 +74,7 @@ class HttpExchange(OpenExchange):
         preview: RequestPreview,
         dialect: Dialect,
         caller: Caller,
-        turn: Turn,
+        http: HttpRequest,
         channel: HttpSession | None = None,
         batch: Batch | None = None,
     ) -> None:
@@ -82,8 +82,8 @@ class HttpExchange(OpenExchange):
         self.preview = preview
         self.dialect = dialect
         self.caller = caller
-        self.headers = turn.head.headers
-        self._turn = turn
+        self.headers = http.head.headers
+        self._http = http
         if channel is not None:
             self.session = channel.session
             self._channel = channel
@@ -109,12 +109,12 @@ class HttpExchange(OpenExchange):
     def reachable(self) -> bool:
         """Whether the client's connection, or the stream that it came back to, is open."""
         outlet = self._outlet
-        return outlet.attached if isinstance(outlet, SessionStream) else self._turn.connection is not None
+        return outlet.attached if isinstance(outlet, SessionStream) else self._http.connection is not None
 
     @property
     def answerable(self) -> bool:
         """Whether the client's connection is open, or the client has a stream to come back to."""
-        return self.open and (isinstance(self._outlet, SessionStream) or self._turn.connection is not None)
+        return self.open and (isinstance(self._outlet, SessionStream) or self._http.connection is not None)
 
     def result(self, result: bytes) -> None:
         """The good answer."""
@@ -128,29 +128,29 @@ class HttpExchange(OpenExchange):
             return
         self.open = False
         self.on_cancel = None
-        turn, id_ = self._turn, self.request.id
+        http, id_ = self._http, self.request.id
         if self._channel is not None:
             self._channel.settle(id_)
-        connection = turn.connection
+        connection = http.connection
         if connection is None:
             return
         # The commonest answer, put together in one go.
         encoded_id = b"%d" % id_ if type(id_) is int else encode_id(id_)
         size = RESULT_LENGTH + len(encoded_id) + len(result)
-        head, close = connection.listener.ok_head, b"" if turn.keep_alive else CLOSE
+        head, close = connection.listener.ok_head, b"" if http.keep_alive else CLOSE
         if size <= LARGE:
             answer = b'%b%d\r\n%b\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (head, size, close, encoded_id, result)
-            connection.finish(turn, answer)
+            connection.finish(http, answer)
             return
         # In one piece it would be copied once more.
         connection.write(b'%b%d\r\n%b\r\n{"jsonrpc":"2.0","id":%b,"result":' % (head, size, close, encoded_id))
         connection.write(result)
-        connection.finish(turn, b"}")
+        connection.finish(http, b"}")
 
     def result_list(self, head: bytes, listed: Joined) -> None:
         """The good answer whose last member is a list. A large list is written as it is."""
-        turn, connection = self._turn, self._turn.connection
-        apart = self._outlet is None and self._batch is None and turn.keep_alive
+        http, connection = self._http, self._http.connection
+        apart = self._outlet is None and self._batch is None and http.keep_alive
         if not (self.open and apart and len(listed.octets) > LARGE) or connection is None:
             super().result_list(head, listed)
             return
@@ -162,7 +162,7 @@ class HttpExchange(OpenExchange):
         size = len(begun) + len(listed.octets) + 2
         connection.write(b"%b%d\r\n\r\n%b" % (connection.listener.ok_head, size, begun))
         connection.write(listed.octets)
-        connection.finish(turn, b"}}")
+        connection.finish(http, b"}}")
 
     def fail(self, fault: Fault) -> None:
         """The bad answer, in the client's own dialect."""
@@ -211,7 +211,7 @@ class HttpExchange(OpenExchange):
         if not self.open:
             raise Fault("CANCELLED", "the client no longer waits for this request")
         check_capability(self.dialect, method, params)
-        if self._outlet is None and self._turn.connection is None:
+        if self._outlet is None and self._http.connection is None:
             raise Fault("UPSTREAM_UNAVAILABLE", "the client went before it could be asked")
         params = _line(params)
         outlet = self._stream()
@@ -243,7 +243,7 @@ class HttpExchange(OpenExchange):
         elif self._outlet is not None:
             self._outlet.end()
         else:
-            self._turn.answer(202)
+            self._http.answer(202)
 
     def _finish(self, payload: bytes, status: int, headers: bytes = b"") -> None:
         self._settle()
@@ -253,7 +253,7 @@ class HttpExchange(OpenExchange):
             self._outlet.send(payload)
             self._outlet.end()
         else:
-            self._turn.answer(status, payload, headers)
+            self._http.answer(status, payload, headers)
 
     def _settle(self) -> None:
         """End the request: its caller sends one more message at most."""
@@ -271,9 +271,9 @@ class HttpExchange(OpenExchange):
             if self._batch is not None:
                 self._outlet = self._batch.stream()
             elif self._channel is not None:
-                self._outlet = self._channel.streams.open(self._turn)
+                self._outlet = self._channel.streams.open(self._http)
             else:
-                self._outlet = _TurnStream(self._turn)
+                self._outlet = _RequestStream(self._http)
         return self._outlet
 
     def _on_request_done(self, id_: int, done: asyncio.Future[bytes]) -> None:
@@ -299,10 +299,10 @@ class HttpExchange(OpenExchange):
 class Batch:
     """The answers of one batch (revision 2025-03-26): one array when all are there, or events as they come."""
 
-    __slots__ = ("_answers", "_channel", "_missing", "_outlet", "_turn")
+    __slots__ = ("_answers", "_channel", "_http", "_missing", "_outlet")
 
-    def __init__(self, turn: Turn, channel: HttpSession, expected: int, refused: list[bytes]) -> None:
-        self._turn = turn
+    def __init__(self, http: HttpRequest, channel: HttpSession, expected: int, refused: list[bytes]) -> None:
+        self._http = http
         self._channel = channel
         self._missing = expected
         self._answers = refused
@@ -324,14 +324,14 @@ class Batch:
         if self._outlet is not None:
             self._outlet.end()
         elif self._answers:
-            self._turn.answer(200, b"[%b]" % b",".join(self._answers))
+            self._http.answer(200, b"[%b]" % b",".join(self._answers))
         else:
-            self._turn.answer(202)
+            self._http.answer(202)
 
     def stream(self) -> Outlet:
         """Stream from here on."""
         if self._outlet is None:
-            self._outlet = self._channel.streams.open(self._turn)
+            self._outlet = self._channel.streams.open(self._http)
             for payload in self._answers:
                 self._outlet.send(payload)
             self._answers = []
@@ -346,20 +346,20 @@ def _line(payload: bytes) -> bytes:
         raise Fault("UPSTREAM_ERROR", f"not JSON in UTF-8: {cause}") from None
 
 
-class _TurnStream:
+class _RequestStream:
     """An event stream of the stateless era: it lives and dies with its connection, and its events have no ids."""
 
-    __slots__ = ("_turn",)
+    __slots__ = ("_http",)
 
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
-        turn.begin_stream()
+    def __init__(self, http: HttpRequest) -> None:
+        self._http = http
+        http.begin_stream()
 
     def send(self, payload: bytes) -> None:
-        self._turn.send(encode_event(payload))
+        self._http.send(encode_event(payload))
 
     def drained(self) -> asyncio.Future[None] | None:
-        return self._turn.drained()
+        return self._http.drained()
 
     def end(self) -> None:
-        self._turn.end()
+        self._http.end()

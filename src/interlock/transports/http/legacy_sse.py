@@ -15,10 +15,10 @@ import msgspec
 from interlock.transports.credentials import HEADER, refuse_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.http_request import HttpRequest
 from interlock.transports.http.legacy_sse_paths import MESSAGES, STREAM, mcp_path_of
 from interlock.transports.http.legacy_sse_posts import PostReader, WaitingPosts
 from interlock.transports.http.malformed import KEY
-from interlock.transports.http.turn import Turn
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.sessions.session import SERVER_STOPS
 from interlock.transports.stdio.server import StdioServer
@@ -52,20 +52,20 @@ class LegacySse:
         caller: Caller = self._service.admit(mcp_path_of(path) or path, headers)
         return caller
 
-    def handle(self, turn: Turn) -> None:
+    def handle(self, http: HttpRequest) -> None:
         """Answer a GET or a POST. Raises a `Fault`."""
-        head = turn.head
+        head = http.head
         caller = self.admit(head.path, head.headers)
         if KEY in head.headers:
-            turn.owner = caller.owner
+            http.owner = caller.owner
         stream, messages = STREAM.match(head.path), MESSAGES.match(head.path)
         if stream is not None and head.method == b"GET":
-            self._open(turn, caller, stream[1])
+            self._open(http, caller, stream[1])
         elif messages is not None and head.method == b"POST":
-            self._take(turn, caller, messages[2])
+            self._take(http, caller, messages[2])
         else:
             allowed = b"allow: GET\r\n" if messages is None else b"allow: POST\r\n"
-            turn.answer(405, b"", allowed)
+            http.answer(405, b"", allowed)
 
     def tick(self) -> None:
         """Close streams without a session whose credentials are no longer valid. A session's ends with its session."""
@@ -89,24 +89,24 @@ class LegacySse:
         for stream in list(self._streams.values()):
             stream.server.end(SERVER_STOPS)
 
-    def _open(self, turn: Turn, caller: Caller, prefix: str) -> None:
+    def _open(self, http: HttpRequest, caller: Caller, prefix: str) -> None:
         bounds = self._bounds
         if self._owners[caller.owner] >= bounds.sse_streams_per_owner:
             self._displace(caller.owner)
         if len(self._streams) >= bounds.sse_streams:
             self._displace(None)
         id_ = self._service.worker.new_id()
-        with_header = HEADER in turn.head.headers
+        with_header = HEADER in http.head.headers
         admit = None if with_header else refuse_beside
         server = StdioServer(self._service, caller, limits=self._limits, admit=admit, transport="sse")
-        turn.begin_stream()
-        turn.send(b"event: endpoint\n" + encode_event(f"{prefix}/messages/{id_}".encode()))
-        server.write_to(cast("asyncio.WriteTransport", _EventWriter(turn)))
+        http.begin_stream()
+        http.send(b"event: endpoint\n" + encode_event(f"{prefix}/messages/{id_}".encode()))
+        server.write_to(cast("asyncio.WriteTransport", _EventWriter(http)))
         posts = PostReader(server, caller.owner, self.waiting)
         server.connection_made(posts)
-        self._streams[id_] = _Stream(id_, turn.head.path, turn.head.headers, caller, server, posts)
+        self._streams[id_] = _Stream(id_, http.head.path, http.head.headers, caller, server, posts)
         self._owners[caller.owner] += 1
-        turn.on_gone = server.close
+        http.on_gone = server.close
         server.on_closed(lambda: self._gone(id_))
 
     def _displace(self, owner: str | None) -> None:
@@ -118,22 +118,22 @@ class LegacySse:
                 return
         raise Fault("RESOURCE_EXHAUSTED", "too many streams with open calls", retry_after_ms=10_000)
 
-    def _take(self, turn: Turn, caller: Caller, id_: str) -> None:
+    def _take(self, http: HttpRequest, caller: Caller, id_: str) -> None:
         stream = self._streams.get(id_)
         if stream is None or stream.caller.owner != caller.owner:
             raise _unknown(id_, self._service.worker)
-        kind = turn.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        kind = http.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
-            turn.answer(415)
+            http.answer(415)
             return
-        if len(turn.body) > LARGE:
+        if len(http.body) > LARGE:
             self._service.check_rate(caller)
         else:
             try:
-                turn.body = one_line(turn.body)
+                http.body = one_line(http.body)
             except (UnicodeDecodeError, msgspec.DecodeError) as cause:
                 raise Fault("PARSE_ERROR", f"not JSON in UTF-8: {cause}") from None
-        stream.posts.take(turn)
+        stream.posts.take(http)
 
     def _gone(self, id_: str) -> None:
         stream = self._streams.pop(id_, None)
@@ -167,18 +167,18 @@ class _Stream(msgspec.Struct, frozen=True):
 class _EventWriter:
     """Lines as events."""
 
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
+    def __init__(self, http: HttpRequest) -> None:
+        self._http = http
 
     def write(self, data: bytes) -> None:
         for line in data.split(b"\n"):
             if line:
-                self._turn.send(encode_event(line))
+                self._http.send(encode_event(line))
 
     def is_closing(self) -> bool:
-        return self._turn.connection is None
+        return self._http.connection is None
 
     def close(self) -> None:
-        self._turn.end()
+        self._http.end()
 
     abort = close

@@ -11,8 +11,8 @@ from collections import Counter
 from functools import partial
 
 from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.http_request import HttpRequest
 from interlock.transports.http.refusals import id_of, refuse
-from interlock.transports.http.turn import Turn
 from interlock.transports.read_queue import ReadQueue
 from interlock.transports.stdio.server import StdioServer
 from interlock.wire.errors import Fault
@@ -60,23 +60,23 @@ class PostReader(asyncio.ReadTransport):
         self._owner = owner
         self._counts = counts
         self._reads = ReadQueue.of(asyncio.get_running_loop())
-        self._waiting: dict[Turn, int] = {}
+        self._waiting: dict[HttpRequest, int] = {}
         """The requests whose messages wait, in order, and how many bytes each counts for."""
-        self._taking: Turn | None = None
+        self._taking: HttpRequest | None = None
         """The request whose message is being taken."""
         self._paused = False
 
-    def take(self, turn: Turn) -> None:
+    def take(self, http: HttpRequest) -> None:
         """Take a message now, or when those before it are taken. Raises RESOURCE_EXHAUSTED or SESSION_UNKNOWN."""
         if self._server is None:
             raise _ended()
         if self._taking is None and not self._paused and not self._waiting:
-            self._hand_over(turn)
+            self._hand_over(http)
             return
-        size = len(turn.body)
+        size = len(http.body)
         self._counts.add(self._owner, size)
-        self._waiting[turn] = size
-        turn.on_gone = partial(self._drop, turn)
+        self._waiting[http] = size
+        http.on_gone = partial(self._drop, http)
 
     # The server calls these, as it does with a socket.
 
@@ -96,46 +96,46 @@ class PostReader(asyncio.ReadTransport):
             return
         self._server = None
         self._reads.discard(self)
-        turns = [*(() if self._taking is None else (self._taking,)), *self._waiting]
-        for turn in list(self._waiting):
-            self._drop(turn)
+        requests = [*(() if self._taking is None else (self._taking,)), *self._waiting]
+        for http in list(self._waiting):
+            self._drop(http)
         self._taking = None
-        for turn in turns:
+        for http in requests:
             fault = _ended()
-            refuse(turn, fault.kind.http, fault, id=id_of(turn, fault))
+            refuse(http, fault.kind.http, fault, id=id_of(http, fault))
 
     # The loop's queue of reads calls these (`read_queue.QueuedReader`).
 
     def read_on(self) -> None:
         """Take the message that waits longest."""
         if self._waiting and self._taking is None and not self._paused:
-            turn = next(iter(self._waiting))
-            self._drop(turn)
-            self._hand_over(turn)
+            http = next(iter(self._waiting))
+            self._drop(http)
+            self._hand_over(http)
 
     def give_up(self) -> None:
         """End the stream."""
         if self._server is not None:
             self._server.close()
 
-    def _hand_over(self, turn: Turn) -> None:
+    def _hand_over(self, http: HttpRequest) -> None:
         if self._server is not None:
-            self._taking = turn
-            self._server.take_whole(turn.body)
+            self._taking = http
+            self._server.take_whole(http.body)
             if not self._paused:
                 self._taken()
 
     def _taken(self) -> None:
         """Answer the message that was taken. One that follows on its connection comes behind those that wait."""
-        turn, self._taking = self._taking, None
+        http, self._taking = self._taking, None
         if self._waiting:
             self._reads.add(self)
-        if turn is not None:
-            turn.answer(202)
+        if http is not None:
+            http.answer(202)
 
-    def _drop(self, turn: Turn) -> None:
-        turn.on_gone = None
-        self._counts.remove(self._owner, self._waiting.pop(turn))
+    def _drop(self, http: HttpRequest) -> None:
+        http.on_gone = None
+        self._counts.remove(self._owner, self._waiting.pop(http))
 
 
 def _ended() -> Fault:

@@ -12,9 +12,9 @@ from interlock.transports.http.bodies import Bodies
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.dates import format_date
 from interlock.transports.http.guard import Faces, Headers, Refusal, check_target
+from interlock.transports.http.http_request import CLOSE, Head, HttpRequest
 from interlock.transports.http.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.lengths import cut_length
-from interlock.transports.http.turn import CLOSE, Head, Turn
 from interlock.transports.http.upgrades import Upgrader
 from interlock.transports.unread_bytes import UnreadBytes
 from interlock.wire.limits import Limits
@@ -34,9 +34,9 @@ class Connection(Protocol):
 
 
 class Endpoint(Protocol):
-    """Answers the turns."""
+    """Answers the requests."""
 
-    def handle(self, turn: Turn) -> None:
+    def handle(self, request: HttpRequest) -> None:
         """Answer a request, now or later. Never raises."""
 
     def foresee(self, head: Head) -> Refusal | None:
@@ -55,7 +55,7 @@ class Endpoint(Protocol):
     def close(self) -> None:
         """It is over: end everything."""
 
-    def abandon(self, turn: Turn) -> None:
+    def abandon(self, request: HttpRequest) -> None:
         """Answer a request that is open when the server stops. Its outcome may be unknown."""
 
 
@@ -85,7 +85,7 @@ class HttpListener:
         self.bounds = bounds
         self.is_mcp = is_mcp
         self.connections: set[Connection] = set()
-        self.streams: dict[Turn, float] = {}
+        self.streams: dict[HttpRequest, float] = {}
         """The open event streams, and when each gets its next comment."""
         self.bodies = Bodies(bounds)
         self.unread = UnreadBytes(bounds.unread_bytes, bounds.unread_bytes_per_owner)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from interlock.transports.exchange import Service
-from interlock.transports.http.turn import Turn
+from interlock.transports.http.http_request import HttpRequest
 from interlock.wire.errors import Fault
 from interlock.wire.messages import BadMessage
 
@@ -31,25 +31,25 @@ class Malformed:
         self._sent: OrderedDict[str, list[float]] = OrderedDict()
         """When each address sent malformed requests lately."""
 
-    def check(self, turn: Turn) -> None:
+    def check(self, http: HttpRequest) -> None:
         """Before a large message is read. Raises RATE_LIMITED."""
-        self._service.check_rate(self._service.admit(turn.head.path, turn.head.headers))
-        if KEY not in turn.head.headers:
-            sent = self._lately(turn.address)
+        self._service.check_rate(self._service.admit(http.head.path, http.head.headers))
+        if KEY not in http.head.headers:
+            sent = self._lately(http.address)
             if len(sent) >= MAX_BAD:
                 raise self._too_many(sent)
 
-    def counted(self, turn: Turn, fault: Fault) -> Fault:
+    def counted(self, http: HttpRequest, fault: Fault) -> Fault:
         """Count a refusal, where a malformed request is what was refused. Gives what to answer."""
         if not isinstance(fault, BadMessage) and fault.name not in NAMES:
             return fault
         try:
-            self._service.count_malformed(self._service.admit(turn.head.path, turn.head.headers))
+            self._service.count_malformed(self._service.admit(http.head.path, http.head.headers))
         except Fault as refused:
             return refused if refused.name == "RATE_LIMITED" else fault
-        if KEY in turn.head.headers:
+        if KEY in http.head.headers:
             return fault
-        sent = self._lately(turn.address)
+        sent = self._lately(http.address)
         if len(sent) >= MAX_BAD:
             return self._too_many(sent)
         sent.append(self._clock())

@@ -19,7 +19,7 @@ from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.phase import Phase
 from interlock.transports.read_queue import PIECE
 
-_IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
+_IDLE, _HEAD, _BODY, _CLOSING = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.CLOSING
 _LINGER_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -60,7 +60,7 @@ class PacedConnection(HttpConnection):
         and not while requests before them wait for theirs."""
         self._answered = False
         at, size = 0, len(data)
-        while at < size and self._phase is not _DEAF:
+        while at < size and self._phase is not _CLOSING:
             if at and (self._is_behind() or self._reads.is_spent()):
                 self._hold_back(data[at:])
                 return
@@ -71,7 +71,7 @@ class PacedConnection(HttpConnection):
             upgrade_at = self._feed(piece)
             if upgrade_at is not None:
                 end = at + upgrade_at
-                if self._phase is not _DEAF and not self._read_again():
+                if self._phase is not _CLOSING and not self._read_again():
                     self._on_upgrade(data[end:])
                     at = size
                     break
@@ -119,7 +119,7 @@ class PacedConnection(HttpConnection):
 
     def _hold_back(self, data: bytes) -> None:
         """Keep bytes until the requests before them are answered, or until a later turn of the loop."""
-        if self._phase is _DEAF:
+        if self._phase is _CLOSING:
             return
         self.flow.hold(data)
         if not self.listener.bodies.hold(self, self._size()):

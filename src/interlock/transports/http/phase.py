@@ -11,5 +11,5 @@ class Phase(enum.Enum):
     IDLE = "idle"
     HEAD = "head"
     BODY = "body"
-    DEAF = "deaf"
+    CLOSING = "closing"
     """Nothing any more: the connection closes after the answer under way."""

@@ -15,16 +15,16 @@ from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bodies import CROWDED
 from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK
 from interlock.transports.http.guard import Refusal
+from interlock.transports.http.http_request import Head, HttpRequest
 from interlock.transports.http.listener import ENTRANCE, HttpListener, Known
 from interlock.transports.http.paced_reading import PacedConnection
 from interlock.transports.http.phase import Phase
 from interlock.transports.http.template import Template
-from interlock.transports.http.turn import Head, Turn
 from interlock.transports.http.upgrades import UpgradedConnection, UpgradeRequest
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.wire.errors import Fault
 
-_IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
+_IDLE, _HEAD, _BODY, _CLOSING = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.CLOSING
 _FEW_HEADERS = 32
 _TINY_CHUNKS = Refusal(400, f"the body has over {FREE_CHUNKS} chunks of fewer than {MIN_CHUNK} bytes on average")
 
@@ -52,8 +52,8 @@ class HubProtocol(PacedConnection):
             if known is not None and len(body) == known[1] and not self._queue and not self._stalled:
                 self._serial += 1
                 head = known[0]
-                turn = self._active = Turn(self, head, head.keep_alive, body)
-                self.listener.endpoint.handle(turn)
+                http = self._active = HttpRequest(self, head, head.keep_alive, body)
+                self.listener.endpoint.handle(http)
                 return
         self._read(data)
 
@@ -66,7 +66,7 @@ class HubProtocol(PacedConnection):
 
     def on_message_begin(self) -> None:
         """A request starts. Reading pauses if another is still being answered."""
-        if self._phase is _DEAF:
+        if self._phase is _CLOSING:
             return
         self._phase = _HEAD
         self._serial += 1
@@ -78,7 +78,7 @@ class HubProtocol(PacedConnection):
 
     def on_url(self, url: bytes) -> None:
         """The request target, or a piece of it."""
-        if self._phase is not _DEAF:
+        if self._phase is not _CLOSING:
             self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -140,7 +140,7 @@ class HubProtocol(PacedConnection):
             return
         keep_alive = version == "1.1" and parser.should_keep_alive()
         known = Head(method, path, head, keep_alive, version == "1.1", self._length)
-        self._reading = Turn(self, known, keep_alive)
+        self._reading = HttpRequest(self, known, keep_alive)
         if b"expect" in head:
             self._on_expect(head[b"expect"], version)
         elif first is not None:
@@ -188,22 +188,22 @@ class HubProtocol(PacedConnection):
             return
         self._phase = _IDLE
         self._fed = 0
-        turn = self._reading
+        http = self._reading
         self.listener.bodies.received(self)
-        if turn is None:
+        if http is None:
             if self._asgi is not None:
                 self._asgi.end_body()
             return
         self._reading = None
         body = self._body
-        turn.body = body if type(body) is bytes else bytes(body)
+        http.body = body if type(body) is bytes else bytes(body)
         self._body = b""
         again, self._answered = self._answered, True
         if self._active is not None or self._queue or self._stalled or (again and self._reads.is_spent()):
-            self._wait(turn)
+            self._wait(http)
         else:
-            self._active = turn
-            self.listener.endpoint.handle(turn)
+            self._active = http
+            self.listener.endpoint.handle(http)
 
     def _alike(self, start: bytes, data: bytes) -> Known | None:
         """The head of a request that differs from the one before it only in values, and its body's length."""
@@ -261,7 +261,7 @@ class HubProtocol(PacedConnection):
     def _admit_upgrade(self, request: UpgradeRequest, rest: bytes, *, again: bool) -> None:
         """Hand the connection over, or refuse; `again`: where the caller is not known yet, judge once more then."""
         upgrader = self.listener.upgrader
-        if upgrader is None or self._phase is _DEAF or self.transport.is_closing():
+        if upgrader is None or self._phase is _CLOSING or self.transport.is_closing():
             return  # while its caller was looked up, the request was refused or the connection ended
         try:
             if self._active is not None or self._queue:
@@ -282,7 +282,7 @@ class HubProtocol(PacedConnection):
 
     def _hand_over(self, upgraded: UpgradedConnection, rest: bytes) -> None:
         transport = self.transport
-        self._phase = _DEAF
+        self._phase = _CLOSING
         self._let_go()
         self.__dict__.pop("data_received", None)
         self._first = self._template = self._head = None

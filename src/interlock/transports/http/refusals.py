@@ -12,9 +12,9 @@ from interlock.protocols.registry.errors import error_body
 from interlock.protocols.traces import new_trace_id
 from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.guard import Refusal
+from interlock.transports.http.http_request import HttpRequest
 from interlock.transports.http.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.post_headers import names_session
-from interlock.transports.http.turn import Turn
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
@@ -34,7 +34,7 @@ def refusal_body(refusal: Refusal, target: bytes, is_mcp: Callable[[str], bool])
 
 
 def refuse(
-    turn: Turn,
+    http: HttpRequest,
     status: int,
     fault: Fault,
     headers: bytes = b"",
@@ -42,37 +42,37 @@ def refuse(
     id: Id | None = None,
 ) -> None:
     if status in _CLOSING:
-        turn.keep_alive = False
-    turn.answer(status, encode_failure(id, fault.render(error_dialect)), headers + fault_headers(fault))
+        http.keep_alive = False
+    http.answer(status, encode_failure(id, fault.render(error_dialect)), headers + fault_headers(fault))
 
 
 def failure(fault: Fault, id: Id | None) -> bytes:
     return encode_failure(id, fault.render(ErrorDialect.OLD_MCP))
 
 
-def id_of(turn: Turn, fault: Fault | None) -> Id | None:
+def id_of(http: HttpRequest, fault: Fault | None) -> Id | None:
     """The id of the request that is refused, where it can be read."""
     if isinstance(fault, BadMessage):
         return fault.id
-    message = _message_of(turn)
+    message = _message_of(http)
     return message.id if isinstance(message, Request | BadMessage) else None
 
 
-def _message_of(turn: Turn) -> Outcome | None:
+def _message_of(http: HttpRequest) -> Outcome | None:
     """The content of a refused request, if it is known already: the hub does not read a large body for it."""
-    if turn.message is not None or len(turn.body) > LARGE:
-        return turn.message
+    if http.message is not None or len(http.body) > LARGE:
+        return http.message
     try:
-        return decode(turn.body)
+        return decode(http.body)
     except BadMessage as bad:
         return bad
 
 
-def error_dialect_of(turn: Turn, fault: Fault) -> ErrorDialect:
+def error_dialect_of(http: HttpRequest, fault: Fault) -> ErrorDialect:
     """The dialect of a refusal. It never depends on the session, which may be another client's."""
-    if names_session(turn.head.headers):
+    if names_session(http.head.headers):
         return ErrorDialect.OLD_MCP
     if fault.kind.domain != "security" or isinstance(fault, BadMessage):
         return ErrorDialect.NEW_MCP
-    message = _message_of(turn)
+    message = _message_of(http)
     return refusal_dialect(message.params) if isinstance(message, Request) else ErrorDialect.NEW_MCP

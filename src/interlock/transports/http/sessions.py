@@ -9,8 +9,8 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
 from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.http_request import HttpRequest
 from interlock.transports.http.streams import ReplayBudget, Streams
-from interlock.transports.http.turn import Turn
 from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import withdrawal
@@ -133,11 +133,11 @@ class HttpSession(SessionChannel):
         self.last_used = self._clock()
         self.opened.pop(id, None)
 
-    def listen(self, turn: Turn, caller: Caller, last_event: str | None) -> bool:
+    def listen(self, http: HttpRequest, caller: Caller, last_event: str | None) -> bool:
         """Serve a GET: the client listens on a stream. False if the stream that it names is over."""
         # A session ends with the credential that listens, so that no stream outlives the key it was opened with.
         self.session.caller = caller
-        return self.streams.listen(turn, last_event)
+        return self.streams.listen(http, last_event)
 
     def close(self, end: SessionEnd) -> None:
         """Everything that was open in it is over."""

@@ -11,7 +11,7 @@ from collections import deque
 from functools import partial
 
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.turn import Turn
+from interlock.transports.http.http_request import HttpRequest
 from interlock.wire.sse import encode_event
 
 RETRY_MS = 1_000
@@ -51,18 +51,18 @@ class Streams:
         """On how many of them the client listens."""
         return sum(stream.attached for stream in self._by_token.values())
 
-    def open(self, turn: Turn) -> SessionStream:
+    def open(self, http: HttpRequest) -> SessionStream:
         """A stream for what belongs to one POST."""
         stream = self._new(OF_POST)
-        if turn.connection is None:
+        if http.connection is None:
             # The client went before it heard of this stream, so it cannot come back to it.
             stream.finished = True
             self.forget(stream)
         else:
-            stream.attach(turn, 0)
+            stream.attach(http, 0)
         return stream
 
-    def listen(self, turn: Turn, last_event: str | None) -> bool:
+    def listen(self, http: HttpRequest, last_event: str | None) -> bool:
         """Serve a GET: a stream that was cut off goes on after the event named, else the standalone stream does.
 
         False for a stream of a POST that is over and has nothing more: some clients come back to it for ever.
@@ -72,11 +72,11 @@ class Streams:
         if stream is not None and position.isascii() and position.isdigit() and len(position) < 16:
             if stream.finished and not self.kept_after(stream, int(position)):
                 return False
-            stream.attach(turn, int(position))
+            stream.attach(http, int(position))
         elif token.startswith(OF_POST):
             return False
         else:
-            self.standalone.attach(turn, self.standalone.delivered)
+            self.standalone.attach(http, self.standalone.delivered)
         return True
 
     def keep(self, stream: SessionStream, position: int, event: bytes) -> None:
@@ -126,12 +126,12 @@ class Streams:
 class SessionStream:
     """One stream, with or without a client on it."""
 
-    __slots__ = ("_primes", "_streams", "_turn", "delivered", "finished", "position", "replayable", "token")
+    __slots__ = ("_http", "_primes", "_streams", "delivered", "finished", "position", "replayable", "token")
 
     def __init__(self, streams: Streams, token: str, primes: bool) -> None:
         self._streams = streams
         self._primes = primes
-        self._turn: Turn | None = None
+        self._http: HttpRequest | None = None
         self.token = token
         self.position = 0
         """The last event's."""
@@ -143,7 +143,7 @@ class SessionStream:
     @property
     def attached(self) -> bool:
         """Whether the client listens."""
-        return self._turn is not None
+        return self._http is not None
 
     def send(self, payload: bytes) -> None:
         """One message, to the client now or when it comes back."""
@@ -152,12 +152,12 @@ class SessionStream:
         self.position += 1
         event = encode_event(payload, f"{self.token}.{self.position}")
         self._streams.keep(self, self.position, event)
-        if self._turn is not None and self._turn.send(event):
+        if self._http is not None and self._http.send(event):
             self.delivered = self.position
 
     def drained(self) -> asyncio.Future[None] | None:
         """None while the client keeps up, or has left the stream; otherwise a future that completes when it does."""
-        return None if self._turn is None else self._turn.drained()
+        return None if self._http is None else self._http.drained()
 
     def end(self) -> None:
         """The last message was sent."""
@@ -167,27 +167,27 @@ class SessionStream:
 
     def hang_up(self) -> None:
         """Let the client go; it may come back."""
-        turn, self._turn = self._turn, None
-        if turn is not None:
-            turn.end()
+        http, self._http = self._http, None
+        if http is not None:
+            http.end()
 
-    def attach(self, turn: Turn, position: int) -> None:
+    def attach(self, http: HttpRequest, position: int) -> None:
         """A client listens, and has everything up to `position`. The previous listener is released."""
         self.hang_up()
-        turn.begin_stream()
+        http.begin_stream()
         if self._primes:
             # An id without data, so that the client can come back before the first message (2025-11-25, Sending
             # Messages to the Server). Clients of older revisions stumble over empty data.
-            turn.send(encode_event(b"", f"{self.token}.{position}", RETRY_MS))
+            http.send(encode_event(b"", f"{self.token}.{position}", RETRY_MS))
         for event in self._streams.kept_after(self, position):
-            turn.send(event)
+            http.send(event)
         self.delivered = self.position
         if self.finished:
-            turn.end()
+            http.end()
         else:
-            self._turn = turn
-            turn.on_gone = partial(self._detach, turn)
+            self._http = http
+            http.on_gone = partial(self._detach, http)
 
-    def _detach(self, turn: Turn) -> None:
-        if self._turn is turn:
-            self._turn = None
+    def _detach(self, http: HttpRequest) -> None:
+        if self._http is http:
+            self._http = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from interlock.transports.http.turn import Head
+from interlock.transports.http.http_request import Head
 
 _VARYING: Final = frozenset({b"content-length", b"mcp-name", b"traceparent"})
 _VARYING_PREFIX: Final = b"mcp-param-"

@@ -12,9 +12,9 @@ from interlock.transports.drain import Drain
 from interlock.transports.http.asgi import AsgiRequest
 from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.event_writer import EventWriter
+from interlock.transports.http.http_request import HttpRequest
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.read_flow import ReadFlow
-from interlock.transports.http.turn import Turn
 
 
 class WritingConnection(asyncio.Protocol):
@@ -34,13 +34,13 @@ class WritingConnection(asyncio.Protocol):
         self._application = application
         self._batching = Batching.of(self.loop)
         self._events = EventWriter(self.loop, self._batching)
-        self._active: Turn | AsgiRequest | None = None
+        self._active: HttpRequest | AsgiRequest | None = None
         """The request that is being answered."""
         self._stalled = False
         """Whether the client does not keep up."""
         self._drain = Drain()
         self._last_owner = ""
-        """`Turn.owner` of the last request that was answered here."""
+        """`HttpRequest.owner` of the last request that was answered here."""
 
     @property
     def owner(self) -> str:
@@ -48,7 +48,7 @@ class WritingConnection(asyncio.Protocol):
         active = self._active
         owner = self._last_owner
         if active is not None:
-            owner = active.owner if isinstance(active, Turn) else ""
+            owner = active.owner if isinstance(active, HttpRequest) else ""
         if owner:
             return f"caller {owner}"
         return "address" if self.client is None else f"address {self.client[0]}"
@@ -89,7 +89,7 @@ class WritingConnection(asyncio.Protocol):
         self._stalled = False
         self._drain.release()
 
-    # A turn calls these (`turn.Connection`).
+    # A request calls these (`http_request.Connection`).
 
     def write(self, data: bytes) -> None:
         """A piece of an answer that is not its last."""
@@ -97,12 +97,12 @@ class WritingConnection(asyncio.Protocol):
         if self._stalled:
             self.listener.unread.count(self, self._following(data))
 
-    def begin_stream(self, turn: Turn, headers: bytes) -> None:
+    def begin_stream(self, http: HttpRequest, headers: bytes) -> None:
         """The first bytes of an event stream."""
-        self.listener.streams[turn] = time.monotonic() + self.listener.bounds.keep_alive_s
-        self._batching.write(self.transport, self.listener.stream_head(headers, turn.head.chunked, turn.keep_alive))
+        self.listener.streams[http] = time.monotonic() + self.listener.bounds.keep_alive_s
+        self._batching.write(self.transport, self.listener.stream_head(headers, http.head.chunked, http.keep_alive))
 
-    def send(self, turn: Turn, event: bytes) -> bool:
+    def send(self, http: HttpRequest, event: bytes) -> bool:
         """An event. A client that lets too many lie unread loses its stream."""
         if self.transport.is_closing():
             return False
@@ -110,7 +110,7 @@ class WritingConnection(asyncio.Protocol):
             self.listener.overrun += 1
             self.transport.abort()
             return False
-        chunk = b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event
+        chunk = b"%x\r\n%b\r\n" % (len(event), event) if http.head.chunked else event
         self._events.write(self.transport, chunk)
         if self._stalled:
             self.listener.unread.count(self, self._following(chunk))
@@ -120,18 +120,18 @@ class WritingConnection(asyncio.Protocol):
         """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
         return self._drain.wait() if self._stalled and not self.transport.is_closing() else None
 
-    def streams_to(self, turn: Turn) -> bool:
-        """Whether the answer of this turn is an event stream."""
-        return turn in self.listener.streams
+    def streams_to(self, http: HttpRequest) -> bool:
+        """Whether the answer to this request is an event stream."""
+        return http in self.listener.streams
 
     def _following(self, data: bytes) -> int:
         """How many of these bytes are only written at the end of the batch."""
         return len(data) if self._batching.running else 0
 
-    def _lose(self, turn: Turn) -> None:
-        self.listener.streams.pop(turn, None)
-        turn.connection = None
-        gone, turn.on_gone = turn.on_gone, None
-        turn.on_stop = None
+    def _lose(self, http: HttpRequest) -> None:
+        self.listener.streams.pop(http, None)
+        http.connection = None
+        gone, http.on_gone = http.on_gone, None
+        http.on_stop = None
         if gone is not None:
             gone()

@@ -1,6 +1,6 @@
-"""One HTTP request on an MCP path and the answer it gets. A connection serves its turns one after the other.
+"""One HTTP request on an MCP path and the answer it gets. A connection serves its requests one after the other.
 
-Bytes written to a turn that is over, or whose client has gone, are dropped.
+Bytes written to a request that is over, or whose client has gone, are dropped.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class AnswerHeads(Protocol):
 
 
 class Connection(Protocol):
-    """The connection that a turn is answered on."""
+    """The connection that a request is answered on."""
 
     client: tuple[str, int] | None
 
@@ -64,26 +64,26 @@ class Connection(Protocol):
     def listener(self) -> AnswerHeads:
         """The listening address."""
 
-    def finish(self, turn: Turn, data: bytes) -> None:
+    def finish(self, request: HttpRequest, data: bytes) -> None:
         """Write the last bytes of an answer."""
 
     def write(self, data: bytes) -> None:
         """Write a piece of an answer that is not its last."""
 
-    def begin_stream(self, turn: Turn, headers: bytes) -> None:
+    def begin_stream(self, request: HttpRequest, headers: bytes) -> None:
         """Write the first bytes of an event stream."""
 
-    def send(self, turn: Turn, event: bytes) -> bool:
+    def send(self, request: HttpRequest, event: bytes) -> bool:
         """Write an event. False when nobody reads it any more."""
 
-    def streams_to(self, turn: Turn) -> bool:
-        """Whether the answer of this turn is an event stream."""
+    def streams_to(self, request: HttpRequest) -> bool:
+        """Whether the answer to this request is an event stream."""
 
     def drained(self) -> asyncio.Future[None] | None:
         """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
 
 
-class Turn(msgspec.Struct, eq=False):
+class HttpRequest(msgspec.Struct, eq=False):
     """A request as it came, and the one way to answer it: a body at once, or a stream piece by piece."""
 
     connection: Connection | None
