@@ -14,7 +14,7 @@ KINDS = [StoreError, Conflict, NotRecorded, StoreBusy, StoreFull, StoreUnavailab
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_clients_do_not_learn_the_place_of_the_database(kind: type[StoreError]) -> None:
-    cause = kind(f"{PLACE}: it failed", public="the database failed")
+    cause = kind("the database failed", operator_text=f"{PLACE}: it failed")
     for dialect in ErrorDialect:
         answer = fault_of(cause).render(dialect)
         assert answer.message == "the database failed"

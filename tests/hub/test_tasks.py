@@ -147,6 +147,18 @@ async def test_the_outcome_is_recorded_once_when_the_task_ends_and_not_when_it_b
         assert sorted(codes) == ([-32602, 0, 0, 0] if form == "modern" else [0, 0, 0, 0])
 
 
+async def test_a_task_that_cannot_be_stored_names_no_place_of_the_database(tmp_path: Path, jobs: Jobs) -> None:
+    refuses = "CREATE TRIGGER full BEFORE INSERT ON documents WHEN NEW.collection = 'tasks'"
+    async with served("modern", jobs) as servers, running_hub(tmp_path, servers) as hub, client(hub, "modern") as ada:
+        await hub.hub_app.store.commit(
+            lambda database: database.execute(f"{refuses} BEGIN SELECT RAISE(ABORT, 'no room'); END")
+        )
+        with pytest.raises(Fault) as refused:
+            await ada.start_tool("t__work", {"mark": "a"})
+    assert refused.value.message == "the task could not be stored: no room"
+    assert str(tmp_path) not in str(refused.value.data)
+
+
 async def test_a_task_that_nobody_asks_for_is_looked_at_by_the_hub(tmp_path: Path, jobs: Jobs) -> None:
     async with served("modern", jobs) as servers, running_hub(tmp_path, servers) as hub, client(hub, "modern") as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -272,6 +272,54 @@ async def test_a_purged_deletion_still_reaches_other_nodes(postgres: str) -> Non
     await two.close()
 
 
+def not_a_database(where: Path) -> None:
+    where.write_bytes(b"not a database" * 1000)
+
+
+def a_folder(where: Path) -> None:
+    where.mkdir()
+
+
+def below_a_file(where: Path) -> None:
+    where.parent.rmdir()
+    where.parent.write_text("not a folder")
+
+
+@pytest.mark.parametrize("spoil", [not_a_database, a_folder, below_a_file])
+async def test_only_operators_read_the_place_of_a_database(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
+    where = tmp_path / "place" / "hub.db"
+    where.parent.mkdir()
+    spoil(where)
+    with pytest.raises(StoreError) as failed:
+        await Store.open(where, [THINGS])
+    assert str(tmp_path) not in f"{failed.value}{failed.value.message}{failed.value.hint}"
+    assert str(where) in failed.value.for_operators
+
+
+async def test_only_operators_read_the_place_of_a_backup(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path / "hub.db", [THINGS])
+    file = tmp_path / "file"
+    not_a_database(file)
+    for attempt, path in ((store.restore, tmp_path / "missing"), (store.restore, file), (store.backup, file / "copy")):
+        with pytest.raises(StoreError) as failed:
+            await attempt(path)
+        assert str(tmp_path) not in f"{failed.value}{failed.value.message}{failed.value.hint}"
+        assert str(tmp_path) in failed.value.for_operators
+    await store.close()
+
+
+async def test_only_operators_read_the_key_and_the_content_of_a_damaged_entry(tmp_path: Path) -> None:
+    where = tmp_path / "hub.db"
+    store = await Store.open(where, [THINGS])
+    await put(store, Thing("alice-key"))
+    await store.commit(lambda database: database.execute("UPDATE documents SET body = '{}'"))
+    with pytest.raises(StoreDamaged) as failed:
+        await store.get(THINGS, "alice-key")
+    assert "alice" not in failed.value.message
+    assert "alice" in failed.value.for_operators
+    await store.close()
+
+
 @pytest.mark.parametrize(
     ("where", "path"),
     [("sqlite:///var/hub.db", "/var/hub.db"), ("sqlite:hub.db", "hub.db"), ("hub%20b.db", "hub%20b.db"),
@@ -295,10 +343,11 @@ async def test_a_url_with_a_host_names_no_file() -> None:
         "postgresql://joe@127.0.0.1:1/db?nosuch=HUSH",
         "postgresql://joe:HUSH@127.0.0.1:1/db",
         "mysql://joe:HUSH@host/db",
+        "sqlite://joe:HUSH@host/hub.db",
     ],
 )
 async def test_t23_an_address_that_cannot_be_used_is_refused_without_its_password(where: str) -> None:
     with pytest.raises(StoreUnavailable) as refused:
         connect(where)
-    assert "HUSH" not in refused.value.message + refused.value.hint
+    assert "HUSH" not in refused.value.for_operators + refused.value.hint
     assert refused.value.hint

@@ -209,7 +209,7 @@ class ChannelConversations:
                 events, _ = await deliveries.take(agent, MAX_EVENTS, MAX_BYTES, on_way=True)
                 await self._turns_for(agent, events)
         except (Fault, StoreError) as cause:
-            self._hub_app.logs.add("hub", "hub", f"the events of {agent} began no turn: {cause.message}"[:500])
+            self._hub_app.logs.add("hub", "hub", f"the events of {agent} began no turn: {cause.for_operators}"[:500])
 
     async def _turns_for(self, agent: str, events: Sequence[Pending]) -> None:
         """Run turns for events, one after the other. Those whose turn did not begin, or did nothing, wait again."""
@@ -236,7 +236,7 @@ class ChannelConversations:
                 try:
                     await deliveries.arrived(agent, group)
                 except (Fault, StoreError) as cause:
-                    text = f"the next run may begin a turn for events of {agent} again: {cause.message}"
+                    text = f"the next run may begin a turn for events of {agent} again: {cause.for_operators}"
                     self._hub_app.logs.add("hub", "hub", text[:500])
                 # A call is made after the mark: a hub that dies in it does not begin the turn, and the call, again.
                 turn.let_call()

@@ -97,7 +97,7 @@ class ClientPushes:
                     if not events or not await self._push_all(host, events):
                         break
         except (Fault, StoreError) as cause:
-            self._hub_app.logs.add("hub", "hub", f"events were not pushed to {agent}: {cause.message}"[:500])
+            self._hub_app.logs.add("hub", "hub", f"events were not pushed to {agent}: {cause.for_operators}"[:500])
 
     def _wanted(self, host: ClientHost) -> set[tuple[str, str]]:
         """The feature sets whose events a client takes now, with their servers."""

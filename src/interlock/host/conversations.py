@@ -229,7 +229,7 @@ class Conversations:
             old = [each.id for each in await self.of_agent() if each.updated < expired]
             await self._delete(old[:AT_ONCE])
         except StoreError as cause:
-            self._hub_app.logs.add("hub", "hub", f"old conversations could not be deleted: {cause}")
+            self._hub_app.logs.add("hub", "hub", f"old conversations could not be deleted: {cause.for_operators}")
 
     async def _delete(self, ids: list[str]) -> None:
         for id_ in ids:

@@ -100,7 +100,7 @@ class ServerInference:
                         for key in keys[start : start + SWEPT_AT_ONCE]:
                             transaction.delete(INFERENCES, key)
         except StoreError as cause:
-            self._hub_app.logs.add("hub", "hub", f"old inferences could not be deleted: {cause}")
+            self._hub_app.logs.add("hub", "hub", f"old inferences could not be deleted: {cause.for_operators}")
 
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
         """Answer a request that was admitted. Raises a `Fault` to refuse it."""

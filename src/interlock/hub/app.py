@@ -340,7 +340,8 @@ class HubApp:
         try:
             pruned = await pruner.prune(self.config.hub.retention)
         except (StoreError, HeadDamaged) as cause:
-            self._foundation.log("hub", f"old audit records could not be pruned: {cause}")
+            why = cause.for_operators if isinstance(cause, StoreError) else cause
+            self._foundation.log("hub", f"old audit records could not be pruned: {why}")
             return
         if pruned:
             self._foundation.log("hub", f"{pruned} audit records were pruned, as [hub.retention] says")

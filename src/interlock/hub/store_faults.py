@@ -18,12 +18,12 @@ Value = TypeVar("Value", bound=msgspec.Struct)
 
 def fault_of(cause: StoreError) -> Fault:
     """The error for a failure of the store. Clients do not learn the place of the database."""
-    return _fault(cause, cause.public, cause.operator_text)
+    return _fault(cause, cause.message, cause.operator_text)
 
 
 def operator_fault_of(cause: StoreError) -> Fault:
     """The same for an operator, with the place of the database."""
-    return _fault(cause, cause.message)
+    return _fault(cause, cause.for_operators)
 
 
 def _fault(cause: StoreError, message: str, operator_text: str = "") -> Fault:
@@ -54,10 +54,6 @@ def whole(mirror: Mirror[Value] | None, named: str) -> Mirror[Value]:
     if mirror is None:
         raise starting()
     if (problem := mirror.problem) is not None:
-        raise Fault(
-            "SERVER_NOT_READY",
-            f"the {named} cannot be read: {problem.public}",
-            hint=problem.hint,
-            operator_text=problem.operator_text,
-        )
+        message = f"the {named} cannot be read: {problem.message}"
+        raise Fault("SERVER_NOT_READY", message, hint=problem.hint, operator_text=problem.operator_text)
     return mirror

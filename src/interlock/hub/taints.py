@@ -169,7 +169,7 @@ class Taints:
                 for taint in gone[:1000]:
                     transaction.delete(TAINTS, taint.id)
         except StoreError as cause:
-            self._log("hub", f"old taints could not be deleted: {cause}")
+            self._log("hub", f"old taints could not be deleted: {cause.for_operators}")
             return
         for taint in gone[:1000]:
             self._forget(taint)
@@ -185,7 +185,7 @@ class Taints:
                         raise
         except StoreError as cause:
             # It counts in this process all the same, and the next result stores it.
-            self._log("hub", f"the taint of {taint.owner} could not be stored: {cause}")
+            self._log("hub", f"the taint of {taint.owner} could not be stored: {cause.for_operators}")
         finally:
             self._storing[taint.id] -= 1
             if not self._storing[taint.id]:

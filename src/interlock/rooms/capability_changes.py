@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from interlock.hub.room_documents import ROOM_CAPABILITIES, CapabilityChange, change_id
+from interlock.hub.store_faults import whole
 from interlock.store import Conflict, Mirror, Store
 from interlock.wire.errors import Fault
 
@@ -70,9 +71,5 @@ class RoomCapabilities:
         raise Fault("RESOURCE_EXHAUSTED", "these capabilities are being changed elsewhere", retry_after_ms=500)
 
     def _ready(self) -> Mirror[CapabilityChange]:
-        if self._mirror is None:
-            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
-        if (problem := self._mirror.problem) is not None:
-            # A change that cannot be read may have taken capabilities away.
-            raise Fault("SERVER_NOT_READY", f"the capabilities cannot be read: {problem.public}", hint=problem.hint)
-        return self._mirror
+        # A change that cannot be read may have taken capabilities away.
+        return whole(self._mirror, "capabilities")

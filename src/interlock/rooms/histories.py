@@ -79,14 +79,14 @@ class Histories:
         try:
             await self._delete_ended()
         except StoreError as cause:
-            _log.warning("the history of a closed room could not be deleted: %s", cause)
+            _log.warning("the history of a closed room could not be deleted: %s", cause.for_operators)
         for topic, history in list(self._by_topic.items()):
             if topic in self._ended:
                 continue
             try:
                 await (history.close(store) if closing else history.write(store))
             except StoreError as cause:
-                _log.warning("the history of a room could not be stored: %s", cause)
+                _log.warning("the history of a room could not be stored: %s", cause.for_operators)
 
     async def _delete_ended(self) -> None:
         from interlock.rooms.history import delete_history

@@ -46,4 +46,4 @@ class OrderedWork:
             try:
                 await self._queue.get_nowait()
             except (Fault, StoreError) as cause:
-                _log.warning("%s could not be written: %s", self._name, cause)
+                _log.warning("%s could not be written: %s", self._name, cause.for_operators)

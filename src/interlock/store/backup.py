@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from . import documents, records
 from .database import Database, transaction
@@ -20,6 +20,8 @@ from .documents import AnyCollection, Change
 from .errors import StoreDamaged, StoreError, StoreReadOnly
 from .schema import bring_up, schema_number, steps
 from .sqlite import Sqlite
+
+MADE_BY: Final = "name a file made by `interlock backup`"
 
 Write: TypeAlias = Callable[[Callable[[Database], Any], Callable[[Any], None] | None], Any]
 """Runs work in a transaction of the writer and returns its result; calls the second function with it on the loop."""
@@ -120,7 +122,7 @@ def _complete_file(path: Path) -> Iterator[Path]:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     except OSError as cause:
-        raise StoreReadOnly(f"{path}: {cause.strerror}", "choose a folder that can be written") from cause
+        raise _unwritten(path, cause, "choose a folder that can be written") from cause
     draft = Path(name)
     try:
         yield draft
@@ -128,11 +130,19 @@ def _complete_file(path: Path) -> Iterator[Path]:
         draft.replace(path)
         _sync_folder(path.parent)
     except OSError as cause:
-        raise StoreReadOnly(f"{path}: {cause.strerror}", "choose a writable folder with enough free space") from cause
+        raise _unwritten(path, cause, "choose a writable folder with enough free space") from cause
     finally:
         os.close(handle)
         for left in draft.parent.glob(f"{draft.name}*"):
             left.unlink()
+
+
+def _unwritten(path: Path, cause: OSError, hint: str) -> StoreReadOnly:
+    return StoreReadOnly("the backup cannot be written", hint, operator_text=f"{path}: {cause.strerror}")
+
+
+def _no_backup(path: Path) -> StoreDamaged:
+    return StoreDamaged("this is not a backup", MADE_BY, operator_text=str(path))
 
 
 def _sync_folder(folder: Path) -> None:
@@ -153,13 +163,18 @@ def _checked_copy(path: Path) -> Iterator[Sqlite]:
         try:
             shutil.copyfile(path, copy)
         except OSError as cause:
-            raise StoreError(f"{path}: {cause.strerror}", "name a file made by `interlock backup`") from cause
-        backup = Sqlite(copy)
+            text = f"{path}: {cause.strerror}"
+            raise StoreError("the backup cannot be read", MADE_BY, operator_text=text) from cause
+        try:
+            backup = Sqlite(copy)
+        except StoreDamaged as cause:
+            raise _no_backup(path) from cause
         try:
             if problems := backup.problems():
-                raise StoreDamaged(f"{path}: {problems[0]}", "use another backup")
+                text = f"{path}: {problems[0]}"
+                raise StoreDamaged("the backup is damaged", "use another backup", operator_text=text)
             if schema_number(backup) == 0:
-                raise StoreDamaged(f"{path} is not a backup", "name a file made by `interlock backup`")
+                raise _no_backup(path)
             bring_up(backup, lambda _: None)
             yield backup
         finally:

@@ -63,7 +63,8 @@ class Collection(Generic[T]):
         try:
             return self._decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeError) as cause:
-            raise StoreDamaged(f"{self.name} {key!r} is not a {self.kind.__name__}: {cause}") from None
+            text = f"{key!r} is not a {self.kind.__name__}: {cause}"
+            raise StoreDamaged(f"an entry of {self.name} cannot be decoded", operator_text=text) from None
 
     def column_values(self, body: str) -> dict[str, str]:
         """The column values of a stored document, without fields that are missing or null."""

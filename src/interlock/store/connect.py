@@ -45,10 +45,12 @@ def check_store(where: str) -> None:
             place = place.parent
         if place != path:
             if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-                raise StoreUnavailable(f"{path} cannot be made", "set another `store` in [hub]")
+                hint = "set another `store` in [hub]"
+                raise StoreUnavailable("the database cannot be made", hint, operator_text=str(path))
             return
         if not os.access(path, os.W_OK):
-            raise StoreUnavailable(f"{path} cannot be written", "correct its permissions, or set another `store`")
+            hint = "correct its permissions, or set another `store`"
+            raise StoreUnavailable("the database cannot be written", hint, operator_text=str(path))
     with closing(connect(where, read_only=True)) as database:
         check_schema(database)
 
@@ -61,7 +63,7 @@ def sqlite_path(where: str) -> Path:
             raise StoreUnavailable(f"{parts.scheme} databases are not supported", _FORMATS)
         return Path(where)
     if parts.netloc:
-        raise StoreUnavailable(f"{where!r} names a host", "write sqlite:/// and the path")
+        raise StoreUnavailable("the address of a SQLite file names a host", "write sqlite:/// and the path")
     return Path(unquote(parts.path))
 
 

@@ -66,7 +66,7 @@ def apply(database: Database, changes: Changes) -> list[Change]:
     for place, expected in changes.expected.items():
         old = found.get(place)
         if expected != (0 if old is None or old.body is None else old.version):
-            raise Unchanged(Conflict(f"{place[0]} {place[1]!r} was changed meanwhile"))
+            raise Unchanged(Conflict(f"an entry of {place[0]} was changed meanwhile", operator_text=repr(place[1])))
     done: list[Change] = []
     removed: list[Row] = []
     added: list[Row] = []
@@ -232,7 +232,7 @@ def _checked(row: Row) -> Change:
     text = body if isinstance(body, str) else None
     change = Change(str(collection), str(key), _number(version), _number(revision), text)
     if _checksum(change) != stored:
-        raise StoreDamaged(f"the stored {collection!s} {key!r} does not match its checksum")
+        raise StoreDamaged(f"an entry of {collection!s} does not match its checksum", operator_text=repr(key))
     return change
 
 
@@ -269,5 +269,5 @@ def _update_columns(database: Database, removed: Sequence[Row], added: Sequence[
 
 def _number(value: object) -> int:
     if not isinstance(value, int):
-        raise StoreDamaged(f"the store holds {value!r} where a number belongs")
+        raise StoreDamaged("the store holds another value where a number belongs", operator_text=repr(value))
     return value

@@ -11,16 +11,19 @@ class StoreError(Exception):
 
     hint = ""
 
-    def __init__(self, message: str, hint: str = "", public: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, operator_text: str = "") -> None:
         super().__init__(message)
         self.message = message
-        """For operators: it may name the place of the database."""
-        self.public = public or message
-        """For everyone else."""
-        self.operator_text = message if message != self.public else ""
-        """Text for operators alone."""
+        """For whoever asked. So is the text of the exception."""
+        self.operator_text = operator_text
+        """Text for operators alone, such as the place of the database or the text of its driver."""
         if hint:
             self.hint = hint
+
+    @property
+    def for_operators(self) -> str:
+        """The message with the text for operators."""
+        return f"{self.message}: {self.operator_text}" if self.operator_text else self.message
 
 
 class Conflict(StoreError):

@@ -196,4 +196,4 @@ def _store_errors() -> Iterator[None]:
         kind = _CLASSES.get((cause.sqlstate or "")[:2], StoreUnavailable)
         message = cause.diag.message_primary or (str(cause).splitlines() or [type(cause).__name__])[0]
         hint = "give the hub's role the right to create and write its schema" if kind is StoreReadOnly else ""
-        raise kind(f"PostgreSQL: {message}", hint, f"PostgreSQL failed ({cause.sqlstate or 'no answer'})") from cause
+        raise kind(f"PostgreSQL failed ({cause.sqlstate or 'no answer'})", hint, operator_text=message) from cause

@@ -135,7 +135,10 @@ class Sqlite:
         if not read_only:
             mode = self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
-                raise StoreUnavailable(f"{self.path} cannot use WAL ({mode})", "keep it on a local disk")
+                place = str(self.path)
+                raise StoreUnavailable(
+                    f"the database cannot use WAL ({mode})", "keep it on a local disk", operator_text=place
+                )
             self._connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
             self._connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
         cache_kib = _READER_CACHE_KIB if read_only else _WRITER_CACHE_KIB
@@ -197,12 +200,13 @@ def _store_errors(path: Path) -> Iterator[None]:
         hint = "check that the disk is healthy and has free space" if kind is StoreUnavailable else ""
         if "no such table" in str(cause):
             hint = "another program changed it; restore a backup with `interlock restore`"
-        raise kind(f"{path}: {cause}", hint, str(cause)) from cause
+        raise kind(str(cause), hint, operator_text=str(path)) from cause
     except OverflowError as cause:
-        raise StoreError(f"{path}: {cause}", "use a smaller number", str(cause)) from cause
+        raise StoreError(str(cause), "use a smaller number", operator_text=str(path)) from cause
     except OSError as cause:
         if cause.errno == errno.ENOSPC:
-            raise StoreFull(f"{path}: {cause.strerror}", public="the disk of the database is full") from cause
+            raise StoreFull("the disk of the database is full", operator_text=str(path)) from cause
         if (exhausted := no_descriptor_left()) is not None:
             raise exhausted from cause
-        raise StoreReadOnly(f"{path}: {cause.strerror or cause}", public="the database cannot be written") from cause
+        place = f"{path}: {cause.strerror or cause}"
+        raise StoreReadOnly("the database cannot be written", operator_text=place) from cause

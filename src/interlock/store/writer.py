@@ -117,7 +117,8 @@ class Writer:
                 _fail(group, error)
         except Exception as bug:
             self._undo(StoreError(""))
-            _fail(group, StoreError(f"{type(bug).__name__} while writing: {bug}", "report this as a bug"))
+            text = f"{type(bug).__name__}: {bug}"
+            _fail(group, StoreError("the hub failed while writing", "report this as a bug", operator_text=text))
 
     def _begin(self) -> Database:
         """Begin a transaction, on a new connection if the kept one died while nobody used it."""

@@ -100,7 +100,9 @@ def _check_key(config: Config, home: Path) -> None:
             finish_rekeying(config, home)
         if config.hub.sealing_key is None and not has_secret(home):
             check_stored(store_of(config, home), config, home)
-    except (StoreError, BadHubSecret) as cause:
+    except StoreError as cause:
+        raise CannotStart(cause.for_operators, cause.hint) from None
+    except BadHubSecret as cause:
         raise CannotStart(cause.message, cause.hint) from None
 
 
@@ -154,7 +156,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         await hub_app.start()
     except StoreError as cause:
         await http.stop(DRAIN_S)
-        raise CannotStart(cause.message, cause.hint) from None
+        raise CannotStart(cause.for_operators, cause.hint) from None
     try:
         await rooms.start()
         await conversations.start()
@@ -169,7 +171,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         await control.close()
         await hub_app.stop()
         if isinstance(cause, StoreError):
-            raise CannotStart(cause.message, cause.hint) from None
+            raise CannotStart(cause.for_operators, cause.hint) from None
         hint = f"see that there is room in {home / 'run'}, and that it can be written"
         raise CannotStart(f"{cause.filename or socket_path(home)}: {cause.strerror}", hint) from None
     watch = LoopWatch.here()

@@ -167,7 +167,7 @@ def _verified_store() -> Json:
     try:
         report = verify_store(store_of(load(None, home=home, folder=Path.cwd()).config, home), home)
     except StoreError as cause:
-        raise Failure(cause.message, cause.hint) from None
+        raise Failure(cause.for_operators, cause.hint) from None
     return {**msgspec.to_builtins(report), "sound": report.sound}
 
 

@@ -48,7 +48,7 @@ def backup(file: Path, force: bool, config: Path | None, as_json: bool) -> None:
         try:
             back_up(own_configuration(config, home), home, file)
         except StoreError as cause:
-            raise Failure(cause.message, cause.hint) from None
+            raise Failure(cause.for_operators, cause.hint) from None
     size = file.stat().st_size
     if as_json:
         show_json({"file": str(file), "bytes": size, "running": running})
@@ -98,7 +98,7 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
         try:
             done = asyncio.run(put_back(loaded, home, file.absolute(), local_person(user_name())))
         except StoreError as cause:
-            raise Failure(cause.message, cause.hint) from None
+            raise Failure(cause.for_operators, cause.hint) from None
         except OSError as cause:
             raise Failure(f"{file}: {cause.strerror}", "choose a file made by `interlock backup`") from None
     if as_json:

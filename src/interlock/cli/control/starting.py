@@ -146,7 +146,8 @@ def key_problem() -> NoHub | None:
         config = own_configuration(None, home)
         check_stored(store_of(config, home), config, home)
     except (BadHubSecret, StoreError) as cause:
-        return NoHub(f"no hub is running, and none can start: {cause.message}", cause.hint)
+        why = cause.for_operators if isinstance(cause, StoreError) else cause.message
+        return NoHub(f"no hub is running, and none can start: {why}", cause.hint)
     except Failure:
         return None
     return None

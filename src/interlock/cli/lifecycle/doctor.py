@@ -202,7 +202,7 @@ def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
         check_store(where)
         check_stored(where, loaded.config, home)
     except StoreError as cause:
-        yield Check("store", "wrong", cause.message, cause.hint)
+        yield Check("store", "wrong", cause.for_operators, cause.hint)
     except BadHubSecret:
         return  # `_key` reports it.
 
@@ -286,7 +286,7 @@ def _audit_log(home: Path, loaded: Loaded) -> Iterator[Check]:
     try:
         problems = missing_ends(store_of(loaded.config, home), home)
     except StoreError as cause:
-        yield Check("audit log", "wrong", cause.message, cause.hint)
+        yield Check("audit log", "wrong", cause.for_operators, cause.hint)
         return
     for problem in problems:
         yield Check("audit log", "wrong", problem, "run `interlock audit verify`, and compare the store with a backup")

@@ -112,7 +112,7 @@ def _run(loaded: Loaded, home: Path, as_json: bool) -> int:
     except CannotStart as cause:
         raise Failure(f"the hub cannot start: {cause.message}", cause.hint) from None
     except StoreError as cause:
-        message = f"the hub has stopped, and could not write its last entries: {cause.message}"
+        message = f"the hub has stopped, and could not write its last entries: {cause.for_operators}"
         raise Failure(message, cause.hint) from None
 
 

@@ -50,8 +50,10 @@ def rekey(lost: bool, yes: bool, config: Path | None, as_json: bool) -> None:
             finish_rekeying(loaded, home)
             problem = sealed_elsewhere(loaded, home)
             done = _give_up(loaded, home, problem, yes) if lost else _seal(loaded, home, problem)
-        except (BadHubSecret, StoreError) as cause:
+        except BadHubSecret as cause:
             raise Failure(cause.message, cause.hint) from None
+        except StoreError as cause:
+            raise Failure(cause.for_operators, cause.hint) from None
         except OSError as cause:
             raise Failure(f"{home}: {cause.strerror or cause}", "see that you can write this folder") from None
     _show(done, as_json)

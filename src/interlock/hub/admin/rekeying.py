@@ -138,7 +138,8 @@ def finish_rekeying(config: Config, home: Path) -> None:
     if is_missing(where):
         # It may be away for now, sealed with the next key, which nothing else has.
         hint = f"put the store back; if there never was one, delete {home / FILE}{NEXT}"
-        raise StoreError(f"{sqlite_path(where)} is missing, and a `rekey` of it was interrupted", hint)
+        message = "the database is missing, and a `rekey` of it was interrupted"
+        raise StoreError(message, hint, operator_text=str(sqlite_path(where)))
     if _stored(where, lambda database: _check(database) == check_of(new)):
         SecretStore(home).reseal(existing_secret(home), new)
         adopt_next(home)

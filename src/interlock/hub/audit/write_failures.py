@@ -89,7 +89,7 @@ def cannot_record(error: StoreError | None) -> Fault:
         return Fault("RESOURCE_EXHAUSTED", "too many entries wait for the audit log", retry_after_ms=100)
     return Fault(
         "RESOURCE_EXHAUSTED",
-        f"the hub makes no call while it cannot write the audit log: {error.public}",
+        f"the hub makes no call while it cannot write the audit log: {error.message}",
         hint="call again later; `interlock status` tells an operator more",
         retry_after_ms=1000,
         operator_text=error.operator_text,
@@ -101,4 +101,4 @@ def not_recorded(cause: StoreError | None) -> NotRecorded:
     stopped = "the hub changes nothing while it cannot write the audit log"
     if cause is None:
         return NotRecorded(f"{stopped}: too many entries wait")
-    return NotRecorded(f"{stopped}: {cause.message}", cause.hint, f"{stopped}: {cause.public}")
+    return NotRecorded(f"{stopped}: {cause.message}", cause.hint, operator_text=cause.operator_text)

@@ -113,7 +113,7 @@ class LiveParts:
             await self.deliveries.sweep(self._settings().keep_days * DAY_S)
             await self.intake.prune()
         except StoreError as cause:
-            self._foundation.log("hub", f"old events could not be deleted: {cause}")
+            self._foundation.log("hub", f"old events could not be deleted: {cause.for_operators}")
 
     async def on_greeted(self, server: str, key: str | None, owner: str, connection: Connection) -> None:
         """Agree on MCPL with a server. A private connection speaks for its principal alone."""
@@ -167,7 +167,9 @@ class LiveParts:
         try:
             await self.deliveries.withdraw(server)
         except StoreError as cause:
-            self._foundation.log("hub", f"events of {server} could not be withdrawn; nobody gets them: {cause}")
+            self._foundation.log(
+                "hub", f"events of {server} could not be withdrawn; nobody gets them: {cause.for_operators}"
+            )
 
     def _servers(self) -> Mapping[str, Server]:
         return self._foundation.config.servers

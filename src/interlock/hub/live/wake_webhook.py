@@ -84,7 +84,10 @@ class WakeWebhook:
                 if over:
                     await self._forget(message)
             except StoreError as cause:
-                self._log("hub", f"a message of the live webhook could not be deleted, and is sent again: {cause}")
+                self._log(
+                    "hub",
+                    f"a message of the live webhook could not be deleted, and is sent again: {cause.for_operators}",
+                )
                 over = False
             failures = 0 if over else failures + 1
             if failures:

@@ -276,8 +276,7 @@ class Wakes:
         try:
             await self._commit(agent, wake, chosen, at)
         except (StoreError, Fault) as cause:
-            why = cause.for_operators if isinstance(cause, Fault) else cause
-            self._log("hub", f"{agent} was not woken for {group.count} events: {why}")
+            self._log("hub", f"{agent} was not woken for {group.count} events: {cause.for_operators}")
             if wake is not None:
                 self._take_back(wake)
             self._wait(group.key, [event.id for event in events], Timing(AGAIN_S, AGAIN_S))

@@ -125,7 +125,8 @@ class Tracker:
             self._end(task, live, UNKNOWN, "the task could not be stored")
             self._forget(task.id)
             await self.queries.stop(task, route)
-            raise Fault("INTERNAL_ERROR", f"the task could not be stored: {cause.message}", hint=cause.hint) from None
+            message = f"the task could not be stored: {cause.message}"
+            raise Fault("INTERNAL_ERROR", message, hint=cause.hint, operator_text=cause.operator_text) from None
         self.queries.locate(task, live, route)
         self._count(task, live)
         if started.over:

@@ -202,7 +202,7 @@ class EmbeddingCache:
             wanted = [id_ for id_ in ids if id_ in self._stored]
             found = [await self._store().get(EMBEDDINGS, id_) for id_ in wanted]
         except StoreError as cause:
-            self._log("hub", f"stored vectors cannot be read: {cause}")
+            self._log("hub", f"stored vectors cannot be read: {cause.for_operators}")
             return {}
         return {each.key: each.value.numbers for each in found if each is not None}
 
@@ -219,7 +219,7 @@ class EmbeddingCache:
                 for id_ in surplus:
                     change.delete(EMBEDDINGS, id_)
         except StoreError as cause:
-            self._log("hub", f"vectors cannot be stored: {cause}")
+            self._log("hub", f"vectors cannot be stored: {cause.for_operators}")
             return
         stored.difference_update(surplus)
         stored.update(each.id for each in new)

@@ -129,7 +129,7 @@ class Learning:
                 if changed:
                     await self._keep(changed)
             except StoreError as cause:
-                self._log("hub", f"what was learned from use cannot be kept: {cause}")
+                self._log("hub", f"what was learned from use cannot be kept: {cause.for_operators}")
 
     async def _stored(self) -> list[Document[LearnedUses]]:
         """All that was learned. A damaged row teaches nothing, and stays for the operator to see: it does not keep
@@ -143,7 +143,7 @@ class Learning:
                 try:
                     document = await store.get(LEARNED, key)
                 except StoreDamaged as cause:
-                    self._log("hub", f"what was learned from {key} is left out: {cause}")
+                    self._log("hub", f"what was learned from {key} is left out: {cause.for_operators}")
                 else:
                     found += [] if document is None else [document]
             return found

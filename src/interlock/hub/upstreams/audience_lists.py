@@ -141,7 +141,7 @@ class AudienceLists:
             await self._hub.remember_tools(self._current.id, audience, stamp, definitions)
         except StoreError as cause:
             # They are offered all the same, and the next start asks again.
-            self._log(f"its tools for some clients could not be stored: {cause.message}")
+            self._log(f"its tools for some clients could not be stored: {cause.for_operators}")
 
     def _log(self, text: str) -> None:
         self._logs.add(self._current.id, "hub", text)

@@ -159,7 +159,8 @@ class _Receiver:
                 # An unforeseen error must not end the sending for ever.
                 if not isinstance(cause, Fault | StoreError | TimeoutError):
                     _log.error("audit records could not be sent to %s", self.server.id, exc_info=cause)
-                self._warn(f"audit records could not be sent, and the hub tries again: {cause!r}")
+                why = cause.for_operators if isinstance(cause, Fault | StoreError) else repr(cause)
+                self._warn(f"audit records could not be sent, and the hub tries again: {why}")
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._reconnected.wait()
