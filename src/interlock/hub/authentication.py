@@ -21,13 +21,14 @@ from interlock.hub.calls.call import Call, Caller, OpenCalls
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.store.feed import now_s
 from interlock.transports.requests.pending_authentication import AuthenticationPending
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, Unauthorized
 
 if TYPE_CHECKING:
     from interlock.hub.auth.oauth.issuers import Issuers
 
 MAX_CALLERS: Final = 10_000
 """Remembered callers. Beyond that number all are looked up again."""
+CREATE_KEY: Final = "create a key with `interlock keys create NAME`"
 
 _SERVER = re.compile(r"/servers/([^/]+)/mcp\Z")
 _PROFILE = re.compile(r"/profiles/([^/]+)/mcp\Z")
@@ -113,7 +114,7 @@ class Authenticator:
 
     def admit_key(self, key: str | None, path: str) -> Caller:
         """The caller on the control socket: the holder of a key, or without one the local agent."""
-        return self.admit_principal(self._bearer(key) if key is not None else LOCAL_AGENT, path)
+        return self.admit_principal(self._bearer(key, path) if key is not None else LOCAL_AGENT, path)
 
     def admit_principal(self, principal: Principal, path: str) -> Caller:
         """A principal at an address. Unknown and forbidden addresses get the same fault."""
@@ -175,28 +176,25 @@ class Authenticator:
 
     def _principal(self, credential: bytes | None, path: str) -> Principal:
         tokens = self._tokens()
-        try:
-            if credential is None:
-                if self._config().hub.admits_anonymous:
-                    return LOCAL_AGENT
-                raise _auth_required("a key is needed" if tokens is None else "a key or an access token is needed")
-            scheme, _, text = credential.decode("latin-1").partition(" ")
-            if scheme.lower() != "bearer":
-                raise _auth_required("the hub takes only `Authorization: Bearer KEY`")
-            text = text.strip()
-            return self._bearer(text) if tokens is None or text.startswith(PREFIX) else tokens.principal(text, path)
-        except Fault as fault:
-            if tokens is not None and fault.name == "AUTH_REQUIRED" and not fault.challenge:
-                fault.challenge = tokens.challenge(path)
-            raise
+        if credential is None:
+            if self._config().hub.admits_anonymous:
+                return LOCAL_AGENT
+            needed = "a key is needed" if tokens is None else "a key or an access token is needed"
+            raise self._unauthorized(needed, path)
+        scheme, _, text = credential.decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer":
+            raise self._unauthorized("the hub takes only `Authorization: Bearer KEY`", path)
+        text = text.strip()
+        return self._bearer(text, path) if tokens is None or text.startswith(PREFIX) else tokens.principal(text, path)
 
-    def _bearer(self, key: str) -> Principal:
+    def _bearer(self, key: str, path: str) -> Principal:
         principal = self._keys.principal(key)
         if principal is None:
             hint = "connect the client again with `interlock connect CLIENT`, or use `interlock keys create NAME`"
-            raise _auth_required("this key is not known", hint)
+            raise self._unauthorized("this key is not known", path, hint)
         return principal
 
-
-def _auth_required(message: str, hint: str = "create a key with `interlock keys create NAME`") -> Fault:
-    return Fault("AUTH_REQUIRED", message, hint=hint)
+    def _unauthorized(self, message: str, path: str, hint: str = CREATE_KEY) -> Unauthorized:
+        tokens = self._tokens()
+        challenge = "" if tokens is None else tokens.challenge(path)
+        return Unauthorized("AUTH_REQUIRED", message, hint=hint, challenge=challenge)

@@ -178,6 +178,9 @@ TABLE: Final[Mapping[str, Kind]] = {row.name: row for row in _rows()}
 class Fault(Exception):
     """The one internal error: a row of the table, said about something in particular."""
 
+    challenge = ""
+    """Further parameters of `WWW-Authenticate: Bearer`, where HTTP carries the answer."""
+
     def __init__(
         self,
         name: str,
@@ -199,8 +202,6 @@ class Fault(Exception):
         self.data = data or {}
         self.foreign_code = code
         """Set when the error came from a peer: its own code is passed on, not translated."""
-        self.challenge = ""
-        """Further parameters of `WWW-Authenticate: Bearer`, where HTTP carries the answer."""
         self.operator_text = operator_text
         """Text for operators alone, such as a path or the last lines of a server; `render` leaves it out."""
         self.quotes_server = quotes_server
@@ -229,7 +230,7 @@ class Fault(Exception):
         self, message: str, data: Mapping[str, object], *, hint: str | None = None, quotes_server: bool = False
     ) -> Fault:
         """A copy with another message, other data, and another hint if one is given. A fault may have many readers."""
-        copy = Fault(
+        return Fault(
             self.name,
             message,
             hint=self.hint if hint is None else hint,
@@ -239,8 +240,6 @@ class Fault(Exception):
             operator_text=self.operator_text,
             quotes_server=quotes_server or self.quotes_server,
         )
-        copy.challenge = self.challenge
-        return copy
 
     def render(self, error_dialect: ErrorDialect) -> ErrorObject:
         """The JSON-RPC error object for whoever asked."""
@@ -274,6 +273,14 @@ class Fault(Exception):
         if details:
             fields["details"] = details
         return fields
+
+
+class Unauthorized(Fault):
+    """The caller has no credential, or one that is not enough. The challenge says where to get another."""
+
+    def __init__(self, name: str, message: str, *, hint: str = "", challenge: str = "") -> None:
+        super().__init__(name, message, hint=hint)
+        self.challenge = challenge
 
 
 class ErrorObject(msgspec.Struct, omit_defaults=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from interlock.config.settings import Issuer, OAuth
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Unauthorized
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
@@ -57,10 +57,9 @@ class Resource:
         }
         return ", ".join(f'{name}="{value}"' for name, value in parameters.items() if value)
 
-    def refusal(self, name: str, message: str, path: str, hint: str = "", scopes: tuple[str, ...] = ()) -> Fault:
+    def refusal(self, name: str, message: str, path: str, hint: str = "", scopes: tuple[str, ...] = ()) -> Unauthorized:
         """A fault with a challenge that names where to get a token."""
         error = "insufficient_scope" if name == "INSUFFICIENT_SCOPE" else "invalid_token"
         issuers = " or ".join(str(issuer.issuer) for issuer in self._settings.every)
-        fault = Fault(name, message, hint=hint or f"get a token from {issuers}")
-        fault.challenge = self.challenge(path, error, message, scopes)
-        return fault
+        challenge = self.challenge(path, error, message, scopes)
+        return Unauthorized(name, message, hint=hint or f"get a token from {issuers}", challenge=challenge)
