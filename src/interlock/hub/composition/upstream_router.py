@@ -22,7 +22,7 @@ from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.server_event_subscriptions import ServerEventSubscriptions
-from interlock.hub.upstreams.unavailable import own_words
+from interlock.hub.upstreams.unavailable import fault_for_agents
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.wire.messages import Request
 
@@ -112,7 +112,7 @@ class UpstreamRouter:
         problem, command = upstream.problem, change.command
         self._journal.server_stepped(upstream.id, change, problem, given_up=upstream.given_up)
         if self._bus.wants(ServerStateChanged):
-            reason = "" if problem is None else own_words(problem)
+            reason = "" if problem is None else fault_for_agents(problem).message
             if command is not None:
                 reason = f"{command.reason.value}, by {command.explained}"
             states = change.before.value, change.after.value

@@ -19,10 +19,10 @@ def unavailable(server: str, state: ServerState, problem: Fault | None, stopped:
         return Fault("SERVER_DRAINING", f"{server} is shutting down", retry_after_ms=retry_ms)
     if stopped and problem is not None:
         # Nobody knows when a person starts it, so the time is that of the other states.
-        return Fault(problem.name, own_words(problem), hint=problem.hint, retry_after_ms=retry_ms)
+        return Fault(problem.name, fault_for_agents(problem).message, hint=problem.hint, retry_after_ms=retry_ms)
     if problem is not None and problem.name == "LOGIN_REQUIRED":
         return Fault("LOGIN_REQUIRED", f"server {server} needs a login", hint=problem.hint)
-    reason = "" if problem is None else f" because {own_words(problem)}"
+    reason = "" if problem is None else f" because {fault_for_agents(problem).message}"
     hint = (problem.hint if problem is not None else "") or f"see `interlock logs {server}`"
     if state is ServerState.RESTARTING:
         return Fault("SERVER_RESTARTING", f"server {server} is restarting{reason}", hint=hint, retry_after_ms=retry_ms)
@@ -32,31 +32,26 @@ def unavailable(server: str, state: ServerState, problem: Fault | None, stopped:
 
 def unlisted(server: str, problem: Fault) -> Fault:
     """SERVER_NOT_READY for a tool of a server whose lists could not be read."""
-    reason = own_words(problem, "the request for its lists")
+    reason = fault_for_agents(problem, "the request for its lists").message
     hint = f"see `interlock logs {server}`"
     return Fault("SERVER_NOT_READY", f"{server}: {reason}", hint=hint, retry_after_ms=UNLISTED_RETRY_MS)
 
 
-def own_words(problem: Fault, asked: str = "the handshake") -> str:
-    """A problem for agents. They get the words of a server only as answers, which the gates see."""
-    if not problem.quotes_server:
-        return problem.message
-    if problem.foreign_code is not None:
-        return f"it refused {asked} with error {problem.foreign_code}"
-    if "status" in problem.data:
-        return f"it answered {asked} with HTTP {problem.data['status']}"
-    if problem.name == "LOGIN_REQUIRED":
-        return NEEDS_LOGIN
-    if problem.name == "UNSUPPORTED_VERSION":
-        return "it speaks no version of the protocol that the hub speaks"
-    return f"{asked} failed: an answer cannot be used" if problem.name == "UPSTREAM_ERROR" else f"{asked} failed"
-
-
-def in_own_words(problem: Fault) -> Fault:
-    """The same problem as a fault for agents."""
+def fault_for_agents(problem: Fault, asked: str = "the handshake") -> Fault:
+    """A problem with a server as agents may read it: they get words of a server only as answers, which gates see."""
     if not problem.quotes_server:
         return problem
-    return Fault(problem.name, own_words(problem), hint=problem.hint, retry_after_ms=problem.retry_after_ms)
+    if problem.foreign_code is not None:
+        message = f"it refused {asked} with error {problem.foreign_code}"
+    elif "status" in problem.data:
+        message = f"it answered {asked} with HTTP {problem.data['status']}"
+    elif problem.name == "LOGIN_REQUIRED":
+        message = NEEDS_LOGIN
+    elif problem.name == "UNSUPPORTED_VERSION":
+        message = "it speaks no version of the protocol that the hub speaks"
+    else:
+        message = f"{asked} failed: an answer cannot be used" if problem.name == "UPSTREAM_ERROR" else f"{asked} failed"
+    return Fault(problem.name, message, hint=problem.hint, retry_after_ms=problem.retry_after_ms)
 
 
 def defect(id: str, cause: Exception) -> Fault:

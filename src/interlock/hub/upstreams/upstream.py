@@ -38,7 +38,7 @@ from interlock.hub.upstreams.sharing import connection_key, prefers_handshake
 from interlock.hub.upstreams.starts import Starts
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.supervisor import Supervisor
-from interlock.hub.upstreams.unavailable import in_own_words
+from interlock.hub.upstreams.unavailable import fault_for_agents
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 
@@ -250,7 +250,7 @@ class Upstream:
             return await self.pool.open_private(key)
         except Fault as fault:
             if not key.handshake or self.pool.handshake or fault.name in _NOT_ABOUT_ERAS:
-                raise in_own_words(fault) from fault
+                raise fault_for_agents(fault) from fault
             self.pool.refuses_handshake(fault)
             return shared
 
