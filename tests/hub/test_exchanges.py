@@ -18,7 +18,8 @@ def members(cls: type) -> set[str]:
 
 def test_a_wrapped_exchange_and_a_middleware_pass_everything_on() -> None:
     copied = set(SessionExchange.__slots__) - {"dialect"}
-    made_of_others = {"revoke", "result_list"}  # They call `fail` and `on_cancel`, and `result`.
+    # They call `fail` and `on_cancel`, `result`, `open` and `reachable`.
+    made_of_others = {"revoke", "result_list", "can_answer_now"}
     assert members(SessionExchange) - copied - made_of_others <= members(WrappedExchange)
     assert members(SessionService) - {"admit"} <= members(Middleware)
 
@@ -33,4 +34,7 @@ async def test_a_wrapped_exchange_says_whether_the_client_is_reachable() -> None
             raise NotImplementedError
 
     gone = Gone(Request(1, "tools/call", EMPTY_OBJECT), RequestPreview(), Dialect(LATEST), Anyone())
-    assert not WrappedExchange(gone).reachable
+    wrapped = WrappedExchange(gone)
+    assert (wrapped.open, wrapped.reachable) == (True, False)
+    assert not wrapped.can_answer_now
+    assert not wrapped.can_answer_later

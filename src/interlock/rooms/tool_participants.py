@@ -16,7 +16,6 @@ import msgspec
 from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.rooms import RoomMessage, RoomResult
-from interlock.hub.sessions.exchanges import is_wanted
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search import room_definitions as tools
 from interlock.protocols.mcpx import kinds
@@ -199,7 +198,7 @@ class ToolParticipants:
         finally:
             one.waiting -= 1
             one.used_at = time.monotonic()
-        if not is_wanted(exchange):
+        if not exchange.can_answer_now:
             raise Fault("CANCELLED", "the client left before it got its messages; they wait")
         messages: list[RoomMessage] = []
         envelopes: list[Envelope] = []

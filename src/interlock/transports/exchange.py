@@ -91,9 +91,14 @@ class SessionExchange(abc.ABC, Generic[S_co, C_co]):
         return True
 
     @property
-    def answerable(self) -> bool:
-        """Whether an answer can still reach the client: now, or when the client comes back to its stream."""
+    def can_answer_now(self) -> bool:
+        """Whether an answer is wanted and would reach the client now. Asked before a client is given something once."""
         return self.open and self.reachable
+
+    @property
+    def can_answer_later(self) -> bool:
+        """Whether an answer is wanted and can reach the client: now, or when the client comes back to its stream."""
+        return self.can_answer_now
 
     @abc.abstractmethod
     def result(self, result: bytes) -> None:

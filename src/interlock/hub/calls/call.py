@@ -197,10 +197,17 @@ class ResultProcessor(Protocol):
         """The checks for the chunks of one call."""
 
     def finish(
-        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None = None
+        self,
+        call: Call,
+        result: bytes,
+        deliver: Callable[[bytes], None],
+        on_unwanted: Callable[[bytes], None] | None = None,
     ) -> None:
-        """Process a good result and deliver it, now or later. `leave` gets it unprocessed, instead, where the client is
-        gone by the time that it would be processed."""
+        """Process a good result and deliver it, now or later.
+
+        `on_unwanted` gets the unprocessed result instead if the client is gone when a thread would begin with it.
+        Without `on_unwanted` the result is processed in any case.
+        """
 
     def error(self, call: Call, error: ErrorObject, deliver: Callable[[ErrorObject], None]) -> None:
         """Process an error of the server and deliver it, now or later."""

@@ -62,7 +62,9 @@ class LateResults:
         if plan.processor is None:
             self._deliver(call, plan, result)
         else:
-            plan.processor.finish(call, result, partial(self._deliver, call, plan), partial(self._leave, call, plan))
+            plan.processor.finish(
+                call, result, partial(self._deliver, call, plan), partial(self._on_unwanted, call, plan)
+            )
 
     def take(self, call: Call) -> LateResult | None:
         """The result for an identical call, marked as that of an earlier one; None if there is none."""
@@ -88,7 +90,7 @@ class LateResults:
             self._keep(call, plan, result, processed=True)
         call.exchange.result(result)
 
-    def _leave(self, call: Call, plan: Plan, result: bytes) -> None:
+    def _on_unwanted(self, call: Call, plan: Plan, result: bytes) -> None:
         if not call.exchange.reachable:
             self._keep(call, plan, result, processed=False)
         call.exchange.fail(Fault("CANCELLED", "the client has gone"))

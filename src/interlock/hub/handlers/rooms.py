@@ -14,7 +14,7 @@ import msgspec
 from interlock.hub.calls.call import Caller
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.sessions.exchanges import answer, is_wanted
+from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.room_definitions import ROOM_SCHEMAS, ROOM_TOOLS, ROOM_URI
@@ -95,7 +95,7 @@ class RoomHandler:
         found = await work
         try:
             texts = [msgspec.json.encode(found.facts).decode(), *await self._judged(caller, found.messages)]
-            if found.messages and not is_wanted(exchange):
+            if found.messages and not exchange.can_answer_now:
                 raise Fault("CANCELLED", "the client left before it got its messages; they wait")
         except BaseException:
             if found.taken is not None:

@@ -19,7 +19,6 @@ from interlock.hub.live.causes import Causes
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import Pending
 from interlock.hub.live.rendering import blocks
-from interlock.hub.sessions.exchanges import is_wanted
 from interlock.wire.errors import ErrorObject
 
 MAX_EVENTS: Final = 3
@@ -51,7 +50,11 @@ class EventAttachment:
         self._tasks = tasks
 
     def finish(
-        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None = None
+        self,
+        call: Call,
+        result: bytes,
+        deliver: Callable[[bytes], None],
+        on_unwanted: Callable[[bytes], None] | None = None,
     ) -> None:
         """Process a result, with the events that wait for its agent."""
         self._causes.on_called(self._agent, self._server)
@@ -60,7 +63,7 @@ class EventAttachment:
         if self._inner is None:
             deliver(result)
         else:
-            self._inner.finish(call, result, deliver, leave)
+            self._inner.finish(call, result, deliver, on_unwanted)
 
     def chunks(self, call: Call) -> ChunkFilter:
         """Chunks carry no events."""
@@ -85,7 +88,7 @@ class EventAttachment:
         try:
             fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
             content = msgspec.json.decode(fields.get("content", b"null"), type=list[msgspec.Raw] | None)
-            if content is not None and is_wanted(call.exchange):
+            if content is not None and call.exchange.can_answer_now:
                 added = await self._events(call)
                 if added:
                     result = msgspec.json.encode({**fields, "content": [*content, *added]})
@@ -101,7 +104,7 @@ class EventAttachment:
         except BaseException:
             await self._put_back(events)
             raise
-        if is_wanted(call.exchange):
+        if call.exchange.can_answer_now:
             return added
         await self._put_back(events)
         return []

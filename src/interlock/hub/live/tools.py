@@ -20,7 +20,7 @@ from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.rendering import blocks
-from interlock.hub.sessions.exchanges import answer, is_wanted
+from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
@@ -156,7 +156,7 @@ class LiveTools:
         self._background.begin(finish(), exchange)
 
     async def _wait(self, exchange: Exchange, agent: str, most: int, timeout_s: float) -> Blocks:
-        if not is_wanted(exchange):
+        if not exchange.can_answer_now:
             raise _left()  # A cancellation that came together with its call finds no `on_cancel` yet.
         if not self._deliveries.waiting(agent):
             waiting = asyncio.ensure_future(self._deliveries.wait(agent, timeout_s))
@@ -170,13 +170,13 @@ class LiveTools:
         return await self._read(exchange, agent, most, again=again) or [NONE_WAITS]
 
     async def _read(self, exchange: Exchange, agent: str, most: int, *, again: bool = False) -> Blocks:
-        if not is_wanted(exchange):
+        if not exchange.can_answer_now:
             raise _left()
         before = self._deliveries.delivered(agent)[-most:] if again else []
         events, left = await self._deliveries.take(agent, most, MAX_BYTES)
         try:
             content = await self._judging.run_result(exchange.caller.owner, lambda: blocks([*before, *events], left))
-            if events and not is_wanted(exchange):
+            if events and not exchange.can_answer_now:
                 raise _left()
         except BaseException:
             if events:

@@ -13,11 +13,6 @@ from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id, Request
 
 
-def is_wanted(exchange: Exchange) -> bool:
-    """Whether an answer is wanted and would reach the client now. Asked before the client is given something once."""
-    return exchange.open and exchange.reachable
-
-
 def answer(exchange: Exchange, result: bytes, *, ttl_ms: int | None = None, server_info: bytes | None = None) -> None:
     """Answer with a result of the hub's own, in the form of the client's era."""
     modern = exchange.dialect.modern
@@ -57,8 +52,8 @@ class WrappedExchange(SessionExchange[Session, HC_co]):
         return self.real.reachable
 
     @property
-    def answerable(self) -> bool:
-        return self.real.answerable
+    def can_answer_later(self) -> bool:
+        return self.real.can_answer_later
 
     def result(self, result: bytes) -> None:
         self.real.result(result)

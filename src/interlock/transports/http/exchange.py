@@ -112,7 +112,7 @@ class HttpExchange(OpenExchange):
         return outlet.attached if isinstance(outlet, SessionStream) else self._http.connection is not None
 
     @property
-    def answerable(self) -> bool:
+    def can_answer_later(self) -> bool:
         """Whether the client's connection is open, or the client has a stream to come back to."""
         return self.open and (isinstance(self._outlet, SessionStream) or self._http.connection is not None)
 

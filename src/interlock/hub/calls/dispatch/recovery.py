@@ -188,7 +188,11 @@ class _FallbackResult:
         self._processor = processor
 
     def finish(
-        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None = None
+        self,
+        call: Call,
+        result: bytes,
+        deliver: Callable[[bytes], None],
+        on_unwanted: Callable[[bytes], None] | None = None,
     ) -> None:
         fields: dict[str, object] = dict(msgspec.json.decode(result, type=dict[str, msgspec.Raw]))
         raw = fields.get("_meta")
@@ -198,7 +202,7 @@ class _FallbackResult:
         if self._processor is None:
             deliver(named)
         else:
-            self._processor.finish(call, named, deliver, leave)
+            self._processor.finish(call, named, deliver, on_unwanted)
 
     def chunks(self, call: Call) -> ChunkFilter:
         return EveryChunk() if self._processor is None else self._processor.chunks(call)

@@ -56,7 +56,11 @@ class ResultPostprocessor:
         self._tasks = BackgroundTasks()
 
     def finish(
-        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None = None
+        self,
+        call: Call,
+        result: bytes,
+        deliver: Callable[[bytes], None],
+        on_unwanted: Callable[[bytes], None] | None = None,
     ) -> None:
         """Process a result and deliver it, now or when a thread is done with it."""
         size = len(result)
@@ -64,7 +68,7 @@ class ResultPostprocessor:
         if not self._scans and not may_be_long:
             deliver(result)
         elif may_be_long or size > SCAN_HERE or not is_loaded():
-            self._tasks.begin(self._process_in_thread(call, result, deliver, leave), call)
+            self._tasks.begin(self._process_in_thread(call, result, deliver, on_unwanted), call)
         else:
             self._deliver(call, self._searched(result), deliver)
 
@@ -96,11 +100,11 @@ class ResultPostprocessor:
         )
 
     async def _process_in_thread(
-        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None
+        self, call: Call, result: bytes, deliver: Callable[[bytes], None], on_unwanted: Callable[[bytes], None] | None
     ) -> None:
         prepared = _Prepared(result, text=WITHHELD if self._withholds else None)
         judging, owner = self._judging, call.caller.owner
-        is_wanted = None if leave is None else lambda: call.exchange.answerable
+        is_wanted = None if on_unwanted is None else lambda: call.exchange.can_answer_later
         try:
             with judging.holding_result(owner, len(result)):
                 prepared = await judging.run_result(owner, lambda: self._prepared(result), is_wanted)
@@ -111,8 +115,8 @@ class ResultPostprocessor:
                     cut = await judging.run_result(owner, lambda: _cut(long, division, most, extra))
                     prepared = prepared._replace(cut=cut)
         except Unwanted:
-            assert leave is not None
-            leave(result)
+            assert on_unwanted is not None
+            on_unwanted(result)
             return
         except Exception as cause:  # the tool has done its work: the call is answered, and flagged
             prepared = prepared._replace(found=(*prepared.found, unjudged(cause)))

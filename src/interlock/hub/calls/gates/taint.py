@@ -170,11 +170,17 @@ class TaintingProcessor:
         self._policy = policy
 
     def finish(
-        self, call: Call, result: bytes, deliver: Callable[[bytes], None], leave: Callable[[bytes], None] | None = None
+        self,
+        call: Call,
+        result: bytes,
+        deliver: Callable[[bytes], None],
+        on_unwanted: Callable[[bytes], None] | None = None,
     ) -> None:
         """Deliver a result once the taint is stored, so that other nodes and a later run know it."""
         inner = self._inner
-        process = partial(deliver, result) if inner is None else partial(inner.finish, call, result, deliver, leave)
+        process = (
+            partial(deliver, result) if inner is None else partial(inner.finish, call, result, deliver, on_unwanted)
+        )
         self._taint(call, process)
 
     def chunks(self, call: Call) -> ChunkFilter:
