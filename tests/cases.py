@@ -47,6 +47,7 @@ def each_case(
             if failures:
                 raise ExceptionGroup(f"{len(failures)} of {len(sets)} cases failed", failures)
 
+        assert not inspect.iscoroutinefunction(test), f"nobody would await {test.__name__}"
         taken = inspect.signature(test).parameters
         missing = set(arguments) - set(taken)
         assert not missing, f"{test.__name__} does not take {missing}"

@@ -26,17 +26,31 @@ ADDRESSES = (
 )
 
 
-async def asked(address: str, method: str, path: str, body: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+class EarlyClient(asyncio.Protocol):
+    """A client that keeps the bytes of its answer."""
+
+    def __init__(self) -> None:
+        self.received = b""
+        self.closed = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()
+
+
+async def asked(address: str, method: str, path: str, body: str) -> EarlyClient:
     host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    transport, client = await asyncio.get_running_loop().create_connection(EarlyClient, host, int(port))
     head = f"{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n"
     head += f"accept: application/json, text/event-stream\r\ncontent-length: {len(body)}\r\n\r\n"
-    writer.write((head + body).encode())
-    return reader, writer
+    transport.write((head + body).encode())
+    return client
 
 
 async def test_no_address_answers_before_the_hub_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    clients: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    clients: list[EarlyClient] = []
     early: list[bytes] = []
     hubs: list[HubApp] = []
     start, rooms_start, ready = HubApp.start, Gateway.start, asyncio.Event()
@@ -47,7 +61,7 @@ async def test_no_address_answers_before_the_hub_is_complete(monkeypatch: pytest
         await start(hub_app)
 
     async def look(gateway: Gateway) -> None:
-        early.extend(bytes(reader._buffer) for reader, _ in clients)  # type: ignore[attr-defined]
+        early.extend(client.received for client in clients)
         await rooms_start(gateway)
 
     monkeypatch.setattr(HubApp, "start", start_while_clients_come)
@@ -59,7 +73,9 @@ async def test_no_address_answers_before_the_hub_is_complete(monkeypatch: pytest
         await asyncio.wait({hub, waiting}, return_when=asyncio.FIRST_COMPLETED)
         assert ready.is_set(), await hub
         async with asyncio.timeout(120):
-            answers = [await reader.read() for reader, _ in clients]
+            for client in clients:
+                await client.closed.wait()
+        answers = [client.received for client in clients]
         hubs[0].readiness.stop()
         await hub
     assert early == [b""] * len(ADDRESSES)

@@ -284,7 +284,7 @@ async def test_a_hook_cannot_cause_inference_while_other_work_can(tmp_path: Path
 
     @server.before_inference("on.recall")
     async def recall(turn: BeforeInference) -> str:
-        (host,) = server._live._enabled_at("on.think")
+        (session,) = server.sessions
         named = {"featureSet": "on.think", "messages": [{"role": "user", "content": "Think."}]}
         for own in (
             {"conversationId": turn.conversation_id},
@@ -293,7 +293,7 @@ async def test_a_hook_cannot_cause_inference_while_other_work_can(tmp_path: Path
         ):
             params = {**named, **own}
             try:
-                await server._live._requests.ask(host, "inference/request", "on.think", json.dumps(params).encode())
+                await session.ask("inference/request", json.dumps(params).encode())
                 answers.append("answered")
             except Fault as fault:
                 answers.append(fault.message)
@@ -321,11 +321,11 @@ async def test_a_hook_stays_open_while_another_of_the_same_inference_ends(tmp_pa
             return "First."
         second.set()
         await answered.wait()
-        (host,) = server._live._enabled_at("on.think")
+        (session,) = server.sessions
         asked = {"featureSet": "on.think", "conversationId": turn.conversation_id}
         params = {**asked, "messages": [{"role": "user", "content": "Think."}]}
         try:
-            await server._live._requests.ask(host, "inference/request", "on.think", json.dumps(params).encode())
+            await session.ask("inference/request", json.dumps(params).encode())
         except Fault as fault:
             refused.append(fault.message)
         return "Second."

@@ -14,10 +14,10 @@ from interlock.client import Client
 from interlock.client.event_stream import EventStream
 from interlock.client.handlers import Handlers
 from interlock.config.settings import Server as ServerSettings
-from interlock.protocols.mgp.events import SubscribeParams
 from interlock.server import Server
-from interlock.server.handlers.events import ServerEvents
+from interlock.server.requests.session import Session
 from interlock.signatures import DefinitionError
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
 
 SUBSCRIBE, EVENT = "mgp/events/subscribe", "notifications/mgp.event"
@@ -116,20 +116,26 @@ async def test_events_go_on_while_a_wider_subscription_cannot_be_had(
                 await until(lambda: any(said.get("method") == EVENT for said in session.heard))
 
 
-async def test_a_session_that_ends_while_it_is_told_ends_no_event_of_others() -> None:
-    events = ServerEvents("disks", cast(Any, None))
-    channel, heard, over, session = events.channel("system.disk"), list[str](), list[bool](), cast(Any, object())
-    wanted = SubscribeParams(channels=["system.disk"])
+async def test_a_session_that_ends_while_it_is_told_ends_no_event_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, notify, events = disks(), Session.notify, asyncio.Queue[Any]()
 
-    def ends(method: str, params: bytes) -> None:
-        over.append(True)
-        events.leave(session)
+    def end_first(session: Session, method: str, params: bytes) -> None:
+        if method == EVENT and session is ending:
+            server.sessions.end(session, SessionEvent.LEAVE, "it went")
+        else:
+            notify(session, method, params)
 
-    for _ in range(2):
-        events._add(wanted, ends, lambda: not over, session)
-    events._add(wanted, lambda method, params: heard.append(method), lambda: True, cast(Any, object()))
-    channel.send({"free": 1})
-    assert heard == [EVENT]
+    monkeypatch.setattr(Session, "notify", end_first)
+    handlers = Handlers(event=events.put_nowait)
+    async with Client(server, handlers=handlers, era="legacy") as first:
+        (ending,) = server.sessions
+        async with Client(server, handlers=handlers, era="legacy") as other:
+            for client in (first, first, other):
+                await client.subscribe_events("system.disk")
+            await other.call_tool("tell", {"free": 1})
+            assert (await events.get())["data"] == {"free_mb": 1}
+            assert ending.over
+    assert events.empty()
 
 
 async def test_a_stream_whose_opener_gave_up_is_closed() -> None:

@@ -41,17 +41,30 @@ class _Pipe:
         message, _, self.held = self.held.partition(b"\0")
         return msgspec.json.decode(message, type=dict[str, Any])
 
+    def ask(self, method: str, params: dict[str, object], session: str = "") -> dict[str, Any]:
+        """One command of the browser's own protocol and its answer; what else it says is kept as events of its page."""
+        number = next(self.numbers)
+        own = {"sessionId": session} if session else {}
+        _write(self.sink, msgspec.json.encode({"id": number, "method": method, "params": params, **own}) + b"\0")
+        while True:
+            said = self.read()
+            if said.get("id") == number:
+                assert "error" not in said, said
+                return dict(said["result"])
+            page = self.pages.get(said.get("sessionId", session))
+            if page is not None:
+                page.events.append(said)
+
 
 class Page:
     """One page of a browser."""
 
     def __init__(self, pipe: _Pipe, context: str = "") -> None:
         self._pipe = pipe
-        self._session = ""
         self.events: list[dict[str, Any]] = []
-        own = {"browserContextId": context} if context else {}
-        target = self.ask("Target.createTarget", url="about:blank", **own)["targetId"]
-        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        own: dict[str, object] = {"browserContextId": context} if context else {}
+        target = pipe.ask("Target.createTarget", {"url": "about:blank", **own})["targetId"]
+        self._session = pipe.ask("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         pipe.pages[self._session] = self
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
@@ -68,27 +81,15 @@ class Page:
     @contextlib.contextmanager
     def stranger(self) -> Iterator[Page]:
         """A page of the same browser that shares nothing with this one, as if of another person."""
-        root = Page.__new__(Page)
-        root._pipe, root._session, root.events = self._pipe, "", []
-        context = root.ask("Target.createBrowserContext")["browserContextId"]
+        context = self._pipe.ask("Target.createBrowserContext", {})["browserContextId"]
         try:
             yield Page(self._pipe, context)
         finally:
-            root.ask("Target.disposeBrowserContext", browserContextId=context)
+            self._pipe.ask("Target.disposeBrowserContext", {"browserContextId": context})
 
     def ask(self, method: str, **params: object) -> dict[str, Any]:
-        """One command of the browser's own protocol and its answer; what else it says is kept as events."""
-        number = next(self._pipe.numbers)
-        session = {"sessionId": self._session} if self._session else {}
-        _write(
-            self._pipe.sink, msgspec.json.encode({"id": number, "method": method, "params": params, **session}) + b"\0"
-        )
-        while True:
-            said = self._pipe.read()
-            if said.get("id") == number:
-                assert "error" not in said, said
-                return dict(said["result"])
-            self._pipe.pages.get(said.get("sessionId", ""), self).events.append(said)
+        """One command of the browser's own protocol to this page, and its answer."""
+        return self._pipe.ask(method, params, self._session)
 
     def open(self, url: str) -> None:
         """Go to an address and wait until it is there."""

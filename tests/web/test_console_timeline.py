@@ -13,13 +13,14 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
-from interlock.events import EventFilter, Gap
-from interlock.events.types import ApprovalChanged
+from interlock.events import Gap
+from interlock.events.subscription import PIECE, Subscription
+from interlock.events.types import ApprovalChanged, Delivery
 from interlock.hub.approvals.decision import Question
 from interlock.hub.audit import search
 from interlock.hub.audit.entries import event_record
 from interlock.hub.catalog.target import Target
-from interlock.web.console import events, timeline
+from interlock.web.console import timeline
 from interlock.web.console.events import MAX_STREAMS_PER_SESSION
 from interlock.web.console.timeline import PAGE
 
@@ -284,13 +285,21 @@ async def test_a_stream_that_lost_events_is_told_of_a_change_and_of_nothing_else
         assert await stream.line("event: approvals")
         assert await stream.line("data:") == "data: changed"
     # A gap alone: no event of its topic is left.
-    lost = Gap(ApprovalChanged, "approvals", 1, 9)
-    subscription = hub.hub_app.bus.subscribe(EventFilter.of(ApprovalChanged))
-    monkeypatch.setattr(subscription, "take", lambda: [lost])
-    hub.hub_app.inbox.publish(decision)
-    async with asyncio.timeout(60):
-        assert await anext(events._changes(subscription)) == [b"event: approvals\ndata: changed\n\n"]
-    subscription.close()
+    take = Subscription.take
+
+    def lose(subscription: Subscription, most: int = PIECE) -> list[Delivery]:
+        return [
+            Gap(ApprovalChanged, event.source, event.sequence, event.sequence)
+            if isinstance(event, ApprovalChanged)
+            else event
+            for event in take(subscription, most)
+        ]
+
+    monkeypatch.setattr(Subscription, "take", lose)
+    async with Stream(visitor) as stream:
+        hub.hub_app.inbox.publish(decision)
+        assert await stream.line("event: approvals")
+        assert await stream.line("data:") == "data: changed"
 
 
 async def test_t51_a_stream_ends_with_its_key_and_with_the_session(hub: RunningHub) -> None:

@@ -162,7 +162,12 @@ def taken(data: bytes, size: int, members: int = MEMBERS) -> bool:
         patched.setattr(large, "NOTED", frozenset(names))
         payload = reader.read()
     assert payload == msgspec.json.encode(value)
-    assert (reader.names, reader._members) == (names, count)
+    assert reader.names == names
+    with pieces_of(size):
+        # So many members are its own, and not one less.
+        LargeReader(data, LIMITS, count - AROUND, CALL).read()
+        with pytest.raises(Unreadable, match="members"):
+            LargeReader(data, LIMITS, count - AROUND - 1, CALL).read()
     assert reader.spans.keys() == value.keys()
     items = {}
     for name, span in reader.spans.items():

@@ -25,6 +25,7 @@ from interlock.protocols.mcpl.wake import (
     server_key,
 )
 from interlock.protocols.patterns import PatternError
+from memory_kept import kept_by
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 """A Monday."""
@@ -298,10 +299,18 @@ def test_a_flood_is_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert waiting.join("k", [0], Timing(), 0)
     assert not waiting.join("other", [0], Timing(), 0)
     assert waiting.join("k", [0], Timing(), 0)
-    monkeypatch.setattr(coalescing, "SPARE_TIMES", 3)
-    for number in range(100):
-        waiting.join("k", [number], Timing(10, 30), number / 10)
-        assert len(waiting._times) <= 5, "times that no longer hold are cleared away"
+
+
+def test_times_that_no_longer_hold_are_cleared_away() -> None:
+    waiting: Waiting[None] = Waiting()
+    assert waiting.join("k", [None] * MAX_EVENTS, Timing(10, 30), 0)
+
+    def put_off() -> None:
+        for number in range(5_000):
+            assert waiting.join("k", [None], Timing(10, 1_000), number / 10)
+
+    # So many times are more than half a megabyte.
+    assert kept_by(put_off) < 50_000
 
 
 def test_events_of_one_place_belong_together_and_no_others() -> None:

@@ -16,6 +16,7 @@ import threading
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -455,7 +456,20 @@ def test_on_windows_no_server_opens_a_window_and_none_is_marked(monkeypatch: pyt
     assert spec.loader is not None
     there = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(there)
-    assert there._FLAGS == 0x08000200
+    started: dict[str, Any] = {}
+
+    class Loop(asyncio.SelectorEventLoop):
+        async def subprocess_exec(self, *arguments: object, **options: object) -> Any:
+            started.update(options)
+            raise OSError("no such program")
+
+    async def start() -> None:
+        with pytest.raises(Fault, match="x"):
+            await there.ServerProcess.start(there.Command(("x",)), StdioLink(cast(Any, None)), 1_000)
+
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(start())
+    assert started["creationflags"] == 0x08000200
     assert "INTERLOCK_MARK" not in there.environment(there.Command(("x",)))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from interlock.transports.stdio.client import StdioLink
-from interlock.transports.stdio.process import INHERITED, Command
+from interlock.transports.stdio.process import INHERITED, Command, ServerProcess
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 from waiting import until
@@ -22,7 +23,7 @@ async def test_every_answer_goes_to_whoever_asked(run) -> None:
     assert server.link.pending == 0
 
 
-async def test_requests_of_one_turn_go_out_in_one_write(run) -> None:
+async def test_requests_of_one_turn_go_out_in_one_write(run, monkeypatch: pytest.MonkeyPatch) -> None:
     class CountingPipe:
         def __init__(self, pipe: asyncio.WriteTransport) -> None:
             self.pipe, self.writes = pipe, 0
@@ -34,10 +35,18 @@ async def test_requests_of_one_turn_go_out_in_one_write(run) -> None:
         def __getattr__(self, name: str) -> object:
             return getattr(self.pipe, name)
 
+    start, pipes = ServerProcess.start, list[CountingPipe]()
+
+    async def counted(*arguments: Any) -> ServerProcess:
+        process = await start(*arguments)
+        pipes.append(CountingPipe(process.stdin))
+        process.stdin = cast(asyncio.WriteTransport, pipes[0])
+        return process
+
+    monkeypatch.setattr(ServerProcess, "start", counted)
     server = await run()
-    counting = server.link._process.stdin = CountingPipe(server.link._process.stdin)
     await asyncio.gather(*(server.ask("echo") for _ in range(50)))
-    assert counting.writes == 1
+    assert [pipe.writes for pipe in pipes] == [1]
 
 
 async def test_params_with_line_breaks_stay_one_line(run) -> None:
@@ -73,9 +82,7 @@ async def test_progress_reaches_the_request_and_gives_it_more_time(run) -> None:
 async def test_progress_moves_the_deadline_no_further_than_the_last_one(run) -> None:
     server = await run()
     loop = asyncio.get_running_loop()
-    waiting = server.start("silent", seconds=600, wants_progress=True, max_deadline=loop.time() + 0.3)
-    waiter = server.link._conversation.expire(float("inf"))[0][1]
-    server.link._progressed(waiter, b"{}")
+    waiting = server.start("progress, then silent", seconds=600, wants_progress=True, max_deadline=loop.time() + 0.3)
     with pytest.raises(Fault) as lost:
         await asyncio.wait_for(waiting.future, 120)
     assert lost.value.name == "UPSTREAM_TIMEOUT"

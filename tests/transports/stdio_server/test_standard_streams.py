@@ -43,22 +43,23 @@ server.run()
 
 
 @contextlib.asynccontextmanager
-async def child(program: str = PROGRAM) -> AsyncIterator[tuple[LinePeer, asyncio.subprocess.Process]]:
-    """A child process and a peer on its streams."""
+async def child(
+    program: str = PROGRAM, stdout: int = subprocess.PIPE
+) -> AsyncIterator[tuple[LinePeer, asyncio.subprocess.Process]]:
+    """A child process and a peer on its streams. The peer reads nothing where the output goes elsewhere."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         program,
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
         limit=16 * 1024 * 1024,
     )
     assert process.stdin is not None
-    assert process.stdout is not None
     try:
-        yield LinePeer(process.stdout, process.stdin), process
+        yield LinePeer(process.stdout or asyncio.StreamReader(), process.stdin), process
     finally:
         if process.returncode is None:
             process.kill()
@@ -86,10 +87,12 @@ async def test_it_ends_at_once_when_its_input_ends_whatever_runs() -> None:
 
 
 async def test_it_ends_when_nobody_reads_its_output_any_more() -> None:
-    async with child() as (peer, process):
-        assert "result" in await peer.call("tools/call", name="pid")
-        transport = process._transport.get_pipe_transport(1)  # type: ignore[attr-defined]
-        transport.close()
+    output, its_output = os.pipe()
+    async with child(stdout=its_output) as (peer, process):
+        os.close(its_output)
+        peer.send("tools/call", name="pid")
+        assert await asyncio.to_thread(os.read, output, 1)
+        os.close(output)
         with contextlib.suppress(ConnectionError):
             while process.returncode is None:
                 peer.send("tools/call", name="pid")

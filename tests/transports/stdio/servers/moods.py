@@ -40,11 +40,12 @@ def act(id_: int, mood: str, params: dict) -> None:
             say({"id": id_, "result": {"cwd": os.getcwd()}})
         case "silent":
             pass
-        case "progress":
+        case "progress" | "progress, then silent":
             token = params["_meta"]["progressToken"]
             for step in range(3):
                 say({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
-            say({"id": id_, "result": {}})
+            if mood == "progress":
+                say({"id": id_, "result": {}})
         case "half":
             raw(b'{"jsonrpc":"2.0","id":%d,"res' % id_)
             sys.exit(3)
