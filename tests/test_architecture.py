@@ -247,10 +247,15 @@ def test_every_upper_bound_begins_with_the_same_word() -> None:
     assert not {name: shown(path) for path in MODULES for name in facts(path).misnamed}
 
 
-MAX_PRIVATE_USES = 233
+MAX_PRIVATE_USES = 189
 """Uses of private names of the hub in tests. This number only falls: a test that needs a private name needs a property,
 or another interface."""
-OTHERS = ("self", "cls", "os", "sys", "posix", "threading", "atexit", "asyncio")
+OTHERS = ("self", "cls", "os", "sys", "posix", "threading", "atexit", "asyncio", "re", "Handle")
+"""Owners whose private names are no names of the hub: modules of the standard library, and asyncio's `Handle`. No
+public name gives the shortest text of a pattern, or sees each callback of a loop."""
+NOT_PRIVATE = {"_asdict", "_fields", "_make", "_replace", "_lowlevel_server"}
+"""The documented methods of named tuples, and the one way to a method of the older revisions that the MCP SDK has: its
+own documentation names `add_request_handler` of the low-level server, which `MCPServer` keeps here."""
 
 
 def test_tests_use_fewer_private_names() -> None:
@@ -284,7 +289,7 @@ def is_private(node: ast.AST) -> bool:
 
 
 def _private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
+    return name.startswith("_") and not name.startswith("__") and name not in NOT_PRIVATE
 
 
 def test_the_readers_and_the_challenge_of_a_fault_are_said_where_it_is_made() -> None:

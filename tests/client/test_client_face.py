@@ -190,9 +190,7 @@ async def test_a_changed_list_is_heard_and_read_again(era: str) -> None:
     async with visiting(server, "http", era=era, notification_handler=lambda method, _: heard.append(method)) as client:
         before = await client.list_tools()
         await client.watch()
-        if era == "modern":
-            await until(lambda: client.connection._watch.acknowledged)
-        else:
+        if era == "legacy":
             await client.connection.link.listening(120)
         server.tool(greeting)
         await until(lambda: "notifications/tools/list_changed" in heard)

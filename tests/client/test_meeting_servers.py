@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.client import Connection, Identity, Peer
+from interlock.client import Connection, Identity
 from interlock.client.dial import to_command, to_url
+from interlock.client.peer import encoded_meta, introduced
 from interlock.protocols.mcp.revisions import R2026_07_28
 from interlock.transports.stdio.process import Command
 from interlock.wire.errors import Fault
@@ -112,14 +113,10 @@ async def test_a_caller_that_introduces_itself_is_left_alone(meet) -> None:
     indent=st.integers(-1, 2),
 )
 def test_being_introduced_changes_nothing_else(params: dict, indent: int) -> None:
-    connection = Connection.__new__(Connection)
-    connection.identity = Identity()
-    connection.peer = Peer(R2026_07_28)
-    connection._meta = msgspec.json.encode(connection.identity.meta(R2026_07_28))
     raw = msgspec.json.format(msgspec.json.encode(params), indent=indent)
     if not isinstance(params.get("_meta", {}), dict):
         return
-    said = msgspec.json.decode(connection._introduced(raw))
+    said = msgspec.json.decode(introduced(raw, encoded_meta(Identity(), R2026_07_28)))
     assert said.pop("_meta")["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
     params.pop("_meta", None)
     assert said == params

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_counts import example_count
-from interlock.discovery.tokens import _WORDS, MAX_EXACT, TokenCounter, at_least, at_most
+from interlock.discovery.tokens import MAX_EXACT, ONE_TOKEN_WORDS, TokenCounter, at_least, at_most
 from processor_work import work_of
 
 
@@ -71,7 +71,7 @@ def test_the_pairs_of_letters_that_the_bound_relies_on_are_tokens(vocabulary: An
 
 
 def test_the_words_and_signs_that_the_bound_relies_on_are_tokens(vocabulary: Any) -> None:
-    for word in sorted(_WORDS):
+    for word in sorted(ONE_TOKEN_WORDS):
         assert [len(vocabulary.encode_ordinary(f"{space}{word.decode()}")) for space in ("", " ")] == [1, 1], word
     for signs in ('{"', '":"', '","', '.","', '":{"', '":["'):
         assert len(vocabulary.encode_ordinary(signs)) == 1

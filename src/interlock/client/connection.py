@@ -15,12 +15,11 @@ import msgspec
 from interlock.client.dial import Dial
 from interlock.client.listing import Listing, read_page
 from interlock.client.negotiation import Negotiation, Pin, shake_hands
-from interlock.client.peer import Identity, Peer, encoded_meta, remote_fault
+from interlock.client.peer import Identity, Peer, encoded_meta, introduced, remote_fault
 from interlock.client.session_retry import SessionRetry
 from interlock.client.sinks import FutureSink, OnNotification, OnRequest
 from interlock.client.watch import Watch
 from interlock.protocols.mcp.intake import name_in, preview
-from interlock.protocols.mcp.meta import with_meta
 from interlock.protocols.mcp.methods import IDEMPOTENT, METHODS
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mgp.negotiation import Agreed
@@ -29,7 +28,6 @@ from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Request
-from interlock.wire.names import may_spell
 
 PROBE_SECONDS: Final = 10.0
 """How long a server may leave the probe unanswered before the handshake is tried beside it."""
@@ -132,7 +130,7 @@ class Connection:
         outgoing.again = outgoing.method in IDEMPOTENT if idempotent is None else idempotent
         if self.modern:
             if not outgoing.introduced:
-                outgoing.params = self._introduced(outgoing.params)
+                outgoing.params = introduced(outgoing.params, self._meta)
         elif self.reopening is not None:
             return SessionRetry(self, outgoing, sink).wait(self.reopening)
         return self.link.send(outgoing, sink)
@@ -226,7 +224,7 @@ class Connection:
         )
         waiting = FutureSink(on_notification or self.listener.on_notification, on_request or self._refuse_unknown)
         if early:
-            outgoing.params = self._introduced(payload) if self.modern else payload
+            outgoing.params = introduced(payload, self._meta) if self.modern else payload
             handle = self.link.send(outgoing, waiting)
         else:
             handle = self.send(outgoing, waiting, idempotent=idempotent)
@@ -346,17 +344,6 @@ class Connection:
                 await link.settled()
         if self._greeted is not None:
             await self._greeted(self)
-
-    def _introduced(self, params: bytes) -> bytes:
-        """The params with our `_meta`, unless the caller brought one that says which version it speaks."""
-        if not may_spell(params, b"_meta"):
-            # Cheap: put in front, nothing decoded.
-            rest = params.lstrip()[1:].lstrip()
-            return b'{"_meta":%b%b%b' % (self._meta, b"" if rest[:1] == b"}" else b",", rest)
-        view = preview(params)
-        if view.meta is not None and view.meta.protocol_version is not None:
-            return params
-        return with_meta(params, self.identity.meta(self.revision))
 
     def _refuse_unknown(self, request: Request) -> None:
         self.refuse(

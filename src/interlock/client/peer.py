@@ -7,12 +7,21 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO, with_meta
+from interlock.protocols.mcp.intake import preview
+from interlock.protocols.mcp.meta import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+    members,
+    with_meta,
+)
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, REVISIONS, Revision
 from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.errors import TABLE, ErrorObject, Fault
 from interlock.wire.json_values import decode_json, decode_json_or
 from interlock.wire.messages import Failure, Result
+from interlock.wire.names import may_spell
 
 MODERN_CODES: Final = frozenset(
     TABLE[name].new_mcp for name in ("HEADER_MISMATCH", "MISSING_CAPABILITY", "UNSUPPORTED_VERSION")
@@ -66,6 +75,18 @@ class Identity(msgspec.Struct, frozen=True):
 def encoded_meta(identity: Identity, revision: Revision) -> bytes:
     """The `_meta` of requests. Connections with the same identity share these two kilobytes."""
     return msgspec.json.encode(identity.meta(revision))
+
+
+def introduced(params: bytes, meta: bytes) -> bytes:
+    """The params with our `_meta`, unless the caller brought one that says which version it speaks."""
+    if not may_spell(params, b"_meta"):
+        # Cheap: put in front, nothing decoded.
+        rest = params.lstrip()[1:].lstrip()
+        return b'{"_meta":%b%b%b' % (meta, b"" if rest[:1] == b"}" else b",", rest)
+    view = preview(params)
+    if view.meta is not None and view.meta.protocol_version is not None:
+        return params
+    return with_meta(params, {**members(meta)})
 
 
 class Peer(msgspec.Struct, frozen=True):

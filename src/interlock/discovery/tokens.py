@@ -19,6 +19,17 @@ Ranks = Mapping[bytes, int]
 MAX_EXACT: Final = 65_536
 """Bytes of a text that are merged exactly; of what comes after them each byte is a token, the most it can be."""
 
+ONE_TOKEN_WORDS: Final = frozenset(
+    b"""type description string object properties required name array items boolean integer number title default format
+    minimum maximum enum null true false a an and any are as at be by can for from has if in is it its not of on one
+    only or per set that the this to use used was when where which will with you your about after all also always ask
+    before create current data date delete details email end event file files find first get given give id identifier
+    information input item key language last level list location maximum message must name names new next number
+    optional output page path project query read request result results return returns run search send server should
+    specific start state status text time tool tools two unit update url user value values what write year""".split()
+)
+"""Everyday words that are one token, alone and with a space before them: `at_most` relies on it."""
+
 
 class TokenCounter:
     """Counts tokens. The vocabulary (30 MB, 0.2 s) is loaded at the first count and dropped by `release`."""
@@ -84,7 +95,7 @@ def at_most(text: bytes) -> int:
     are two tokens at most. The same holds for the space before them. A run is cut only behind an apostrophe ('s, 'll).
     Some everyday words, and the signs between members of JSON, are known to be one token where they stand alone.
     """
-    known = [word for word in _WHOLE.findall(text) if word.lstrip() in _WORDS]
+    known = [word for word in _WHOLE.findall(text) if word.lstrip() in ONE_TOKEN_WORDS]
     runs = _RUN.findall(text)
     letters = sum(map(len, runs)) - sum(map(len, known))
     apart = len(_APART.findall(text)) + text.count(b"'")
@@ -144,15 +155,6 @@ _WHOLE: Final = re.compile(rb"(?:(?<=[^\sA-Za-z0-9\x80-\xff][^\sA-Za-z0-9\x80-\x
 """A word that is a piece by itself, or with the space before it."""
 _JOINS: Final = re.compile(rb"""(?<![^A-Za-z0-9])(?:\{"|":"|","|\.","|":\{"|":\[")(?=[A-Za-z0-9])""")
 """Signs that are a piece by themselves, and a token."""
-_WORDS: Final = frozenset(
-    b"""type description string object properties required name array items boolean integer number title default format
-    minimum maximum enum null true false a an and any are as at be by can for from has if in is it its not of on one
-    only or per set that the this to use used was when where which will with you your about after all also always ask
-    before create current data date delete details email end event file files find first get given give id identifier
-    information input item key language last level list location maximum message must name names new next number
-    optional output page path project query read request result results return returns run search send server should
-    specific start state status text time tool tools two unit update url user value values what write year""".split()
-)
 _DIGITS: Final = re.compile(rb"[0-9]+")
 _APART: Final = re.compile(
     rb"b(?=q)|g(?=[kq])|j(?=[vz])|k(?=[qz])|l(?=q)|n(?=q)|q(?=[fgjkvz])|r(?=j)|t(?=q)|w(?=[qz])|x(?=[gjkqvw])|y(?=q)|z(?=[jqv])"
