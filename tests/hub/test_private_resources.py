@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.config.settings import Hub, Timeouts
-from interlock.hub.upstreams.listing import further_resources
+from interlock.hub.upstreams.audience_items import AudienceResources
 
 from .running_hub import RawClient, RunningHub, child, running_hub, until
 from .test_changes import opened
@@ -88,8 +88,8 @@ async def test_a_resource_of_both_is_read_in_the_process_of_the_client(tmp_path:
         await until(lambda: everybodys(hub))
         lists = hub.hub_app.upstreams["a"].lists
         assert await listed(plain) == {FIRST, OWN}
-        assert not lists.only_shared("note://own", f"session:{private.session}")
-        assert lists.only_shared("note://own", "session:another")
+        assert not lists.resources.only_shared("note://own", f"session:{private.session}")
+        assert lists.resources.only_shared("note://own", "session:another")
         assert await read(private, OWN) == "text of own"
 
 
@@ -100,7 +100,7 @@ async def test_a_client_is_not_shown_how_another_ones_server_describes_the_same_
             await add(client, "own", description=f"the notes of {name}")
         lists = hub.hub_app.upstreams["a"].lists
         sessions = [f"session:{client.session}" for client in clients.values()]
-        await until(lambda: all(session in lists._private_resources for session in sessions))
+        await until(lambda: all(lists.resources.known_for(session) for session in sessions))
         await lists.again()
         shown = {name: await descriptions(client) for name, client in clients.items()}
         for name, described in shown.items():
@@ -113,9 +113,10 @@ async def descriptions(client: RawClient) -> set[str]:
     return {each["description"] for each in resources if each["uri"] == OWN}
 
 
-def test_clients_whose_servers_describe_an_address_alike_share_the_definition() -> None:
+async def test_clients_whose_servers_describe_an_address_alike_share_the_definition() -> None:
     mine, other = b'{"uri":"note://own","name":"own"}', b'{"uri":"note://own","name":"other"}'
-    private = {
-        key: {"note://own": each} for key, each in (("session:1", mine), ("session:2", other), ("session:3", mine))
-    }
-    assert further_resources(frozenset(), private) == {"note://own": (mine, frozenset({"session:1", "session:3"}))}
+    resources = AudienceResources()
+    for key, definition in (("session:1", mine), ("session:2", other), ("session:3", mine)):
+        assert await resources.set_for(key, [definition])
+        assert not await resources.set_for(key, [definition]), "it is the same list"
+    assert resources.further() == {"note://own": (mine, frozenset({"session:1", "session:3"}))}

@@ -32,7 +32,7 @@ from interlock.hub.tool_search.list_forms import ListForm, ListForms
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.searching_clients import list_scope_for
 from interlock.hub.tool_search.tokens import OFFERED_AT_ONCE, TokenCounts
-from interlock.hub.upstreams.listing import names_of
+from interlock.hub.upstreams.audience_items import AudienceItems
 from interlock.process.turns import AT_ONCE, SLICE, encode_in_turns, pieces_in_turns, slices_in_turns
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.results import own_result
@@ -223,7 +223,12 @@ async def test_a_long_page_of_a_server_is_taken_apart_in_many_turns() -> None:
     assert (read.cursor, read.ttl_ms, read.scope) == ("a", 5, "public")
     assert await read_page("tools/list", "tools", page) == read
     async with Turns() as turns:
-        assert await names_of(listed) == {f"run_{number}" for number in range(len(listed))}
+        items = AudienceItems("name")
+        await items.set_for_everybody(cast("Any", None), listed)
+    assert turns.count >= MANY
+    assert items.for_everybody == {f"run_{number}" for number in range(len(listed))}
+    async with Turns() as turns:
+        assert not await items.set_for("session:1", [*listed, b"not json"])
     assert turns.count >= MANY
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Timeouts
-from interlock.hub.upstreams.listing import LIST_AGAIN_MOST_S
+from interlock.hub.upstreams.listing import MAX_LIST_AGAIN_S
 from loop_clock import advance
 
 from .mgp_script import TRANSPORTS, MgpScript, call, error_of, listed, tool
@@ -50,7 +50,7 @@ async def test_the_hub_asks_for_lists_that_it_cannot_read_after_longer_and_longe
             advance(pauses[-1])
             await until(lambda done=timer: lists._later is not done)
         assert all(after > 1.5 * before for before, after in pairwise(pauses)), pauses
-        assert max(pauses) < LIST_AGAIN_MOST_S
+        assert max(pauses) < MAX_LIST_AGAIN_S
         await until(lambda: lists.known)
         assert await listed(hub) == ["s__a"]
         assert (lists.problem, lists._failures) == (None, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -27,6 +27,10 @@ MAX_DEFINITION_BYTES: Final = 1024 * 1024
 """No model can use a larger definition, and judging one would delay everyone."""
 
 
+OnlyFor = Mapping[tuple[ItemKind, str], frozenset[str]]
+"""The audiences of items that not everybody has, by kind and the server's own name or address."""
+
+
 def make_offer(
     server: str,
     tools: Iterable[bytes] = (),
@@ -37,12 +41,15 @@ def make_offer(
     rules: Tools | None = None,
     whole_results: bool = True,
     tasks: bool = False,
+    only_for: OnlyFor | None = None,
+    instructions: str = "",
 ) -> Offer:
     """Make an offer of a server's definitions. An unusable item is left out without harm to the others.
 
     Where the hub may cut results, tools declare no output schema, as the first page would not satisfy it.
     """
-    offer = Offer(server)
+    offer = Offer(server, instructions=instructions)
+    only_for = only_for or {}
     rules = rules or Tools()
     allowed = PatternSet(rules.allow or ("**",), rules.deny)
 
@@ -55,8 +62,9 @@ def make_offer(
         if not tasks:
             # Without the server's capability this member is void (2025-11-25, Tasks: Tool-Level Negotiation).
             fields.pop("execution", None)
-        item = _tool(server, name, definition, fields, rules)
+        item = _tool(server, name, definition, fields, rules, only_for.get(("tool", name)))
         _put(offer.tools, offer.tools_by_exposed, item)
+        offer.audiences |= item.only_for or frozenset()
 
     def prompt(definition: bytes, fields: Fields) -> None:
         name = _name_of(fields, "name")
@@ -64,7 +72,9 @@ def make_offer(
         _put(offer.prompts, offer.prompts_by_exposed, item)
 
     def resource(definition: bytes, fields: Fields) -> None:
-        _put(offer.resources, {}, _addressed("resource", server, definition, fields, "uri"))
+        item = _addressed("resource", server, definition, fields, "uri", only_for)
+        _put(offer.resources, {}, item)
+        offer.audiences |= item.only_for or frozenset()
 
     def template(definition: bytes, fields: Fields) -> None:
         _put(offer.templates, {}, _addressed("template", server, definition, fields, "uriTemplate"))
@@ -118,7 +128,9 @@ def _name_of(fields: Fields, member: str) -> str:
     return name
 
 
-def _tool(server: str, name: str, definition: bytes, fields: Fields, rules: Tools) -> Tool:
+def _tool(
+    server: str, name: str, definition: bytes, fields: Fields, rules: Tools, only_for: frozenset[str] | None
+) -> Tool:
     schema = fields.get("inputSchema")
     if schema is None or bytes(schema)[:1] != b"{":
         raise _Unusable("no inputSchema")
@@ -139,6 +151,7 @@ def _tool(server: str, name: str, definition: bytes, fields: Fields, rules: Tool
         definition,
         item.bare,
         item._full,
+        only_for=only_for,
         has_more=not SUMMARY_MEMBERS.issuperset(fields),
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
@@ -170,10 +183,13 @@ def _named(kind: ItemKind, server: str, name: str, shown: str, definition: bytes
     return Item(kind, server, name, shown, exposed, definition, bare, full)
 
 
-def _addressed(kind: ItemKind, server: str, definition: bytes, fields: Fields, member: str) -> Item:
+def _addressed(
+    kind: ItemKind, server: str, definition: bytes, fields: Fields, member: str, only_for: OnlyFor | None = None
+) -> Item:
     uri = _name_of(fields, member)
     bare = _shared(definition, msgspec.json.encode(fields))
-    return Item(kind, server, uri, uri, exposed_uri(server, uri), definition, bare)
+    audiences = None if only_for is None else only_for.get((kind, uri))
+    return Item(kind, server, uri, uri, exposed_uri(server, uri), definition, bare, only_for=audiences)
 
 
 def _shared(definition: bytes, rendered: bytes) -> bytes:

@@ -73,7 +73,7 @@ class AudienceLists:
         last = self._last_listed.get(audience)
         if last is None or last[2] is not shared.connection:
             return True
-        return last[0] != self._lists.for_everybody and _now() - last[1] > AGAIN_AFTER_S
+        return last[0] != self._lists.tools.for_everybody and _now() - last[1] > AGAIN_AFTER_S
 
     async def ask(self, audience: str) -> None:
         """Ask the server, and wait until its answer is in force. Simultaneous callers ask once."""
@@ -98,7 +98,7 @@ class AudienceLists:
         shared = self._pool.shared
         if shared is None:
             return
-        everybody = self._lists.for_everybody
+        everybody = self._lists.tools.for_everybody
         try:
             listed = await self._listed(shared.connection, audience)
         except (Fault, TimeoutError) as cause:
@@ -108,7 +108,7 @@ class AudienceLists:
             self._last_listed[audience] = (None, _now(), shared.connection)
             return
         self._last_listed[audience] = (everybody, _now(), shared.connection)
-        await self._lists.set_for_some(audience, listed)
+        await self._lists.set_tools(audience, listed)
 
     async def _listed(self, shared: Connection, audience: str) -> list[bytes]:
         within_s, capabilities = self._current.discovery_s, capabilities_of(audience)
@@ -127,7 +127,7 @@ class AudienceLists:
             listed = await self._listed_by_session(capabilities, within_s)
         finally:
             turn.end()
-        await self._remember(audience, stamp, await self._lists.beyond(listed))
+        await self._remember(audience, stamp, await self._lists.tools.beyond(listed))
         return listed
 
     async def _remembered(self, audience: str, stamp: str) -> list[bytes] | None:
@@ -149,7 +149,13 @@ class AudienceLists:
     def _stamp(self, shared: Connection) -> str:
         """A digest of everything that the answer for an audience depends on."""
         server, peer = self._current.server, shared.peer
-        identity = (server.command, server.url, peer.revision.name, peer.server_info, sorted(self._lists.for_everybody))
+        identity = (
+            server.command,
+            server.url,
+            peer.revision.name,
+            peer.server_info,
+            sorted(self._lists.tools.for_everybody),
+        )
         return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()
 
     async def _listed_by_session(self, capabilities: bytes, within_s: float) -> list[bytes]:

@@ -65,4 +65,4 @@ class PrivateLists:
                 self._logs.add(self._current.id, "hub", f"{method} of a private connection failed: {fault.message}")
                 return
             items = [bytes(item) for item in listing.items]
-            await (self._lists.set_for_some(key, items) if method == _TOOLS else self._lists.set_resources(key, items))
+            await (self._lists.set_tools(key, items) if method == _TOOLS else self._lists.set_resources(key, items))

@@ -271,7 +271,7 @@ class Dispatcher:
         if share == "auto" and call.target.kind == "resource":
             key = upstream.key_for(exchange)
             # Everybody may read a resource of the shared connection. A private one need not have it.
-            return None if key is None or upstream.lists.only_shared(call.target.name, key.name) else key
+            return None if key is None or upstream.lists.resources.only_shared(call.target.name, key.name) else key
         if session is None:
             if pool.modern and share == "auto" and exchange.dialect.log_level is None:
                 return None
