@@ -345,3 +345,18 @@ async def test_t129_an_open_request_shows_all_sources_of_now(tmp_path: Path) -> 
         assert "(web fail, web fetch)" in now.question.text
         await read_and_answer(hub.hub_app.inbox, now.id, "once", ADA)
         assert await call(reader, "notes__save") == "saved"
+
+
+async def test_t129_an_open_request_that_a_taint_asks_for_by_now_is_not_approved_always(tmp_path: Path) -> None:
+    async with tainting_hub(tmp_path, mode="locked") as hub:
+        mine, inbox = client(hub, "mine"), hub.hub_app.inbox
+        assert await call(mine, "notes__wipe") == "APPROVAL_PENDING"
+        (first,) = inbox.all(only_open=True)
+        assert not first.question.every_time
+        await call(mine, "web__fetch")
+        assert await call(mine, "notes__wipe") == "APPROVAL_PENDING"
+        (now,) = inbox.all(only_open=True)
+        assert (now.id, now.question.every_time) == (first.id, True)
+        with pytest.raises(Fault, match="cannot be approved always"):
+            await read_and_answer(inbox, now.id, "always", ADA)
+        assert not inbox.rules()

@@ -94,6 +94,18 @@ class Question(msgspec.Struct, frozen=True):
         """Whether this principal asks, who can never answer it."""
         return (principal.id, principal.kind) == (self.asker, self.asker_kind)
 
+    def for_reasons_of(self, other: Question) -> Question:
+        """The same question, asked for the reasons of another one about the same matter."""
+        return msgspec.structs.replace(
+            self,
+            text=other.text,
+            rule=other.rule,
+            risk=other.risk,
+            trust=other.trust,
+            findings=other.findings,
+            every_time=other.every_time,
+        )
+
     @property
     def matter(self) -> str:
         """A digest of everything an answer holds for."""

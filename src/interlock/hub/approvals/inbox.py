@@ -195,9 +195,9 @@ class Inbox:
 
     async def _with_reason(self, current: Decision, question: Question) -> Decision:
         """The request on the same matter. While it is open, it shows why the call is asked about now."""
-        if current.state is not DecisionState.OPEN or current.question.text == question.text:
+        asked = current.question.for_reasons_of(question)
+        if current.state is not DecisionState.OPEN or asked == current.question:
             return current
-        asked = msgspec.structs.replace(current.question, text=question.text, rule=question.rule)
         shown = msgspec.structs.replace(current, question=asked)
         return shown if await self._change(current, shown, asker_of(question)) else self.get(current.id)
 
