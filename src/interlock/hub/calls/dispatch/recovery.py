@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -37,6 +37,14 @@ FALLBACK: Final = "dev.interlock/fallback"
 """In a result's `_meta`: the tool that gave it, and the tool that it replaced."""
 
 
+class WaitingError(NamedTuple):
+    """The error of a call that waits for another try. It is the answer if there is none."""
+
+    error: ErrorObject
+    processed: bool
+    """Whether it was searched. A refusal of HTTP is searched only where it is the answer."""
+
+
 class RiskLevels(Protocol):
     """The risks of tools, as the operator and the servers classify them."""
 
@@ -54,10 +62,11 @@ class CallRecovery:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[Call, asyncio.TimerHandle] = {}
 
-    def takes(self, call: Call, plan: Plan, error: ErrorObject) -> bool:
+    def takes(self, call: Call, plan: Plan, error: ErrorObject, *, processed: bool) -> bool:
         """Whether a call goes on in spite of this error. If not, the error is its answer.
 
-        A call does not go on whose client went while its error was searched.
+        A call does not go on whose client went while its error was searched. `processed`: the plan's processor has
+        searched the error.
         """
         if not call.exchange.open:
             return False
@@ -72,7 +81,7 @@ class CallRecovery:
         if pause is None or now + pause >= tried.deadline or len(self._waiting) >= MAX_WAITING:
             return self._falls_back(call, plan, recovery, error)
         call.tried = msgspec.structs.replace(tried, retries=tried.retries + 1)
-        self._wait(call, plan, error, pause, tried.retries + 1)
+        self._wait(call, plan, WaitingError(error, processed), pause, tried.retries + 1)
         return True
 
     def takes_unsent(self, call: Call, plan: Plan, fault: Fault) -> bool:
@@ -88,7 +97,8 @@ class CallRecovery:
         if now + pause >= tried.deadline or len(self._waiting) >= MAX_WAITING:
             return False
         call.tried = msgspec.structs.replace(tried, unsent=tried.unsent + 1)
-        self._wait(call, plan, fault.render(ErrorDialect.MGP), pause, tried.unsent + 1)
+        error = WaitingError(fault.render(ErrorDialect.MGP), processed=False)
+        self._wait(call, plan, error, pause, tried.unsent + 1)
         return True
 
     def answer(self, call: Call, error: ErrorObject) -> ErrorObject | Fault:
@@ -108,9 +118,9 @@ class CallRecovery:
             call.exchange.fail(Fault("SERVER_DRAINING", "the hub shuts down", retry_after_ms=2000))
         self._waiting.clear()
 
-    def _wait(self, call: Call, plan: Plan, error: ErrorObject, pause: float, tries: int) -> None:
+    def _wait(self, call: Call, plan: Plan, error: WaitingError, pause: float, tries: int) -> None:
         """Submit a call again after a pause."""
-        self._recording.retried(call, error, tries, pause)
+        self._recording.retried(call, error.error, tries, pause)
         call.exchange.on_cancel = lambda reason: self._forget(call)
         self._waiting[call] = self._loop.call_later(pause, self._retry, call, plan, error)
 
@@ -119,7 +129,7 @@ class CallRecovery:
         if timer is not None:
             timer.cancel()
 
-    def _retry(self, call: Call, plan: Plan, error: ErrorObject) -> None:
+    def _retry(self, call: Call, plan: Plan, error: WaitingError) -> None:
         """Submit a call again, if its client still waits and its name still means the same tool."""
         self._waiting.pop(call, None)
         if not call.exchange.open:
@@ -135,12 +145,11 @@ class CallRecovery:
             call.approval = None if call.approval.by_rule else msgspec.structs.replace(call.approval, ticket=None)
         plan.pipeline.submit(call, again)
 
-    def _give_up(self, call: Call, plan: Plan, error: ErrorObject) -> None:
-        # The error may be a refusal of HTTP, which was not processed before the pause.
-        if plan.processor is None:
-            self._answer(call, error)
+    def _give_up(self, call: Call, plan: Plan, error: WaitingError) -> None:
+        if plan.processor is None or error.processed:
+            self._answer(call, error.error)
         else:
-            plan.processor.error(call, error, partial(self._answer, call))
+            plan.processor.error(call, error.error, partial(self._answer, call))
 
     def _answer(self, call: Call, error: ErrorObject) -> None:
         answer = self.answer(call, error)

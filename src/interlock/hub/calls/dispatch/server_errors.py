@@ -31,7 +31,7 @@ def answer_error(
 ) -> None:
     """Answer the client with a server's error, unless the call is tried again."""
     exchange, recovery = call.exchange, dispatcher.recovery
-    if connection.mgp is not None and recovery.takes(call, plan, error):
+    if connection.mgp is not None and recovery.takes(call, plan, error, processed=True):
         return
     if exchange.dialect.modern and not connection.modern:
         question = url_first.as_question(error, exchange.dialect.capabilities)
@@ -57,7 +57,8 @@ def answer_loss(
             answer_fault(call, plan.processor, fault)
         return
     turned_away = fault.kind.retryable and "status" in fault.data
-    if not turned_away or not dispatcher.recovery.takes(call, plan, fault.render(ErrorDialect.MGP)):
+    error = fault.render(ErrorDialect.MGP) if turned_away else None
+    if error is None or not dispatcher.recovery.takes(call, plan, error, processed=False):
         answer_fault(call, plan.processor, fault)
 
 
