@@ -90,6 +90,26 @@ async def test_t36_calls_are_checked_while_results_hang(tmp_path: Path, monkeypa
         assert [text_of(answer) for answer in await asyncio.gather(*hanging)] == [SLOW, SLOW]
 
 
+async def test_a_call_that_is_checked_while_a_grant_changes_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end, check = asyncio.Event(), asyncio.Event(), JudgingThreads.run_check
+
+    async def later(*given: Any) -> Any:
+        began.set()
+        await may_end.wait()
+        return await check(*given)
+
+    monkeypatch.setattr(JudgingThreads, "run_check", later)
+    async with judging_hub(tmp_path, monkeypatch) as (hub, _):
+        (checked,) = await calls(hub, "c", "t__run")
+        await began.wait()
+        await hub.deny("other", "s")
+        may_end.set()
+        error = (await checked)["error"]
+        assert error["message"] == "tools, settings or rights changed while the call was checked"
+
+
 async def test_t36_a_result_does_not_wait_for_all_results_of_another_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,9 +55,9 @@ def unknown_now(fault: Fault) -> Refuse:
     return Refuse(fault, str(fault.data.get("rule") or NO_SUCH_NAME), hidden=True)
 
 
-def changed() -> Refuse:
+def changed(what: str) -> Refuse:
     """A change between the checks of a call and its sending."""
-    fault = Fault("SERVER_RESTARTING", "the tools changed while the call was checked", retry_after_ms=100)
+    fault = Fault("SERVER_RESTARTING", f"{what} changed while the call was checked", retry_after_ms=100)
     return Refuse(fault, "a call is judged by what holds when it goes out")
 
 

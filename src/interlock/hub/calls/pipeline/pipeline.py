@@ -337,7 +337,7 @@ class Pipeline:
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
         if type(verdict) is Pass and self.plan_generation.number != plan.generation:
-            verdict = changed()
+            verdict = changed("tools, settings or rights")
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
     def is_current(self, call: Call, plan: Plan) -> bool:
@@ -359,7 +359,7 @@ class Pipeline:
                 call.target = plan_now.target
                 verdict, gate = self.judge(call, plan_now)
             else:
-                verdict, gate = changed(), "resolve"
+                verdict, gate = changed("the tools"), "resolve"
             if isinstance(verdict, Wait):
                 verdict, gate = await self.waited(call, plan_now, verdict, gate)
         except Fault as fault:
