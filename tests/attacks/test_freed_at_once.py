@@ -20,15 +20,19 @@ from interlock.server import Server
 from interlock.transports.exchange import SessionExchange
 from interlock.transports.http.asgi import AsgiRequest
 from interlock.transports.http.channel import Channel
+from interlock.transports.http.connection import HttpConnection
 from interlock.transports.http.http_request import HttpRequest
-from interlock.transports.http.protocol import HubProtocol
+from interlock.transports.http.request_reader import RequestReader
+from interlock.transports.http.response_writer import ResponseWriter
 from interlock.transports.sessions.session import Session, SessionChannel
 from interlock.transports.stdio.server import StdioServer
 
 from .hub_process import META
 
 KINDS = (
-    HubProtocol,
+    HttpConnection,
+    RequestReader,
+    ResponseWriter,
     Channel,
     HttpRequest,
     AsgiRequest,

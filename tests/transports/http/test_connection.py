@@ -448,14 +448,14 @@ class Recorder(asyncio.Transport):
 
 def answers_to(pieces: list[bytes]) -> bytes:
     """The answer to the bytes, sent in these pieces."""
-    from interlock.transports.http.protocol import HubProtocol
+    from interlock.transports.http.connection import HttpConnection
 
     async def feed() -> bytes:
         listener = HttpListener(
             McpEndpoint(WaitingService()), allowed_hosts_for("127.0.0.1", 7420), DEFAULT, HttpBounds(), mcp_paths
         )
         listener.ok_head = listener.ok_head.replace(listener.ok_head.split(b"\r\n")[1], b"date: now")
-        protocol = HubProtocol(listener, AsgiApplication(app))
+        protocol = HttpConnection(listener, AsgiApplication(app))
         recorder = Recorder()
         protocol.connection_made(recorder)
         for piece in pieces:

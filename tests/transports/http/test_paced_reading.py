@@ -13,7 +13,7 @@ from test_connection import CONVERSATIONS, _undated, answers_to
 
 from interlock.transports import read_queue
 from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK, HttpBounds
-from interlock.transports.http.protocol import HubProtocol
+from interlock.transports.http.request_reader import RequestReader
 from interlock.transports.read_queue import PIECE
 from turn_meter import metered
 from waiting import until
@@ -40,13 +40,13 @@ def shortest_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 def pieces(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the parser handed over a piece of a body."""
     counts: Counter[str] = Counter()
-    on_body = HubProtocol.on_body
+    on_body = RequestReader.on_body
 
-    def counted(self: HubProtocol, body: bytes) -> None:
+    def counted(self: RequestReader, body: bytes) -> None:
         counts["body"] += 1
         on_body(self, body)
 
-    monkeypatch.setattr(HubProtocol, "on_body", counted)
+    monkeypatch.setattr(RequestReader, "on_body", counted)
     return counts
 
 

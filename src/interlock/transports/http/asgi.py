@@ -6,14 +6,15 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 from urllib.parse import unquote
 
 import httptools
 
 from interlock.transports.http.http_request import CLOSE
 from interlock.transports.http.listener import HttpListener, status_line
-from interlock.transports.http.read_flow import ReadFlow
+from interlock.transports.http.paced_reading import PacedReading
+from interlock.transports.http.response_writer import ResponseWriter
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Scope
@@ -31,11 +32,9 @@ class Connection(Protocol):
     """The connection of a request."""
 
     transport: asyncio.Transport
-    flow: ReadFlow
+    flow: PacedReading
     listener: HttpListener
-
-    def drained(self) -> asyncio.Future[None] | None:
-        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
+    writer: ResponseWriter
 
     def on_response_complete(self) -> None:
         """The answer is whole."""
@@ -44,13 +43,19 @@ class Connection(Protocol):
 class AsgiRequest:
     """One request, from its head to the last byte of its answer."""
 
+    owner = ""
+    """Nobody: the application admits callers for itself, so the client's address counts."""
+
     def __init__(self, scope: Scope, connection: Connection, *, keep_alive: bool) -> None:
         self.scope = scope
         self.keep_alive = keep_alive
-        self.owes_continue = False
+        self.owes_continue = dict(scope["headers"]).get(b"expect", b"").lower() == b"100-continue"
         """Whether the client waits for `100 Continue` before it sends the body."""
         self.disconnected = False
+        self.received = 0
+        """The bytes of the body so far."""
         self.body = bytearray()
+        """Bytes that the application has not received yet."""
         self.more_body = True
         self.message_event = asyncio.Event()
         """Set when there is something to receive: bytes, the end of the body, or the end of the connection."""
@@ -64,6 +69,7 @@ class AsgiRequest:
 
     def feed(self, body: bytes) -> None:
         """A piece of the body."""
+        self.received += len(body)
         if self._connection is None or self.response_complete:
             return
         self.body += body
@@ -81,6 +87,10 @@ class AsgiRequest:
         """Nobody waits for the answer: the application gets no more of the body, and its answer is not sent."""
         self.disconnected = True
         self.message_event.set()
+
+    def end_connection(self) -> None:
+        """Have the connection closed after the answer."""
+        self.keep_alive = False
 
     def on_connection_lost(self) -> None:
         """The connection has gone."""
@@ -119,7 +129,7 @@ class AsgiRequest:
     async def send(self, message: Message) -> None:
         """The head of the answer, or a piece of its body. Waits while the client does not keep up."""
         connection = self._connection
-        if connection is not None and (drained := connection.drained()) is not None:
+        if connection is not None and (drained := connection.writer.drained()) is not None:
             connection = None
             await drained
             connection = self._connection
@@ -174,6 +184,7 @@ class AsgiRequest:
         if self._left:
             raise RuntimeError("the body is shorter than its content-length")
         self.response_complete = True
+        self.body = bytearray()
         self.message_event.set()
         if not self.keep_alive:
             connection.transport.close()
@@ -192,8 +203,10 @@ class AsgiRequest:
         await self.send({"type": "http.response.body", "body": _FAILED})
 
 
-def scope_of(target: bytes, method: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> Scope:
-    """What ASGI says of a request, but for its connection."""
+def scope_of(
+    target: bytes, method: bytes, version: str, headers: list[tuple[bytes, bytes]], transport: asyncio.Transport
+) -> Scope:
+    """What ASGI says of a request, but for the application's state."""
     url = httptools.parse_url(target)
     return {
         "type": "http",
@@ -206,4 +219,12 @@ def scope_of(target: bytes, method: bytes, version: str, headers: list[tuple[byt
         "query_string": url.query or b"",
         "root_path": "",
         "headers": headers,
+        "server": address_of(transport, "sockname"),
+        "client": address_of(transport, "peername"),
     }
+
+
+def address_of(transport: asyncio.Transport, end: Literal["sockname", "peername"]) -> tuple[str, int] | None:
+    """The address of one end of a connection; None where it is not on a network."""
+    address = transport.get_extra_info(end)
+    return (str(address[0]), int(address[1])) if isinstance(address, tuple) and len(address) > 1 else None

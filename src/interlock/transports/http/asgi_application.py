@@ -41,6 +41,7 @@ class AsgiApplication:
     def begin(self, request: AsgiRequest) -> None:
         """Have it answer a request."""
         request.scope["extensions"] = {OPEN_EXCHANGES: self._open_exchanges}
+        request.scope["state"] = self.state.copy()
         task = asyncio.get_running_loop().create_task(request.run(self._app))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)

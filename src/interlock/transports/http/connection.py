@@ -1,7 +1,7 @@
 """One client connection: requests are answered one at a time and in order, the others wait, bounded.
 
-A request on an MCP path is answered by the endpoint, any other by an ASGI application. After a refusal nothing more is
-read. `protocol.py` reads the requests, `writing.py` writes the answers.
+A request on an MCP path is answered by the endpoint, any other by an ASGI application. `RequestReader` reads the
+requests, `ResponseWriter` writes the answers. A request whose head equals an earlier one is not parsed again.
 """
 
 from __future__ import annotations
@@ -9,145 +9,262 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TypeAlias
 
-from interlock.transports.http.asgi import AsgiRequest
+from interlock.transports.batching import Batching
+from interlock.transports.http.asgi import AsgiRequest, address_of
 from interlock.transports.http.asgi_application import AsgiApplication
-from interlock.transports.http.bodies import CROWDED
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.http_request import NO_HEAD, HttpRequest
 from interlock.transports.http.listener import HttpListener
+from interlock.transports.http.paced_reading import PacedReading
 from interlock.transports.http.phase import Phase
 from interlock.transports.http.refusals import refusal_body
-from interlock.transports.http.writing import WritingConnection
+from interlock.transports.http.request_reader import RequestReader
+from interlock.transports.http.response_writer import ResponseWriter
+from interlock.transports.http.upgrades import PendingUpgrade, UpgradedConnection, UpgradeRequest
+from interlock.transports.http.waiting_times import Overdue, WaitingTimes
 from interlock.transports.read_queue import ReadQueue
 
-Waiting: TypeAlias = HttpRequest | AsgiRequest
+_IDLE, _BODY, _CLOSING = Phase.IDLE, Phase.BODY, Phase.CLOSING
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-_IDLE, _HEAD, _BODY, _CLOSING = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.CLOSING
 
-
-class HttpConnection(WritingConnection):
+class HttpConnection(asyncio.Protocol):
     """Answers the requests of one client."""
 
+    transport: asyncio.Transport
+    flow: PacedReading
+    writer: ResponseWriter
+    _reader: RequestReader
+
     def __init__(self, listener: HttpListener, application: AsgiApplication) -> None:
-        super().__init__(listener, application)
+        self.listener = listener
+        self.client: tuple[str, int] | None = None
+        """The address of the client."""
+        self._application = application
+        self._endpoint = listener.endpoint
+        self._heads = listener.heads
+        loop = asyncio.get_running_loop()
+        self._batching = Batching.of(loop)
+        self._reads = ReadQueue.of(loop)
         self.data_received = partial(self._batching.received, self)  # type: ignore[method-assign]
         """Bytes in pieces of any size. `take_in` gets them in their turn; `connection_lost` removes the reference."""
-        self._phase = _IDLE
-        self._target = b""
-        self._body: bytes | bytearray = b""
-        self._asgi: AsgiRequest | None = None
-        """The last request for the ASGI application, whose body may be coming in."""
-        self._asgi_bytes = 0
-        self._reading: HttpRequest | None = None
-        """The MCP request whose body is coming in."""
-        self._sender = ""
-        """The owner of the caller that sends the large body that came last, where it has a valid key."""
-        self._reads = ReadQueue.of(self.loop)
-        self._queue: deque[Waiting] = deque()
+        self._active: HttpRequest | AsgiRequest | None = None
+        """The request that is being answered."""
+        self._queue: deque[HttpRequest | AsgiRequest] = deque()
+        self._last_owner = ""
+        """`HttpRequest.owner` of the last request that was answered here."""
         self._advancing = False
         self._draining = False
         self._ended = False
         """Whether the client sends no more, and the connection closes when its bytes are read."""
         self._owes_continue = False
-        self._serial = 0
-        self._seen: tuple[Phase, int, int] = (_IDLE, -1, 0)
-        self._seen_at = 0.0
+        self._unparsed = 0
+        """Requests whose heads were not parsed again."""
+        self._times = WaitingTimes(listener.bounds)
 
     # The transport calls these.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected. One above the limit is refused at once."""
-        super().connection_made(transport)
-        self.listener.connections.add(self)
-        if len(self.listener.connections) > self.listener.bounds.connections:
-            transport.write(self.listener.render(503, b"", b"retry-after: 1\r\n", keep_alive=False))
+        listener = self.listener
+        self.transport = transport
+        self.client = address_of(transport, "peername")
+        self.writer = ResponseWriter(self, listener, transport, self._batching)
+        self._reader = RequestReader(self, listener, transport, self._reads)
+        self.flow = self._reader.flow
+        listener.connections.add(self)
+        if len(listener.connections) > listener.bounds.connections:
+            transport.write(listener.render(503, b"", b"retry-after: 1\r\n", keep_alive=False))
             self._hang_up()
 
     def eof_received(self) -> bool:
         """The client sends no more. Everything it sent is read before the connection closes."""
         self._batching.settle()
-        self._ended = bool(self.flow.waiting) or (self._is_behind() and not self._stalled)
+        self._ended = bool(self.flow.waiting) or (self.is_behind() and not self.writer.stalled)
         return self._ended
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone. Break every reference cycle, so that a connection is freed when it closes, and not when
         the garbage collector next runs."""
         self.listener.connections.discard(self)
-        self._reads.discard(self)
-        self._phase = _CLOSING
-        self._let_go()
-        super().connection_lost(exc)
-        self.__dict__.pop("data_received", None)
-        self._reading = None
-        waiting = [*self._queue, self._active, self._asgi]
+        active, self._active = self._active, None
+        unanswered = [*self._queue, active, self._reader.body.application_request]
         self._queue.clear()
-        self._active = self._asgi = None
-        for request in waiting:
+        self._let_go()
+        if exc is None:
+            self.transport.close()
+        for request in unanswered:
             if isinstance(request, AsgiRequest):
                 request.on_connection_lost()
-        active = waiting[-2]
         if isinstance(active, HttpRequest):
-            self._lose(active)
+            self.listener.streams.pop(active, None)
+            active.on_connection_lost()
 
     def pause_writing(self) -> None:
         """The client does not keep up: stop reading until it does."""
-        super().pause_writing()
+        self.writer.pause()
         self.flow.pause_reading()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
-        super().resume_writing()
+        self.writer.resume()
         self._advance()
 
-    # The loop's batches call these (`batching.Receiver`).
+    # The loop's batches and its queue of reads call these (`batching.Receiver`, `read_queue.QueuedReader`).
 
     def take_in(self, data: bytes) -> None:
         """Read bytes, in their turn."""
-        raise NotImplementedError
-
-    # The loop's queue of reads calls this, and `give_up` (`read_queue.QueuedReader`).
+        reader = self._reader
+        if reader.template is not None and self._active is None and reader.phase is _IDLE and not self.flow.waiting:
+            # A whole request whose head equals an earlier one: the parser would find the same.
+            start, _, body = data.partition(b"\r\n\r\n")
+            known = self._heads.get(start) or reader.find_alike(start, data)
+            if known is not None and len(body) == known[1] and not self._queue and not self.writer.stalled:
+                self._unparsed += 1
+                head = known[0]
+                request = self._active = HttpRequest(self, head, head.keep_alive, body)
+                self._endpoint.handle(request)
+                return
+        reader.read(data)
 
     def read_on(self) -> None:
-        """Go on with what waited for a turn of the loop."""
-        raise NotImplementedError
+        """Answer the requests that waited for a turn of the loop, and read the bytes behind them."""
+        if self.is_behind():
+            self._advance(in_turn=True)
+        if self.flow.waiting and not self.is_behind():
+            self._reader.read_waiting()
+        if not self.flow.waiting:
+            self.flow.release()
+            self._reader.body.recount()
+            if self._ended and not self._queue:
+                self.transport.close()
 
-    # A request calls these (`http_request.Connection`).
+    def give_up(self) -> None:
+        """End the connection at once, with all that is unread."""
+        self.transport.abort()
 
-    def finish(self, http: HttpRequest, data: bytes) -> None:
-        """The last bytes of an answer."""
-        if self._events.waiting:
-            self._events.flush(self.transport)
-        if self._batching.running:
-            self._batching.write(self.transport, data)
+    # The reader calls these, and a pending upgrade (`request_reader.Connection`, `upgrades.Upgradable`).
+
+    def is_answering(self) -> bool:
+        """Whether a request is being answered."""
+        return self._active is not None
+
+    def is_idle(self) -> bool:
+        """Whether all requests are answered."""
+        return self._active is None and not self._queue
+
+    def is_behind(self) -> bool:
+        """Whether the next queued request could be answered now, but waits for loop time or for a slow client."""
+        return self._active is None and bool(self._queue)
+
+    def is_open(self) -> bool:
+        """Whether more requests are taken."""
+        return self._reader.phase is not _CLOSING and not self.transport.is_closing()
+
+    def unanswered_bytes(self) -> int:
+        """The bytes of the requests that are not answered yet."""
+        size = 0 if self._active is None else self._active.received
+        return size + sum(each.received for each in self._queue) if self._queue else size
+
+    def take(self, request: HttpRequest, *, follows: bool) -> None:
+        """Answer a request, or let it wait. `follows`: the bytes that it came with held one before it."""
+        if not self.is_idle() or self.writer.stalled or (follows and self._reads.is_spent()):
+            self._wait(request)
         else:
-            self.transport.write(data)
-        if self._stalled:
-            self.listener.unread.count(self, self._following(data))
-        self._last_owner = http.owner
-        http.connection = http.on_gone = http.on_stop = self._active = None
+            self._begin(request)
+
+    def take_for_application(self, request: AsgiRequest) -> None:
+        """Have the application answer a request, or let it wait."""
+        if self.is_idle():
+            self._begin(request)
+        else:
+            self._wait(request)
+
+    def take_upgrade(self, request: UpgradeRequest, rest: bytes) -> None:
+        """Judge a request for a protocol that is spoken here; `rest` came behind it."""
+        if self.listener.upgrader is not None:
+            PendingUpgrade(self, self.listener.upgrader, request, rest).judge()
+
+    def hand_over(self, upgraded: UpgradedConnection, rest: bytes) -> None:
+        """Leave the client to another protocol."""
+        self._let_go()
+        connections = self.listener.connections
+        connections.discard(self)
+        connections.add(upgraded)
+        upgraded.take_over(self.transport, rest, lambda: connections.discard(upgraded))
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer with a refusal, after the requests before it, and read nothing more."""
+        if self._reader.phase is _CLOSING:
+            return
+        self.listener.refused += 1
+        unfinished = self._reader.unfinished()
+        self._reader.stop()
+        if unfinished is not None and not self._take_back(unfinished):
+            return
+        request = HttpRequest(self, NO_HEAD, keep_alive=False, refusal=refusal)
+        if self.is_idle():
+            self._begin(request)
+        else:
+            self._queue.append(request)
+
+    def expect_continue(self) -> None:
+        """The client waits for `100 Continue`, which comes after the answers to the requests before."""
+        if self.is_idle():
+            self.writer.write(_CONTINUE)
+        else:
+            self._owes_continue = True
+
+    def read_later(self, began: int | None) -> None:
+        """Read bytes in a later turn of the loop, unless they wait for a slow client: its reading does that then."""
+        if not self.writer.stalled or not self.is_behind():
+            self._reads.add(self, began)
+
+    # A request calls these (`http_request.Connection`, `asgi.Connection`).
+
+    def finish(self, request: HttpRequest, data: bytes) -> None:
+        """The last bytes of an answer."""
+        self.writer.write(data)
+        self._last_owner = request.owner
+        request.connection = request.on_gone = request.on_stop = self._active = None
         listener = self.listener
         if listener.streams:
-            listener.streams.pop(http, None)
+            listener.streams.pop(request, None)
         if listener.bodies.small_bytes or listener.bodies.large_bytes:
-            self._recount()
-        if not http.keep_alive or self._draining:
+            self._reader.body.recount()
+        if not request.keep_alive or self._draining:
             # A client that did not ask for the end may have sent more already.
-            self._hang_up(lingering=http.refusal is not None or (http.head.keep_alive and not self._draining))
-        elif self._queue or self.flow.read_paused or self._owes_continue:
+            self._hang_up(lingering=request.refusal is not None or (request.head.keep_alive and not self._draining))
+        elif self._queue or self.flow.is_paused or self._owes_continue:
             self._advance()
 
-    # The listener's count of bodies calls these (`bodies.Sender`).
+    def on_response_complete(self) -> None:
+        """The ASGI app has answered. A body that it did not wait for is not read, if much of it is still to come."""
+        active, self._active = self._active, None
+        reader = self._reader
+        reader.body.recount()
+        if self._draining:
+            self._hang_up()
+        elif active is not None and active is reader.unfinished() and reader.body.is_far_from_end():
+            self._hang_up(lingering=True)
+        elif not self.transport.is_closing():
+            self._advance()
+
+    # The counts of unread bytes and of bodies read these (`unread_bytes.SlowReader`).
 
     @property
-    def sender(self) -> str:
-        """The caller that sends the body, or the client's address."""
-        return f"caller {self._sender}" if self._sender else self.owner
+    def owner(self) -> str:
+        """The caller that the endpoint admitted, or the client's address."""
+        owner = self._last_owner if self._active is None else self._active.owner
+        if owner:
+            return f"caller {owner}"
+        return "address" if self.client is None else f"address {self.client[0]}"
 
-    def give_way(self) -> None:
-        """Refuse a body that comes in slowly: others need its memory."""
-        self._refuse(CROWDED)
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes that were written and not read by the client."""
+        return self.transport.get_write_buffer_size()
 
     # The server calls these.
 
@@ -157,76 +274,59 @@ class HttpConnection(WritingConnection):
         if self._active is None:
             self._hang_up()
         else:
-            self._active.keep_alive = False
+            self._active.end_connection()
 
     def answer_unfinished(self) -> None:
         """Answer the MCP request under way: the server stops, and does not wait for it any longer."""
         if isinstance(self._active, HttpRequest):
-            self.listener.endpoint.abandon(self._active)
+            self._endpoint.abandon(self._active)
 
     def sweep(self, now: float) -> None:
         """Close a connection that keeps us waiting for too long."""
-        unread = self.transport.get_write_buffer_size()
-        if unread:
-            self.listener.unread.count(self)
-        else:
-            self.listener.unread.forget(self)
-        seen = (self._phase, self._serial, unread)
-        if seen != self._seen or (not unread and (self._is_serving() or self.flow.waiting)):
-            self._seen = seen
-            self._seen_at = now
-            return
-        waited = now - self._seen_at
-        bounds = self.listener.bounds
-        if unread:
-            if waited > bounds.stall_s:
+        reader = self._reader
+        begun, unread = reader.begun + self._unparsed, self.writer.count_unread()
+        is_served = bool(self.flow.waiting) or self._is_serving()
+        match self._times.judge(reader.phase, begun, unread, now, is_served=is_served):
+            case Overdue.NEXT_REQUEST:
+                self._hang_up()
+            case Overdue.LINGERING:
+                self.transport.abort()
+            case Overdue.READING:
                 self.listener.timed_out += 1
                 self.transport.abort()
-        elif self._phase is _IDLE and waited > (bounds.idle_s if self._serial else bounds.head_s):
-            self._hang_up()
-        elif self._phase is _CLOSING and waited > bounds.linger_s:
-            self.transport.abort()
-        elif (self._phase is _HEAD and waited > bounds.head_s) or (self._phase is _BODY and waited > bounds.body_s):
-            self.listener.timed_out += 1
-            self._refuse(Refusal(408, "the request did not come in time"))
+            case Overdue.REQUEST:
+                self.listener.timed_out += 1
+                self.refuse(Refusal(408, "the request did not come in time"))
 
-    # An ASGI request calls this (`asgi.Connection`).
+    def _is_serving(self) -> bool:
+        """Whether the client waits for us, and not we for the client."""
+        active, reader = self._active, self._reader
+        if active is None:
+            return False
+        return not (active is reader.body.application_request and reader.phase is _BODY and not self.flow.is_paused)
 
-    def on_response_complete(self) -> None:
-        """The ASGI app has answered. A body that it did not wait for is not read, if much of it is still to come."""
-        active, self._active = self._active, None
-        if isinstance(active, AsgiRequest):
-            active.body = bytearray()
-            self._recount()
-        if self._draining:
-            self._hang_up()
-        elif active is self._asgi and self._phase is _BODY and self._reading is None and self._far_from_end():
-            self._hang_up(lingering=True)
-        elif not self.transport.is_closing():
-            self._advance()
-
-    def _far_from_end(self) -> bool:
-        """Whether more of the body is to come than is read for the sake of the connection."""
-        length = None if self._asgi is None else dict(self._asgi.scope["headers"]).get(b"content-length")
-        return length is None or int(length) - self._asgi_bytes > self.listener.bounds.early_bytes
-
-    def _answer_by_application(self, request: AsgiRequest) -> None:
-        self._asgi = request
-        if self._active is None and not self._queue:
-            self._active = request
-            self._application.begin(request)
-        else:
-            self._wait(request)
-
-    def _wait(self, waiting: Waiting) -> None:
+    def _wait(self, request: HttpRequest | AsgiRequest) -> None:
         """Put a request behind those before it. A client that sends too many ahead is answered those, and no more."""
-        if len(self._queue) < self.listener.bounds.pipelined:
-            self.flow.pause_reading()
-            self._queue.append(waiting)
-            self._recount()
+        if len(self._queue) >= self.listener.bounds.pipelined:
+            self._reader.ignore_rest()
+            self._queue[-1].end_connection()
             return
-        self._phase = _CLOSING
-        self._queue[-1].keep_alive = False
+        self.flow.pause_reading()
+        self._queue.append(request)
+        self._reader.body.recount()
+        if self._active is None and not self.writer.stalled:
+            self._reads.add(self)
+
+    def _begin(self, request: HttpRequest | AsgiRequest) -> None:
+        self._active = request
+        if isinstance(request, AsgiRequest):
+            self._application.begin(request)
+        elif request.refusal is None:
+            self._endpoint.handle(request)
+        else:
+            refusal, listener = request.refusal, self.listener
+            body = refusal_body(refusal, self._reader.target, listener.is_mcp)
+            self.finish(request, listener.render(refusal.status, body, refusal.headers, keep_alive=False))
 
     def _advance(self, *, in_turn: bool = False) -> None:
         """Answer the waiting requests, as long as answers come at once, the client reads them and this turn of the loop
@@ -235,59 +335,25 @@ class HttpConnection(WritingConnection):
             return
         self._advancing = True
         try:
-            while self._queue and self._active is None and not self._stalled:
+            while self._queue and self._active is None and not self.writer.stalled:
                 if not in_turn and self._reads.is_spent():
                     self._reads.add(self)
                     return
                 in_turn = False
-                waiting = self._active = self._queue.popleft()
-                if isinstance(waiting, HttpRequest):
-                    self._take(waiting)
-                else:
-                    self._application.begin(waiting)
+                self._begin(self._queue.popleft())
         finally:
             self._advancing = False
-        if self._queue or self._stalled or self.transport.is_closing():
+        if self._queue or self.writer.stalled or self.transport.is_closing():
             return
         if self._owes_continue and self._active is None:
             self._owes_continue = False
-            if self._reading is not None:
-                self._batching.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
+            if self._reader.body.head is not None:
+                self.writer.write(_CONTINUE)
         self.flow.resume_reading()
         if self.flow.waiting:
             self._reads.add(self)
 
-    def _is_behind(self) -> bool:
-        """Whether requests wait that nothing stands before: for a turn of the loop, or for the client to read."""
-        return self._active is None and bool(self._queue)
-
-    def _take(self, http: HttpRequest) -> None:
-        refusal = http.refusal
-        if refusal is None:
-            self.listener.endpoint.handle(http)
-            return
-        body = refusal_body(refusal, self._target, self.listener.is_mcp)
-        self.finish(http, self.listener.render(refusal.status, body, refusal.headers, keep_alive=False))
-
-    def _refuse(self, refusal: Refusal) -> None:
-        """Answer with a refusal, after the requests before it, and read nothing more."""
-        if self._phase is _CLOSING:
-            return
-        self.listener.refused += 1
-        unfinished = self._asgi if self._phase is _BODY and self._reading is None else None
-        self._phase = _CLOSING
-        self._reading = None
-        self._let_go()
-        if unfinished is not None and not self._drop(unfinished):
-            return
-        http = HttpRequest(self, NO_HEAD, keep_alive=False, refusal=refusal)
-        if self._active is None and not self._queue:
-            self._active = http
-            self._take(http)
-        else:
-            self._queue.append(http)
-
-    def _drop(self, request: AsgiRequest) -> bool:
+    def _take_back(self, request: AsgiRequest) -> bool:
         """Take back an ASGI request whose body turned out bad. False when its answer has begun: there is no other."""
         request.disconnect()
         if self._active is request:
@@ -300,47 +366,15 @@ class HttpConnection(WritingConnection):
         return True
 
     def _let_go(self) -> None:
-        """The body is no longer held here, nor bytes that wait."""
-        self._body = b""
-        self.flow.release()
-        self.listener.bodies.release(self)
-
-    def _recount(self) -> None:
-        """A request was answered, or waits behind another."""
-        size = self._size()
-        if self._body or size > self.listener.bounds.early_bytes:
-            self.listener.bodies.hold(self, size)
-        else:
-            self.listener.bodies.release(self)
-
-    def _size(self) -> int:
-        """The bytes of all requests on this connection that are not answered yet."""
-        active = self._active
-        size = 0
-        if active is not None:
-            size = len(active.body) if isinstance(active, HttpRequest) else self._asgi_bytes
-        return size + len(self._body) + len(self.flow.waiting) + sum(len(each.body) for each in self._queue)
-
-    def _is_serving(self) -> bool:
-        """Whether the client waits for us, and not we for the client."""
-        active = self._active
-        if active is None:
-            return False
-        return not (active is self._asgi and self._phase is _BODY and not self.flow.read_paused)
+        """Read and write nothing more, and have no part refer to the connection. A second time does nothing."""
+        if self.__dict__.pop("data_received", None) is not None:
+            self._reads.discard(self)
+            self._reader.close()
+            self.writer.close()
 
     def _hang_up(self, lingering: bool = False) -> None:
-        """Close once everything is written. A client that still sends gets time to read why (RFC 9112, Tear-down)."""
-        self._phase = _CLOSING
+        """Take no more requests, and close once everything is written."""
+        self._reader.ignore_rest()
         self._queue.clear()
-        if self.transport.is_closing():
-            return
-        self._batching.settle()
-        if not lingering or not self.transport.can_write_eof():
-            self.transport.close()
-            return
-        try:
-            self.transport.write_eof()
-        except OSError:  # it has gone already, and the loop will say so
-            self.transport.abort()
-        else:
+        if self.writer.end(lingering=lingering):
             self.flow.resume_reading()

@@ -143,8 +143,8 @@ class HttpExchange(OpenExchange):
             connection.finish(http, answer)
             return
         # In one piece it would be copied once more.
-        connection.write(b'%b%d\r\n%b\r\n{"jsonrpc":"2.0","id":%b,"result":' % (head, size, close, encoded_id))
-        connection.write(result)
+        connection.writer.write(b'%b%d\r\n%b\r\n{"jsonrpc":"2.0","id":%b,"result":' % (head, size, close, encoded_id))
+        connection.writer.write(result)
         connection.finish(http, b"}")
 
     def result_list(self, head: bytes, listed: Joined) -> None:
@@ -160,8 +160,8 @@ class HttpExchange(OpenExchange):
             self._channel.settle(self.request.id)
         begun = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (encode_id(self.request.id), head)
         size = len(begun) + len(listed.octets) + 2
-        connection.write(b"%b%d\r\n\r\n%b" % (connection.listener.ok_head, size, begun))
-        connection.write(listed.octets)
+        connection.writer.write(b"%b%d\r\n\r\n%b" % (connection.listener.ok_head, size, begun))
+        connection.writer.write(listed.octets)
         connection.finish(http, b"}}")
 
     def fail(self, fault: Fault) -> None:

@@ -55,20 +55,11 @@ class AnswerHeads(Protocol):
         """A whole answer with its status line and headers."""
 
 
-class Connection(Protocol):
-    """The connection that a request is answered on."""
-
-    client: tuple[str, int] | None
-
-    @property
-    def listener(self) -> AnswerHeads:
-        """The listening address."""
-
-    def finish(self, request: HttpRequest, data: bytes) -> None:
-        """Write the last bytes of an answer."""
+class AnswerWriter(Protocol):
+    """Writes answers to one client."""
 
     def write(self, data: bytes) -> None:
-        """Write a piece of an answer that is not its last."""
+        """Write a piece of an answer."""
 
     def begin_stream(self, request: HttpRequest, headers: bytes) -> None:
         """Write the first bytes of an event stream."""
@@ -81,6 +72,23 @@ class Connection(Protocol):
 
     def drained(self) -> asyncio.Future[None] | None:
         """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
+
+
+class Connection(Protocol):
+    """The connection that a request is answered on."""
+
+    client: tuple[str, int] | None
+
+    @property
+    def listener(self) -> AnswerHeads:
+        """The listening address."""
+
+    @property
+    def writer(self) -> AnswerWriter:
+        """Writes to the client."""
+
+    def finish(self, request: HttpRequest, data: bytes) -> None:
+        """Write the last bytes of an answer."""
 
 
 class HttpRequest(msgspec.Struct, eq=False):
@@ -108,12 +116,17 @@ class HttpRequest(msgspec.Struct, eq=False):
         client = None if self.connection is None else self.connection.client
         return "" if client is None else client[0]
 
+    @property
+    def received(self) -> int:
+        """The bytes of the body."""
+        return len(self.body)
+
     def answer(self, status: int, body: bytes = b"", headers: bytes = b"") -> None:
         """Answer with a body of JSON, or none. `headers` are complete lines."""
         connection = self.connection
         if connection is None:
             return
-        if connection.streams_to(self):
+        if connection.writer.streams_to(self):
             self.end()
             return
         if self.head.method == b"HEAD":
@@ -123,17 +136,28 @@ class HttpRequest(msgspec.Struct, eq=False):
     def begin_stream(self, headers: bytes = b"") -> None:
         """Turn the answer into an event stream."""
         if self.connection is not None:
-            self.connection.begin_stream(self, STREAM_HEADERS + headers)
+            self.connection.writer.begin_stream(self, STREAM_HEADERS + headers)
 
     def send(self, event: bytes) -> bool:
         """Write to the stream. False when nobody reads it any more."""
-        return self.connection is not None and self.connection.send(self, event)
+        return self.connection is not None and self.connection.writer.send(self, event)
 
     def drained(self) -> asyncio.Future[None] | None:
         """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
-        return None if self.connection is None else self.connection.drained()
+        return None if self.connection is None else self.connection.writer.drained()
 
     def end(self) -> None:
         """Complete the stream."""
         if self.connection is not None:
             self.connection.finish(self, b"0\r\n\r\n" if self.head.chunked else b"")
+
+    def end_connection(self) -> None:
+        """Have the connection closed after the answer."""
+        self.keep_alive = False
+
+    def on_connection_lost(self) -> None:
+        """The client has gone."""
+        gone, self.on_gone = self.on_gone, None
+        self.connection = self.on_stop = None
+        if gone is not None:
+            gone()

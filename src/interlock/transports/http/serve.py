@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
+from interlock.transports.http.connection import HttpConnection
 from interlock.transports.http.guard import allowed_hosts_for
 from interlock.transports.http.listener import Connection, Endpoint, HttpListener, mcp_paths
-from interlock.transports.http.protocol import HubProtocol
 from interlock.transports.http.upgrades import Upgrader
 from interlock.wire.limits import DEFAULT, Limits
 
@@ -115,7 +115,7 @@ class HttpServer:
         listener = self.listener
         listener.endpoint.close()
         for connection in list(listener.connections):
-            if isinstance(connection, HubProtocol):
+            if isinstance(connection, HttpConnection):
                 connection.answer_unfinished()
         self._application.abort_exchanges()
         await self._wait_for_connections(LAST_ANSWERS_S)
@@ -126,8 +126,8 @@ class HttpServer:
         while (self.listener.connections or self._application.tasks) and time.monotonic() < until:
             await asyncio.sleep(DRAIN_LOOK_S)
 
-    def _connection(self) -> HubProtocol:
-        return HubProtocol(self.listener, self._application)
+    def _connection(self) -> HttpConnection:
+        return HttpConnection(self.listener, self._application)
 
     def _sweep(self) -> None:
         now = time.monotonic()
