@@ -20,7 +20,7 @@ from interlock.hub.admin.people import ControlPeer
 from interlock.hub.app import HubApp
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.auth.principals import Principal
-from interlock.store.writer import Unit, Writer
+from interlock.store.writer import Done, Work, Writer
 
 from .people import read_and_answer
 
@@ -37,7 +37,7 @@ async def change(where: str, home: Path, what: str) -> None:
     before, act = deeds(hub)[what]
     await before()
     await hub.recorder.flushed()
-    Writer._finish = killed  # type: ignore[method-assign]
+    Writer.submit = killed  # type: ignore[method-assign]
     await act()
     await asyncio.sleep(30)
 
@@ -81,9 +81,12 @@ async def nothing() -> None:
     """Nothing has to be there first."""
 
 
-def killed(writer: Writer, group: list[Unit]) -> None:
-    """A commit is done: before anything can follow it, the process ends."""
-    os.kill(os.getpid(), signal.SIGKILL)
+submit = Writer.submit
+
+
+def killed(writer: Writer, work: Work, done: Done) -> None:
+    """Submit work after whose commit the process ends, before anything can follow it."""
+    submit(writer, work, lambda result, error: os.kill(os.getpid(), signal.SIGKILL))
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ class InstructedServer:
         session = headers.get("mcp-session-id", "")
         if first.startswith("GET"):
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-            self._standing[session] = lambda message: writer.write(_event(message))
+            self._standing[session] = lambda message: writer.write(self.event(message))
             await asyncio.Event().wait()
         message = json.loads(body) if body else {}
         if "method" not in message or "id" not in message:
@@ -174,8 +174,17 @@ class InstructedServer:
         stream = b"content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         writer.write(b"HTTP/1.1 200 OK\r\n" + named + stream)
         beside = self._standing.get(session, _drop)
-        await self.take(message, lambda said: writer.write(_event(said)), beside)
+        await self.take(message, lambda said: writer.write(self.event(said)), beside)
         writer.write(b"0\r\n\r\n")
+
+    def event(self, message: Any) -> bytes:
+        """A message as a chunk of an event stream."""
+        event = b"data: %b\n\n" % self.encode(message)
+        return b"%x\r\n%b\r\n" % (len(event), event)
+
+    def encode(self, message: Any) -> bytes:
+        """The bytes of a message in an event."""
+        return json.dumps(message).encode()
 
 
 def _result(value: Any, modern: bool = False) -> Any:
@@ -185,11 +194,6 @@ def _result(value: Any, modern: bool = False) -> Any:
 
 def _text(value: Any) -> Any:
     return {"content": [{"type": "text", "text": json.dumps(value)}]}
-
-
-def _event(message: Any) -> bytes:
-    event = f"data: {json.dumps(message)}\n\n".encode()
-    return b"%x\r\n%b\r\n" % (len(event), event)
 
 
 def _drop(message: Any) -> None:

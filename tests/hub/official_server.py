@@ -174,10 +174,17 @@ async def unsubscribe(ctx: Any, params: types.UnsubscribeRequestParams) -> types
     return types.EmptyResult()
 
 
-# The high-level server has no such handlers of its own.
-low = server._lowlevel_server
-low.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
-low.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, unsubscribe)
+@server.middleware.append
+async def subscriptions(ctx: Any, call_next: Any) -> Any:
+    """Offer and serve subscriptions to clients of the handshake era: the high-level server has no handlers for them."""
+    if ctx.method == "resources/subscribe":
+        return await subscribe(ctx, types.SubscribeRequestParams.model_validate(ctx.params))
+    if ctx.method == "resources/unsubscribe":
+        return await unsubscribe(ctx, types.UnsubscribeRequestParams.model_validate(ctx.params))
+    result = await call_next(ctx)
+    if ctx.method == "initialize":
+        result["capabilities"]["resources"]["subscribe"] = True
+    return result
 
 
 @server.tool()

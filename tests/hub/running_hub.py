@@ -36,9 +36,9 @@ from interlock.hub.authentication import is_mcp_path
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog import quarantine
 from interlock.hub.foundation import COLLECTIONS
-from interlock.hub.tool_search import tokens as token_counting
-from interlock.hub.tool_search.tokens import TokenCounts
+from interlock.hub.tool_search import tokens as token_counts
 from interlock.hub.upstreams.states import ServerState
+from interlock.judge.findings import Finding
 from interlock.protocols.mgp.access import EntryType
 from interlock.protocols.mgp.negotiation import EXTENSIONS
 from interlock.rooms.gateway import Gateway
@@ -145,24 +145,32 @@ write_failures.MAX_UNWRITTEN_S = 60.0  # type: ignore[misc]
 # The hubs of one worker judge with the same compiled signals. A hub by itself frees them when it is idle.
 quarantine.IDLE_AFTER_S = 3600.0  # type: ignore[misc]
 # Most of them have the same servers, which offer the same definitions.
-quarantine._judged = lru_cache(4096)(quarantine._judged)
+judge_definition = quarantine.judge_definition
+
+
+@lru_cache(4096)
+def _judge_once(definition: bytes) -> tuple[Finding, ...]:
+    return judge_definition(msgspec.json.decode(definition))
+
+
+quarantine.judge_definition = lambda definition: _judge_once(msgspec.json.encode(definition))
 # The process that counts takes half a second of processor time. It starts where a list or a test asks for counts.
-token_counting.SOON_S = 3600.0  # type: ignore[misc]
-_count_batch = TokenCounts._count_batch
+token_counts.SOON_S = 3600.0  # type: ignore[misc]
+count_in_process = token_counts.count_in_process
 _counts: dict[bytes, int] = {}
 
 
-async def _count_new(self: TokenCounts, batch: Sequence[bytes]) -> list[int] | None:
+async def _count_new(batch: Sequence[bytes]) -> list[int] | None:
     """Have the process count the texts that no hub of this worker counted before."""
     new = [text for text in batch if text not in _counts]
-    counts = await _count_batch(self, new) if new else []
+    counts = await count_in_process(new) if new else []
     if counts is None or len(counts) != len(new):
         return None
     _counts.update(zip(new, counts, strict=True))
     return [_counts[text] for text in batch]
 
 
-TokenCounts._count_batch = _count_new  # type: ignore[method-assign]
+token_counts.count_in_process = _count_new
 PASSPHRASE_COST = passphrase.COST
 """The cost in a hub by itself. Here a guess is a matter of milliseconds."""
 passphrase.COST = 2**8  # type: ignore[misc]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, cast
@@ -18,7 +17,6 @@ from interlock.hub.upstreams.private_lists import PrivateLists
 from interlock.hub.upstreams.states import ServerState
 from interlock.store import Store, StoreFull
 
-from . import instructed_server
 from .instructed_server import VERSION, InstructedServer, Say
 from .running_hub import PREFIX, RawClient, RunningHub, running_hub, until
 from .test_changes import opened
@@ -55,6 +53,9 @@ class Conditional(InstructedServer):
             more = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if VERSION in meta else {}
             return {"result": {"tools": tools, **more}}
         return await super()._serve(message, say, beside)
+
+    def encode(self, message: Any) -> bytes:
+        return super().encode(message).replace(NOT_UTF8.encode(), b"\xff")
 
 
 async def sees(client: RawClient, declares: dict[str, Any], *expected: str) -> None:
@@ -137,14 +138,7 @@ async def test_known_tools_stay_while_the_server_cannot_list_them(tmp_path: Path
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_definition_that_is_not_utf8_hides_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, era: Literal["legacy", "modern"]
-) -> None:
-    def event(message: Any) -> bytes:
-        said = f"data: {json.dumps(message)}\n\n".encode().replace(NOT_UTF8.encode(), b"\xff")
-        return b"%x\r\n%b\r\n" % (len(said), said)
-
-    monkeypatch.setattr(instructed_server, "_event", event)
+async def test_a_definition_that_is_not_utf8_hides_no_other(tmp_path: Path, era: Literal["legacy", "modern"]) -> None:
     async with Conditional().http() as server, running_hub(tmp_path, {"a": Server(url=server.url, era=era)}) as hub:
         server.garbled = True
         await until(lambda: hub.hub_app.upstreams["a"].lists.known)
@@ -281,8 +275,7 @@ async def test_nothing_is_kept_of_a_private_connection_that_changed_its_list_and
         lists.on_changed(cast(Any, Owner))
         await asyncio.sleep(0)
     lists.on_closed(cast(Any, Owner))
-    await until(lambda: not lists._reading)
-    assert not lists._changed
+    await until(lambda: lists.pending == 0)
 
 
 class OneOfEach:
@@ -309,7 +302,7 @@ async def test_the_resources_of_a_private_connection_do_not_wait_for_its_tools()
     lists.on_changed(cast(Any, ListedOwner), "notifications/resources/list_changed")
     await until(lambda: resources == [[b"resources/list"]])
     lists.on_closed(cast(Any, ListedOwner))
-    await until(lambda: not lists._reading)
+    await until(lambda: lists.pending == 0)
 
 
 async def test_remembered_tools_are_bounded_also_those_of_removed_servers(

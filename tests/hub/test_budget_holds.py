@@ -13,6 +13,7 @@ from interlock.config.settings import Agent, Approvals, ContextBudget, Hub, Prof
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
+from interlock.hub.tool_search import tokens as token_counts
 from interlock.hub.tool_search.definitions import DEFINITIONS
 from interlock.hub.tool_search.listings import OWN_TOOLS_TOKENS
 from interlock.hub.tool_search.tokens import TokenCounts
@@ -65,11 +66,11 @@ async def answers(client: RawClient) -> AsyncIterator[str]:
 
 @pytest.fixture(params=["counted", "never counted"])
 def counting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fails(self: TokenCounts, batch: object) -> None:
+    async def fails(batch: object) -> None:
         return None
 
     if request.param == "never counted":
-        monkeypatch.setattr(TokenCounts, "_count_batch", fails)
+        monkeypatch.setattr(token_counts, "count_in_process", fails)
 
 
 @pytest.mark.usefixtures("counting")

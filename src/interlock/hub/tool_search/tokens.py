@@ -8,24 +8,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from typing import Final
 
-import msgspec
-
 from interlock.discovery.tokens import at_least, at_most
 from interlock.hub.catalog.items import Tool, digest_of
 from interlock.hub.tool_search.definitions import DEFINITIONS, TOKENS
+from interlock.hub.tool_search.token_counting import count_in_process
 from interlock.process.turns import in_turns
 
 MAX_COUNTS: Final = 200_000
 BATCH: Final = 5_000
 OFFERED_AT_ONCE: Final = 200
 """Tools of a long list that begin to wait in one turn of the loop."""
-BATCH_TIMEOUT_S: Final = 120.0
 SOON_S: Final = 1.5
 """The delay before counting starts, so that one process counts for all servers that start together."""
 WAIT_S: Final = 10.0
@@ -150,7 +147,7 @@ class TokenCounts:
                     if tool.has_more:
                         self._wait_for(digest_of(tool.summary), partial(getattr, tool, "summary"))
             batch = dict(islice(self._waiting.items(), BATCH))
-            counts = await self._count_batch([text() async for text in in_turns([*batch.values()])])
+            counts = await count_in_process([text() async for text in in_turns([*batch.values()])])
             for digest in batch:
                 self._waiting.pop(digest, None)
             if counts is None or len(counts) != len(batch):
@@ -163,28 +160,6 @@ class TokenCounts:
             self._known.update(zip(batch, counts, strict=True))
             self.generation += 1
             self._changed()
-
-    async def _count_batch(self, batch: Sequence[bytes]) -> list[int] | None:
-        command = (sys.executable, "-P", "-m", "interlock.hub.tool_search.token_process")
-        pipe = asyncio.subprocess.PIPE
-        try:
-            child = await asyncio.create_subprocess_exec(
-                *command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, start_new_session=True
-            )
-        except OSError:
-            return None
-        lines = b"\n".join([msgspec.json.encode(text.decode("utf-8", "replace")) async for text in in_turns(batch)])
-        try:
-            async with asyncio.timeout(BATCH_TIMEOUT_S):
-                output, _ = await child.communicate(lines + b"\n")
-            return msgspec.json.decode(b"[" + b",".join(output.split()) + b"]", type=list[int])
-        except (TimeoutError, msgspec.DecodeError):
-            return None
-        finally:
-            if child.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    child.kill()
-                await child.wait()
 
 
 def joint(definition: bytes) -> int:

@@ -32,6 +32,11 @@ class PrivateLists:
         """Connections and lists that changed since their reading began."""
         self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
 
+    @property
+    def pending(self) -> int:
+        """How many lists the hub reads now, or will read again because they changed meanwhile."""
+        return len(self._changed | self._reading.keys())
+
     def on_changed(self, owner: ConnectionOwner, notification: str = TOOLS_CHANGED) -> None:
         """Read a list of a connection, one reading at a time."""
         which = owner.connection_key, READ[notification]
