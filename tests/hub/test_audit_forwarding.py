@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from interlock.client.connection import Connection
 from interlock.config.settings import Restart, Server
 from interlock.hub.audit import search as records
 from interlock.hub.audit.entries import event_record
 from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.search import Entry
-from interlock.hub.audit.server_claims import RATE
+from interlock.hub.audit.server_claims import RATE, ServerClaims
 from interlock.hub.auth.principals import Principal
-from interlock.hub.upstreams import audit_receivers
 from interlock.hub.upstreams.audit_receivers import CURSORS
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mcp.dialect import Dialect
@@ -216,10 +216,8 @@ async def claimed(hub: RunningHub, count: int) -> list[Entry]:
 async def test_t36_a_server_cannot_fill_the_record_with_claims(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"s": auditor(tmp_path / "heard")}) as hub:
         assert RATE.per_minute is not None
-        claims = hub.hub_app.claims
-        take, now = claims.take, claims._clock()
-        # With the clock going, a slow machine would have earned the server another place meanwhile.
-        claims._clock = lambda: now
+        # With a clock that goes, a slow machine would have earned the server another place meanwhile.
+        take = ServerClaims(lambda: hub.hub_app.recorder, lambda: 0.0, lambda server, text: None).take
         for _ in range(RATE.per_minute + 50):
             take("s", "notifications/mgp.audit", b'{"event_type":"x"}')
         take("s", "notifications/mgp.audit", b'{"event_type":"' + b"x" * 20_000 + b'"}')
@@ -258,7 +256,8 @@ async def test_records_are_sent_again_after_an_unforeseen_error(
 ) -> None:
     failed = asyncio.Event()
 
-    async def fails(receiver: object, cursor: object) -> None:
+    async def fails(connection: Connection, method: str, *more: object) -> None:
+        assert method == "notifications/mgp.audit"
         failed.set()
         raise RuntimeError("unforeseen")
 
@@ -266,7 +265,7 @@ async def test_records_are_sent_again_after_an_unforeseen_error(
         async with running_hub(tmp_path, {"web": Server(url=web.url, audit="all", era="legacy")}) as hub:
             await begun(hub, "web")
             with monkeypatch.context() as patched:
-                patched.setattr(audit_receivers._Receiver, "_send", fails)
+                patched.setattr(Connection, "tell_surely", fails)
                 hub.hub_app.recorder.add(event_record("com.example.noted"))
                 await failed.wait()
             last = await last_place(hub)
@@ -282,7 +281,7 @@ async def heard_by(hub: RunningHub, stream: Stream, hears: bool) -> list[Any]:
     witness = RawClient(hub.url + "/mcp", await hub.new_key("witness", "admin"))
     await witness.initialize(MGP)
     async with opened(witness, "GET", b"", {}) as sure:
-        await until(lambda: len(hub.hub_app.audit_subscribers._subscribers) == 1 + hears)
+        await until(lambda: len(hub.hub_app.audit_subscribers) == 1 + hears)
         async with asyncio.timeout(120):
             while not audits(sure) or (hears and not audits(stream)):
                 await echo(RawClient(hub.url + "/mcp", hub.key("cursor")))
@@ -339,7 +338,7 @@ async def test_a_listener_that_fails_keeps_nothing_from_being_recorded(tmp_path:
         assert hub.hub_app.audit_subscribers.join("broken", Principal("root", "admin"), dialect, broken)
         await echo(RawClient(hub.url + "/mcp", hub.key("cursor")))
         assert await entries(hub, event="TOOL_EXECUTED")
-        await until(lambda: not hub.hub_app.audit_subscribers._subscribers)
+        await until(lambda: len(hub.hub_app.audit_subscribers) == 0)
 
 
 async def test_t31_a_client_that_loses_the_right_hears_no_more(tmp_path: Path) -> None:
@@ -347,9 +346,9 @@ async def test_t31_a_client_that_loses_the_right_hears_no_more(tmp_path: Path) -
         client = RawClient(hub.url + "/mcp", await hub.new_key("root", "admin"))
         await client.initialize(MGP)
         async with opened(client, "GET", b"", {}) as stream:
-            assert hub.hub_app.audit_subscribers._subscribers
+            assert len(hub.hub_app.audit_subscribers) == 1
             await hub.hub_app.keys.revoke("root")
             await echo(RawClient(hub.url + "/mcp", hub.key("cursor")))
             await hub.hub_app.recorder.flushed()
-            await until(lambda: not hub.hub_app.audit_subscribers._subscribers)
+            await until(lambda: len(hub.hub_app.audit_subscribers) == 0)
             assert "TOOL_EXECUTED" not in {event["params"]["event_type"] for event in audits(stream)}

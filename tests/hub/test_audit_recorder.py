@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import monotonic, time_ns
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -30,7 +30,6 @@ from interlock.hub.audit.record import (
 )
 from interlock.hub.audit.recorder import FLUSH_AT, OnCommitted, Recorder
 from interlock.hub.audit.search import Entry, export, search, show, tail
-from interlock.hub.audit.states import RecorderEvent
 from interlock.hub.audit.verify import Report, verify, verify_export
 from interlock.hub.audit.write_failures import CommitDeadline
 from interlock.hub.auth.principals import Principal
@@ -40,6 +39,7 @@ from interlock.store import records as rows
 from interlock.store.connect import connect
 from interlock.store.database import Database, Row
 from interlock.store.records import Search
+from interlock.store.writer import Done, Work
 from interlock.wire.errors import Fault
 from interlock.wire.transitions import ImpossibleTransition
 from waiting import until
@@ -71,10 +71,12 @@ class RunningHub:
 
     async def crash(self) -> None:
         """End as a kill would: nothing more is written, nothing is said."""
-        if self.recorder._timer is not None:
-            self.recorder._timer.cancel()
-        self.recorder._flush = lambda: None  # type: ignore[method-assign]
+        self.cut()
         await self.store.close()
+
+    def cut(self) -> None:
+        """Let no further entry reach the database."""
+        self.store.write = lambda work, done: None  # type: ignore[method-assign]
 
     def report(self) -> Report:
         database = connect(self.where, read_only=True)
@@ -169,10 +171,25 @@ async def test_a_strict_intent_is_in_the_database_when_that_is_said(running_hub:
     await running_hub.close()
 
 
-async def test_a_step_that_the_table_has_no_place_for_is_named(running_hub: RunningHub) -> None:
+async def test_a_step_that_the_table_has_no_place_for_is_named(
+    running_hub: RunningHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recorder = await running_hub.open()
+    write, answered = running_hub.store.write, list[tuple[Done, object]]()
+
+    def noted(work: Work, done: Done) -> None:
+        def answer(result: object, error: StoreError | None) -> None:
+            answered.append((done, result))
+            done(result, error)
+
+        write(work, answer)
+
+    monkeypatch.setattr(running_hub.store, "write", noted)
+    recorder.add(event_record("dev.interlock.tested"))
+    await recorder.flushed()
+    ((done, result),) = answered
     with pytest.raises(ImpossibleTransition, match="commit cannot happen to a recorder that is idle"):
-        recorder._step(RecorderEvent.COMMIT)
+        done(result, None)
     await running_hub.close()
 
 
@@ -189,9 +206,10 @@ async def test_a_clock_that_jumps_makes_no_entry_older(
         with monkeypatch.context() as clock:
             clock.setattr(entries, "time_ns", lambda: an_hour_on)
             assert 0 < recorder.lag_s < 1_800
-            recorder._flush()
+            flushed = asyncio.ensure_future(recorder.flushed())
+            await asyncio.sleep(0)  # the batch leaves for the database
             assert 0 < recorder.lag_s < 1_800
-            await recorder.flushed()
+            await flushed
         assert recorder.lag_s == 0
     await running_hub.close()
 
@@ -221,13 +239,24 @@ async def test_the_lag_is_that_of_the_oldest_entry_that_is_left(monkeypatch: pyt
 async def test_a_database_has_its_time_to_commit_however_long_an_entry_waited_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
+    now, looks = 1_000.0, 0
+
+    def clock() -> float:
+        nonlocal looks
+        looks += 1
+        return now
+
+    monkeypatch.setattr(write_failures, "monotonic", clock)
+    monkeypatch.setattr(write_failures, "MAX_WAIT_S", 0.01)
     late, overdue = asyncio.Event(), asyncio.Event()
     deadline = CommitDeadline(late.set, lambda error: overdue.set())
     deadline.start(waited_s=3_600.0)
     await late.wait()
-    assert deadline._ends > monotonic() + 300
-    assert not overdue.is_set()
+    looked = looks
+    await until(lambda: overdue.is_set() or looks > looked + 10)
+    assert not overdue.is_set(), "the database has had no time so far"
+    now += 0.01
+    await overdue.wait()
     deadline.stop()
 
 
@@ -287,7 +316,7 @@ async def test_waiting_for_what_was_recorded_so_far_ends_though_more_keeps_comin
 
     coming = asyncio.create_task(keep_coming())
     await asyncio.sleep(0)
-    before = recorder._seq
+    before = recorder.last_seq
     async with asyncio.timeout(120):
         await recorder.flushed()
     assert running_hub.records()[-1].seq >= before
@@ -433,7 +462,7 @@ async def test_an_intent_whose_outcome_was_lost_ends_as_unknown(running_hub: Run
     flushed = asyncio.ensure_future(recorder.flushed())
     await asyncio.sleep(0)
     recorder.outcome(ticket, SUCCEEDED)
-    recorder._flush = lambda: None  # type: ignore[method-assign]
+    running_hub.cut()
     await flushed
     await running_hub.crash()
     await running_hub.open()

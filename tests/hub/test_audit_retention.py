@@ -119,12 +119,13 @@ async def test_the_newest_and_what_is_still_open_are_never_cut(tmp_path: Path) -
 
 
 async def test_a_cut_that_was_killed_half_way_is_finished_and_verifies_all_the_while(
-    where: str, tmp_path: Path
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with kept(where, tmp_path) as chain:
         await chain.record(5000)
-        chain.pruner._drop = nothing  # type: ignore[method-assign, assignment]
-        gone = await chain.pruner.prune(Retention(megabytes=1))
+        with monkeypatch.context() as killed:
+            killed.setattr(rows, "drop_page", lambda *_: 0)  # as if it were killed before the first
+            gone = await chain.pruner.prune(Retention(megabytes=1))
         assert await chain.first() == 1, "the cut is recorded, and nothing is gone yet"
         assert (await chain.report()).findings == ()
         await chain.execute("DELETE FROM records WHERE seq <= 700")
@@ -133,10 +134,6 @@ async def test_a_cut_that_was_killed_half_way_is_finished_and_verifies_all_the_w
         await chain.pruner.prune(Retention(megabytes=1))
         assert await chain.first() > gone
         assert (await chain.report()).findings == ()
-
-
-async def nothing(through: int) -> None:
-    """As if it were killed here."""
 
 
 @pytest.mark.parametrize(

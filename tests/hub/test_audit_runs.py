@@ -41,7 +41,7 @@ class Run:
         self.store = await Store.open(self.where)
         self.recorder = await Recorder.open(self.store, "node", self.head)
         self.open = []
-        self.safe = self.recorder._seq
+        self.safe = self.recorder.last_seq
 
     async def take(self, step: str) -> None:
         if step == "intent":
@@ -52,7 +52,7 @@ class Run:
             self.recorder.refusal(AGENT, TOOL, "", "g", "r")
         elif step == "flush":
             await self.recorder.flushed()
-            self.safe = self.recorder._seq
+            self.safe = self.recorder.last_seq
         elif step == "close":
             await self.recorder.close()
             await self.store.close()
@@ -60,15 +60,14 @@ class Run:
             assert self.recorder.resumed.lost == 0
         elif step == "crash":
             await self.crash()
-            issued, safe = self.recorder._seq, self.safe
+            issued, safe = self.recorder.last_seq, self.safe
             await self.begin()
             assert self.recorder.resumed.lost <= issued - safe
             assert self.recorder.resumed.cut == 0
 
     async def crash(self) -> None:
-        if self.recorder._timer is not None:
-            self.recorder._timer.cancel()
-        self.recorder._flush = lambda: None  # type: ignore[method-assign]
+        """End as a kill would: no further entry reaches the database."""
+        self.store.write = lambda work, done: None  # type: ignore[method-assign]
         await self.store.close()
 
     def check(self) -> None:

@@ -37,6 +37,9 @@ class AuditSubscribers:
         self._subscribers: dict[Hashable, tuple[Principal, Notify]] = {}
         self._reader = OnDemandSubscriber(lambda: bus.subscribe(EventFilter.of(AuditAppended), LIMIT), self._send)
 
+    def __len__(self) -> int:
+        return len(self._subscribers)
+
     def join(self, client: Hashable, principal: Principal, dialect: Dialect, notify: Notify) -> bool:
         """Subscribe a client that negotiated the extension and has the right. Returns whether it is subscribed."""
         if not agreed_on(dialect, "audit") or not self._may(principal) or len(self._subscribers) >= MAX_SUBSCRIBERS:

@@ -87,6 +87,7 @@ def _of_audit_log(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
         "interlock_record_waiting": _one(recorder.waiting),
         "interlock_record_lag_seconds": _one(recorder.lag_s),
         "interlock_record_failing": _one(float(recorder.write_error is not None)),
+        "interlock_record_subscribers": _one(len(hub_app.audit_subscribers)),
         "interlock_store_behind_seconds": _one(hub_app.store.behind_s()),
     }
 

@@ -100,6 +100,7 @@ _ROWS: Final = (
         "gauge",
         "1 while the audit log cannot be written and calls are refused",
     ),
+    Metric("interlock_record_subscribers", "gauge", "Clients that receive audit log entries as they are committed"),
     Metric(
         "interlock_store_behind_seconds",
         "gauge",
