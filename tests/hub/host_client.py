@@ -26,7 +26,10 @@ HOMES = {
 
 
 class HostClient(RawClient):
-    """A host. Requests of servers are answered with `answers`, by method, and kept in `asked`."""
+    """A host. Requests of servers are answered with `answers`, by method, and kept in `asked`.
+
+    A request whose answer is None stays open.
+    """
 
     def __init__(self, hub: RunningHub, agent: str, *, modern: bool, version: str = "0.4", home: str = "experimental"):
         super().__init__(hub.url + "/mcp", hub.key(agent))
@@ -139,6 +142,8 @@ class HostClient(RawClient):
     async def _answer(self, message: dict[str, Any]) -> None:
         said = self.answers.get(message["method"], {"error": {"code": -32601, "message": "not here"}})
         said = await said(message) if callable(said) else said
+        if said is None:
+            return
         said = said if "error" in said else {"result": said}
         if self.is_modern:
             await self.result("dev.interlock/answer", {"id": message["id"], **said})

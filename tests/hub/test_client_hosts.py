@@ -6,20 +6,23 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from interlock.config.live_settings import Live, LiveRule, ServerLive
 from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Server
-from interlock.hub.handlers.host_methods import MAX_RUNNING, HostMethods
+from interlock.hub.handlers.host_methods import MAX_RUNNING
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.events import LIVE_PENDING
-from interlock.hub.live.features import FEATURES, Features
-from interlock.store import Mirror, StoreDamaged
+from interlock.hub.live.features import FEATURES, FeatureEntry, Features, entry_id
+from interlock.store import Collection, Store
+from interlock.wire.errors import Fault
 from waiting import until
 
 from .host_client import HostClient
@@ -414,15 +417,33 @@ GENERAL: dict[str, Any] = {"id": "chat:#general", "type": "chat", "label": "Gene
 
 async def test_a_client_gets_plain_mcp_where_the_feature_sets_cannot_be_read(tmp_path: Path) -> None:
     async with between(tmp_path) as hub:
-        features = hub.hub_app.live.features
-        assert features._mirror is not None
-        features._mirror.problem = StoreDamaged("an entry cannot be read")
-        features._of.clear()
+        await damage(tmp_path / "home" / "hub.db", hub.hub_app.live.features)
         client = HostClient(hub, "mine", modern=False)
         answer = await client.initialize(client.capabilities)
         assert "mcpl" not in json.dumps(answer["result"])
         assert "result" in await client.legacy("tools/list")
-        features._mirror.problem = None
+
+
+class NewerEntry(msgspec.Struct):
+    """An entry as this version cannot read it."""
+
+    id: str
+
+
+async def damage(where: Path, features: Features) -> None:
+    """Have another hub store an entry that cannot be read, and wait until it is known."""
+    newer = Collection(FEATURES.name, NewerEntry, key="id")
+    other_hub = await Store.open(where, (newer,))
+    async with other_hub.transaction() as change:
+        change.put(newer, NewerEntry(entry_id("a", "other", "note.recall")))
+    await other_hub.close()
+
+    def known() -> bool:
+        with contextlib.suppress(Fault):
+            return not features.entries()
+        return True
+
+    await until(known)
 
 
 async def test_a_hook_waits_for_all_servers_at_once_until_they_were_told() -> None:
@@ -441,27 +462,25 @@ async def test_a_hook_waits_for_all_servers_at_once_until_they_were_told() -> No
         await hosts.settled(cast(ClientHost, SimpleNamespace(server=None, principal=SimpleNamespace(id="mine"))))
 
 
-def test_a_client_leaves_also_where_the_feature_sets_cannot_be_read() -> None:
+async def test_a_client_leaves_also_where_the_feature_sets_cannot_be_read(tmp_path: Path) -> None:
     """A session that could not end would keep its subscriptions."""
     features, changed = Features(Config), list[str]()
-    features._on_change = changed.append
-    features._mirror = Mirror(FEATURES)
-    features._mirror.problem = StoreDamaged("an entry cannot be read")
-    for supported in (frozenset({"channels"}), frozenset[str]()):
-        features.host("mine", supported)
-    assert (changed, features._hosted) == ([], {})
+    store = await Store.open(tmp_path / "hub.db", (FEATURES,))
+    await features.start(store, changed.append, cast(Any, None))
+    entry = FeatureEntry(entry_id("a", "mine", "note.*"), "a", "mine", "note.*", True, "ada", datetime.now(UTC))
+    await features.put([entry], ())
+    changed.clear()
+    features.host("mine", frozenset({"channels"}))
+    assert changed == ["a"]
+    await damage(tmp_path / "hub.db", features)
+    features.host("mine", frozenset())
+    assert changed == ["a"], "no feature set is on, whatever its client can do"
+    with pytest.raises(Fault, match="the feature sets cannot be read"):
+        features.has_any("mine")
+    await store.close()
 
 
-async def test_a_client_that_does_not_answer_takes_no_place_from_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, running = HostMethods._take, list[int]()
-
-    async def noted(self: HostMethods, serve: Any, host: Any, params: bytes) -> None:
-        running.append(self._running[host.key])
-        await real(self, serve, host, params)
-
-    monkeypatch.setattr(HostMethods, "_take", noted)
+async def test_a_client_that_does_not_answer_takes_no_place_from_others(tmp_path: Path) -> None:
     async with between(tmp_path) as hub:
         await enable(hub, "a", "note.talk", "note.recall", agent="other")
         async with (
@@ -474,16 +493,14 @@ async def test_a_client_that_does_not_answer_takes_no_place_from_others(
                 await client.result("context/beforeInference", TURN)  # the server was told by now
             await drive(hub, "a", "send", method="channels/register", params={"channels": [GENERAL]})
 
-            async def never(message: dict[str, Any]) -> dict[str, Any]:
-                return await asyncio.get_running_loop().create_future()
-
-            silent.answers["channels/register"] = never
+            silent.answers["channels/register"] = None
+            before = silent.asked.qsize()
             for _ in range(70):
                 await silent.select("a.note.talk")
             said = {"conversationId": "c1", "channelId": "a/chat:#general", "inferenceId": "i", "index": 0}
             await other.tell("channels/outgoing/chunk", {**said, "delta": "Hel"})
             await until(lambda: heard(hub, "a", "channels/outgoing/chunk"))
-            assert max(running) <= MAX_RUNNING, "what one client keeps waiting is bounded"
+            assert silent.asked.qsize() - before == MAX_RUNNING, "what one client keeps waiting is bounded"
 
 
 @pytest.mark.parametrize("modern", [False, True])

@@ -173,8 +173,9 @@ class Features:
 
     def has_any(self, agent: str) -> bool:
         """Whether anything at all is on for an agent."""
+        entries = self._ready()
         if self._agents is None:
-            servers = {entry.server for entry in self._ready().values()}
+            servers = {entry.server for entry in entries.values()}
             found = (known for server in servers for known in self._by_agent(server).items())
             self._agents = frozenset(
                 agent for agent, mine in found if any(mine.enable(entry.feature) for entry in mine.enabling)
@@ -203,10 +204,11 @@ class Features:
             transaction.record(*records)
 
     def _by_agent(self, server: str) -> dict[str, AgentEntries]:
+        entries = self._ready()  # An entry that cannot be read may disable what was worked out before it came.
         known = self._of.get(server)
         if known is None:
             known = {}
-            for entry in self._ready().values():
+            for entry in entries.values():
                 if entry.server == server:
                     mine = known.setdefault(entry.agent, AgentEntries())
                     (mine.enabling if entry.enabled else mine.disabling).append(entry)
