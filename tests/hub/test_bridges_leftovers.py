@@ -123,13 +123,12 @@ async def test_nothing_is_left_of_calls_however_they_end(tmp_path: Path) -> None
             await until(lambda: hub.hub_app.hub.open_calls == len(hub.hub_app.parking) == 0)
             for session in hub.hub_app.hub.clients.sessions:
                 assert not session.channel.opened
-                assert not session.channel._open_requests
+                assert not session.channel.unanswered
             for line in (
                 line for name in servers for line in hub.hub_app.upstreams[name].pool.private.open_connections()
             ):
                 assert line.owner is not None
                 # A cancelled question leaves in the turn of the loop after the one that cancelled it.
-                await until(lambda line=line: not line.owner.questions._open)  # type: ignore[misc]
+                await until(lambda line=line: not line.owner.questions.pending)  # type: ignore[misc]
                 assert not line.owner.open
-                assert not line.owner.questions._progress
                 await until(lambda line=line: line.connection.pending == 0)  # type: ignore[misc]

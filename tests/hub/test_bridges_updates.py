@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from interlock.client.connection import Connection
 from interlock.hub.handlers import resource_subscriptions
-from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.wire.errors import Fault
 
 from .modern_client import ModernClient
@@ -159,14 +159,14 @@ async def test_many_streams_share_what_they_ask_of_a_server_and_leave_nothing_be
     notes = [f"note://{number}" for number in range(streams * resources)]
     uris = [f"interlock://a/{note}" for note in notes]
     runs = 0
-    watch = ConnectionPool._watch_shared
+    watch = Connection.watch
 
-    async def counted(pool: ConnectionPool) -> Mapping[str, Fault]:
+    async def counted(connection: Connection, **wanted: Any) -> Mapping[str, Fault]:
         nonlocal runs
         runs += 1
-        return await watch(pool)
+        return await watch(connection, **wanted)
 
-    monkeypatch.setattr(ConnectionPool, "_watch_shared", counted)
+    monkeypatch.setattr(Connection, "watch", counted)
     async with instructed_hub(tmp_path, "modern") as (hub, instructed):
         instructed.forget(*notes)
         runs = 0

@@ -175,7 +175,7 @@ async def test_the_first_tool_of_a_server_is_seen_when_it_comes(
         shared = hub.hub_app.upstreams["a"].pool.shared
         assert shared is not None
         if era == "modern":
-            await until(lambda: (watch := shared.connection._watch) is not None and watch.acknowledged)
+            await until(lambda: shared.connection.is_watched)
 
         @own.tool
         async def late() -> str:

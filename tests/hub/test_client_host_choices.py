@@ -237,10 +237,8 @@ async def test_no_client_answers_for_another_or_names_its_conversations(tmp_path
 async def test_a_clients_streams_and_lies_meet_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.hub.live.client_streams.MAX_STREAMS", 1)
     async with between(tmp_path) as hub, HostClient(hub, "mine", modern=True).running() as client:
-        body = client._body("subscriptions/listen", {"notifications": {"dev.interlock/live": {}}})
-        reader, writer = await client._open("POST", body, {"mcp-method": "subscriptions/listen"})
-        assert b"RESOURCE_EXHAUSTED" in await asyncio.wait_for(reader.readuntil(b"RESOURCE_EXHAUSTED"), 60)
-        writer.close()
+        refused = await client.ask("subscriptions/listen", {"notifications": {"dev.interlock/live": {}}})
+        assert refused["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
 
         async def infer(message: dict[str, Any]) -> dict[str, Any]:
             await client.tell("inference/chunk", {"requestId": message["id"], "index": 0, "delta": "Tea"})

@@ -27,8 +27,7 @@ async def test_the_first_list_waits_for_servers_that_are_starting(tmp_path: Path
             await client.initialize()
             listed = asyncio.create_task(client.legacy("tools/list"))
             found = asyncio.create_task(RawClient(hub.url + address).modern("tools/list"))
-            waiting = hub.hub_app._calls.background
-            await until(lambda: len(waiting) == 2 or listed.done() or found.done())
+            await until(lambda: hub.hub_app.hub.background_tasks == 2 or listed.done() or found.done())
             web.gate.set()
             names = {tool["name"] for tool in (await listed)["result"]["tools"]}
             assert names & {"web__ok", "ok"}
@@ -61,8 +60,7 @@ async def test_a_call_of_a_server_that_starts_waits_until_its_tools_are_known(tm
                 asyncio.create_task(RawClient(hub.url + "/mcp").modern("tools/call", {"name": name, "arguments": {}}))
                 for name in ("web__ok", "web__nothing")
             )
-            waiting = hub.hub_app._calls.background
-            await until(lambda: len(waiting) == 2 or good.done() or unknown.done())
+            await until(lambda: hub.hub_app.hub.background_tasks == 2 or good.done() or unknown.done())
             web.gate.set()
             assert text_of(await good) == "fine"
             assert "Unknown tool" in (await unknown)["error"]["message"]

@@ -208,8 +208,7 @@ async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tm
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
-        callers = hub.hub_app.inbox.callers
-        await until(lambda: callers._waiting[decision.id] == 1)
+        await until(lambda: awaits_approval(hub))
         held.cancel()
         await asyncio.gather(held, return_exceptions=True)
         await until(lambda: not hub.hub_app.hub.pipeline.waiting)
@@ -217,10 +216,15 @@ async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tm
         assert [row["caller_gone"] for row in (await hub.operate("approvals.list"))["decisions"]] == [True]
         # The same call comes again and waits for the same answer.
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
-        await until(lambda: callers._waiting[decision.id] == 1)
+        await until(lambda: awaits_approval(hub))
         assert [row["caller_gone"] for row in (await hub.operate("approvals.list"))["decisions"]] == [False]
         await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert text_of(await held) == "a"
+
+
+def awaits_approval(hub: RunningHub) -> bool:
+    """Whether the hub holds a call for an approval."""
+    return any(caller.open_calls.awaiting_approval for caller in hub.hub_app.authenticator.callers)
 
 
 async def test_secrets_in_arguments_are_not_kept(tmp_path: Path) -> None:

@@ -248,7 +248,8 @@ async def test_a_terminal_that_does_not_read_gets_a_gap_line_and_costs_no_memory
         control = ControlSocket(hub.hub_app, Operations(hub.hub_app, lambda: None))
         path = tmp_path / "control.sock"
         await control.listen(path)
-        reader, writer = await asyncio.open_unix_connection(str(path), limit=1 << 24)
+        # The reader stops reading at twice this limit.
+        reader, writer = await asyncio.open_unix_connection(str(path), limit=1 << 16)
         try:
             for number, (method, params) in enumerate(
                 (("interlock/hello", {"role": "control"}), ("hub/logs", {"follow": True, "lines": 1}))
@@ -257,17 +258,10 @@ async def test_a_terminal_that_does_not_read_gets_a_gap_line_and_costs_no_memory
                 writer.write(msgspec.json.encode(message) + b"\n")
                 await reader.readline()
             await until(lambda: hub.hub_app.bus.wants(LogWritten))
-            reader._transport.pause_reading()  # type: ignore[attr-defined]
             for number in range(20_000):
                 hub.hub_app.logs.add("noisy", "stderr", f"{number} {'x' * 1000}")
                 if number % 100 == 0:
                     await asyncio.sleep(0)
-            (connection,) = control._connections
-            assert connection._transport.get_write_buffer_size() < 1 << 20
-            assert connection._following is not None
-            rings = connection._following.subscription.rings
-            assert sum(len(ring.events) for ring in rings) <= 1024
-            reader._transport.resume_reading()  # type: ignore[attr-defined]
             seen: list[Any] = []
             while not seen or not seen[-1]["params"].get("text", "").startswith("19999 "):
                 seen.append(json.loads(await asyncio.wait_for(reader.readline(), 30)))
@@ -276,7 +270,8 @@ async def test_a_terminal_that_does_not_read_gets_a_gap_line_and_costs_no_memory
             assert gaps
             numbers = [int(m["params"]["text"].split()[0]) for m in seen if m["method"] == "hub/log"]
             assert numbers == sorted(numbers)
-            assert len(numbers) < 20_000
+            kept, in_transport, in_sockets = 1024, (1 << 20) // 1000, 1000
+            assert len(numbers) < kept + in_transport + in_sockets, "the hub keeps no more lines for a slow reader"
         finally:
             writer.close()
             await control.close()

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
+from click.testing import CliRunner
 
-from interlock.cli.lifecycle.doctor import _address
-from interlock.cli.tools.search_model import _fetched
+from interlock.cli.app import app
 from interlock.config.live_settings import LiveWebhook
 from interlock.config.model_settings import Model
-from interlock.config.settings import Embeddings, Hub
+from interlock.config.settings import Embeddings, Hub, Webhook
+from interlock.events import Bus
+from interlock.events.types import ApprovalChanged
 from interlock.host.models.endpoint import Endpoint as ModelEndpoint
-from interlock.hub.approvals.notifiers import ApprovalNotifiers
-from interlock.hub.audit.tracing.exporter import _over_http
+from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.notifiers import OPEN, ApprovalNotifiers
+from interlock.hub.audit.tracing.exporter import span_exporter
 from interlock.hub.auth.oauth.discovery import keys_url
 from interlock.hub.live.events import UnsentWake
 from interlock.hub.live.wake_webhook import WakeWebhook
@@ -27,6 +33,7 @@ from interlock.rooms.participant_socket import open_socket, room_url
 from interlock.transports.http.sse_client import SseLink
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
+from waiting import until
 
 from .test_behind_a_proxy import OUTSIDE, Authority, forward_proxy
 
@@ -58,6 +65,33 @@ class OtherMachine:
         writer.close()
 
 
+ONE = Decision("d1", Question("tool_call", "ci", "agent", "s", "echo", "s__echo", "May it?", "a rule"), 0, 1)
+
+
+class OneRequest:
+    """An inbox with one approval request."""
+
+    def __init__(self) -> None:
+        self.bus = Bus()
+
+    def get(self, id: str) -> Decision:
+        assert id == ONE.id
+        return ONE
+
+
+async def interlock(*arguments: str) -> str:
+    """The output of a command, which has a loop of its own."""
+    return (await asyncio.to_thread(CliRunner().invoke, app, list(arguments))).stdout
+
+
+async def doctor(folder: Path, url: str) -> list[dict[str, str]]:
+    """What `interlock doctor` says of a server at an address."""
+    config = folder / "interlock.toml"
+    config.write_text(f'[servers.a]\nurl = "{url}/mcp"\n')
+    checks: list[dict[str, str]] = json.loads(await interlock("doctor", "--json", "--config", str(config)))["checks"]
+    return checks
+
+
 def ways(url: str) -> dict[str, Callable[[], Awaitable[object]]]:
     """Path and request of each kind of connection. That they fail does not matter here."""
     log: list[str] = []
@@ -71,8 +105,12 @@ def ways(url: str) -> dict[str, Callable[[], Awaitable[object]]]:
         await webhook.send(f"{url}/woken", UnsentWake("1", "n", "w", "a", "s", 1, 0.0))
 
     async def approval() -> None:
-        notifiers = ApprovalNotifiers(Hub, Resolver(), note, None)  # type: ignore[arg-type]
-        await notifiers._send(f"{url}/approvals", "s" * 32, b"{}")
+        hub, inbox = Hub(webhook=Webhook(f"{url}/approvals", "OUT_SECRET")), OneRequest()
+        notifiers = ApprovalNotifiers(lambda: hub, Resolver(), note, cast(Inbox, inbox))
+        notifiers.start()
+        inbox.bus.publish(ApprovalChanged("approvals", 1, 0, ONE.id, OPEN, "tool_call", "ci", "s", "s__echo"))
+        await until(lambda: notifiers.waiting == 0)
+        await notifiers.close()
 
     async def model() -> None:
         endpoint = ModelEndpoint(Model(wait_s=0.0), f"{url}/chat", {}, Resolver())
@@ -80,7 +118,7 @@ def ways(url: str) -> dict[str, Callable[[], Awaitable[object]]]:
             pass
 
     async def spans() -> None:
-        await asyncio.to_thread(_over_http(f"{url}/v1/traces").export, [])
+        await asyncio.to_thread(span_exporter(f"{url}/v1/traces").export, [])
 
     return {
         "/.well-known/oauth-authorization-server": lambda: keys_url(url, Resolver(), 10),
@@ -90,7 +128,7 @@ def ways(url: str) -> dict[str, Callable[[], Awaitable[object]]]:
         "/chat": model,
         "/sse": lambda: SseLink.open(f"{url}/sse", None),  # type: ignore[arg-type]
         "/ws": lambda: open_socket(room_url(url, "a"), {}, "all", None),
-        "/vocab.txt": lambda: _fetched(f"{url}/vocab.txt", 99),
+        "/vocab.txt": lambda: interlock("search-model", "install", "--from", url),
         "/v1/traces": spans,
     }
 
@@ -102,6 +140,7 @@ async def test_each_kind_of_connection_takes_the_proxy_or_none(tmp_path: Path, m
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
     monkeypatch.setenv("INTERLOCK_CLIENT_CERTIFICATE", str(authority.client))
     monkeypatch.setenv("OUT_SECRET", SECRET)
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "home"))
     async with forward_proxy() as proxy, machine.running(authority.server_context()) as url:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         place = url.removeprefix("https://")
@@ -113,7 +152,7 @@ async def test_each_kind_of_connection_takes_the_proxy_or_none(tmp_path: Path, m
                 assert path in machine.paths, path
                 machine.paths.clear()
                 assert set(await proxy.asked()) == (set() if bypass else {f"tunnel {place}"}), path
-            checked = await asyncio.to_thread(_address, "a", f"{url}/mcp")
-            assert checked.verdict == "ok"
-            assert ("through" in checked.detail) is not bool(bypass)
+            (checked,) = [check for check in await doctor(tmp_path, url) if check["name"] == "server a"]
+            assert checked["verdict"] == "ok"
+            assert ("through" in checked["detail"]) is not bool(bypass)
             assert await proxy.asked() == ([] if bypass else [f"tunnel {place}"])

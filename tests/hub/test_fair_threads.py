@@ -95,12 +95,12 @@ async def test_a_caller_that_stops_waiting_frees_no_thread_that_still_works() ->
         first.cancel()
         gone.cancel()
         await asyncio.wait([first, gone])
-        assert (threads._busy, list(threads._waiting)) == ({"a"}, ["c"])
+        assert (threads.running, threads.waiting) == (1, 1)
         work.may_end.set()
         assert await last == "c1"
         assert work.begun == ["a1", "c1"]
-        await until(lambda: not threads._busy)
-        assert not threads._waiting
+        await until(lambda: threads.running == 0)
+        assert threads.waiting == 0
 
 
 async def test_a_turn_that_comes_in_the_moment_of_its_cancellation_is_given_back() -> None:

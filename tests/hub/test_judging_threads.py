@@ -114,7 +114,7 @@ async def test_t36_a_result_does_not_wait_for_all_results_of_another_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with judging_hub(tmp_path, monkeypatch) as (hub, judges):
-        held, hanging = hub.hub_app.judging._result_bytes, await calls(hub, "a", "s__slow")
+        held, hanging = hub.hub_app.judging.result_bytes, await calls(hub, "a", "s__slow")
         size = await until(lambda: held["agent:a"])
         hanging += await calls(hub, "a", *["s__slow"] * 3)
         await until(lambda: held["agent:a"] == 4 * size)
@@ -131,7 +131,7 @@ async def test_a_result_is_not_judged_for_a_client_that_has_gone(
     async with judging_hub(tmp_path, monkeypatch) as (hub, judges):
         (first,) = await calls(hub, "a", "s__slow")
         await until(lambda: judges.judged == ["slow"])
-        held = hub.hub_app.judging._result_bytes
+        held = hub.hub_app.judging.result_bytes
         size = held["agent:a"]
         (gone,) = await calls(hub, "a", "s__quick")
         await until(lambda: held["agent:a"] > size)
@@ -163,7 +163,7 @@ async def test_t37_the_bytes_of_results_that_wait_to_be_judged_have_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scan: str, bound: str
 ) -> None:
     async with judging_hub(tmp_path, monkeypatch, scan) as (hub, judges):
-        held, flagged = hub.hub_app.judging._result_bytes, hub.hub_app.findings.flagged
+        held, flagged = hub.hub_app.judging.result_bytes, hub.hub_app.findings.flagged
         own = await calls(hub, "a", "s__slow")
         size = await until(lambda: held["agent:a"])
         monkeypatch.setattr(judging_threads, bound, 3 * size)
@@ -188,14 +188,14 @@ async def test_t36_one_agent_cannot_take_all_places_of_checks(tmp_path: Path, mo
     monkeypatch.setattr(judging_threads, "MAX_CHECKS_PER_OWNER", 1)
     async with judging_hub(tmp_path, monkeypatch) as (hub, judges):
         held = asyncio.create_task(hub.hub_app.judging.run_check("agent:a", judges.may_end.wait))
-        await until(lambda: hub.hub_app.judging._open_checks == {"agent:a": 1})
+        await until(lambda: hub.hub_app.judging.open_checks == {"agent:a": 1})
         (refused,) = await calls(hub, "a", "t__run")
         assert "RESOURCE_EXHAUSTED" in str(await refused)
         (checked,) = await calls(hub, "b", "t__run")
         assert "error" not in await checked
         judges.may_end.set()
         assert await held
-        assert not hub.hub_app.judging._open_checks
+        assert not hub.hub_app.judging.open_checks
 
 
 async def test_t36_agents_that_fill_all_places_of_checks_leave_one_to_every_other(
@@ -209,14 +209,14 @@ async def test_t36_agents_that_fill_all_places_of_checks_leave_one_to_every_othe
             for agent in "ab"
             for _ in "12"
         ]
-        await until(lambda: judging._open_checks == {"agent:a": 2, "agent:b": 2})
+        await until(lambda: judging.open_checks == {"agent:a": 2, "agent:b": 2})
         own = await calls(hub, "c", "t__run", "t__run")
         done, waiting = await asyncio.wait(own, return_when=asyncio.FIRST_COMPLETED)
         assert ["RESOURCE_EXHAUSTED" in str(each.result()) for each in done] == [True]
         judges.may_end.set()
         assert ["result" in await each for each in waiting] == [True]
         assert all(await asyncio.gather(*held))
-        assert not judging._open_checks
+        assert not judging.open_checks
 
 
 async def test_t36_checks_of_all_owners_together_have_a_bound() -> None:

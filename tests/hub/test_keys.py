@@ -15,6 +15,7 @@ from interlock.hub.auth.keys import KEY_USES, KEYS, Keys
 from interlock.hub.cannot_start import CannotStart
 from interlock.store import Store
 from interlock.wire.errors import Fault
+from waiting import until
 
 
 @contextlib.asynccontextmanager
@@ -50,8 +51,11 @@ async def test_an_agents_key_with_the_name_of_a_person_is_worthless(tmp_path: Pa
     async with keys_at(tmp_path) as keys:
         text = await keys.create("mallory", "agent")
         (key,) = keys.mirror.values()
-        async with keys._store.transaction() as change:
+        older_hub = await Store.open(tmp_path / "hub.db", (KEYS,))
+        async with older_hub.transaction() as change:
             change.put(KEYS, msgspec.structs.replace(key, principal="person:ada"))
+        await older_hub.close()
+        await until(lambda: {key.principal for key in keys.mirror.values()} == {"person:ada"})
         assert keys.principal(text) is None
         with pytest.raises(Fault, match="person:"):
             await keys.create("person:ada", "agent")

@@ -16,7 +16,7 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.wire.errors import Fault
 from loop_clock import advance
 
-from .running_hub import RawClient, child, running_hub, until
+from .running_hub import RawClient, RunningHub, child, running_hub, until
 from .task_scene import DECLARED, FORMS, TIMEOUTS, Form, client, name, outcomes, served, text
 from .task_server import Jobs
 
@@ -115,7 +115,27 @@ async def test_where_no_more_tasks_are_kept_a_modern_call_is_simply_answered(tmp
             assert second.id == ""
             assert text(await second.result()) == "2 worked"
             assert text(await first.result()) == "1 worked"
-        assert not hub.hub_app.tasks.ledger._reserved
+            await expire(hub)
+            third = await ada.start_tool("t__work", {"mark": "3"})
+            assert third.id, "the call that became no task took no place"
+
+
+async def expire(hub: RunningHub) -> None:
+    """Let the time of all tasks be over."""
+    ledger = hub.hub_app.tasks.ledger
+    now = ledger.clock()
+    ledger.clock = lambda: now + 86_400_001
+    await hub.hub_app.tasks.sweep()
+
+
+def free_places(hub: RunningHub, owner: str) -> int:
+    """How many tasks an owner may still have."""
+    ledger, places = hub.hub_app.tasks.ledger, 0
+    while ledger.reserve(owner):
+        places += 1
+    for _ in range(places):
+        ledger.release(owner)
+    return places
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -202,7 +222,7 @@ async def test_how_much_is_asked_about_tasks_at_once_is_bounded(
         task = await ada.start_tool("t__work", {"mark": "a"})
         about = {"taskId": task.id}
         waiting = [asyncio.ensure_future(ada.connection.request("tasks/result", about)) for _ in range(2)]
-        await until(lambda: hub.hub_app.hub.tasks._open_requests["agent:local"] == 2)
+        await until(lambda: hub.hub_app.hub.tasks.open_requests == 2)
         with pytest.raises(Fault, match="about tasks are open"):
             await task.look()
         async with client(hub, "legacy", "eve") as eve:
@@ -242,18 +262,18 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
                 with pytest.raises(Fault, match="cancelled"):
                     await callers[who].task(id_).result()
             tracker = hub.hub_app.tasks
-            now = tracker.ledger.clock()
-            tracker.ledger.clock = lambda: now + 86_400_001
-            await tracker.sweep()
+            await expire(hub)
             for who, id_ in expired:
                 with pytest.raises(Fault, match="no such task"):
                     await callers[who].task(id_).look()
-            assert (len(tracker.ledger), tracker.running, tracker._tokens) == (0, {}, {})
-            assert not tracker.queries._by_location
-            assert not tracker.ledger._reserved
-            assert not tracker.ledger._owners
+            assert (len(tracker.ledger), tracker.running, tracker.progress_tokens) == (0, {}, 0)
+            assert tracker.queries.located == 0
+            assert {free_places(hub, f"agent:{who}") for who in owners} == {
+                hub.hub_app.config.hub.limits.tasks_per_agent
+            }
+            assert free_places(hub, "agent:other") == hub.hub_app.config.hub.limits.tasks_per_agent
             assert hub.hub_app.upstreams["t"].tasks == 0
-            assert not hub.hub_app.hub.tasks._open_requests
+            assert hub.hub_app.hub.tasks.open_requests == 0
         async with running_hub(tmp_path, servers) as hub:
             assert len(hub.hub_app.tasks.ledger) == 0
     assert jobs.runs == {str(number): 1 for number in range(3 * third)}

@@ -273,6 +273,11 @@ class Connection:
         """See whether the server is still there. Raises a `Fault` if not."""
         await self.request("server/discover" if self.modern else "ping", timeout=timeout)
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether a server of the stateless era has agreed to tell of changes."""
+        return self._watch is not None and self._watch.acknowledged
+
     async def watch(
         self,
         *,

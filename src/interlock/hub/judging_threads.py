@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from interlock.process.fair_threads import FairThreads
@@ -42,9 +42,17 @@ class JudgingThreads:
         self._checks = FairThreads(THREADS, "check")
         self._results = FairThreads(THREADS, "result")
         self._open_checks: Counter[str] = Counter()
-        """How many checks each owner has."""
         self._result_bytes: Counter[str] = Counter()
-        """How many bytes of results each owner has."""
+
+    @property
+    def open_checks(self) -> Mapping[str, int]:
+        """How many checks of each owner have a thread or wait for one."""
+        return self._open_checks
+
+    @property
+    def result_bytes(self) -> Mapping[str, int]:
+        """How many bytes of each owner's results are judged or wait for it."""
+        return self._result_bytes
 
     async def run_check(self, owner: str, judge: Callable[[], Judged]) -> Judged:
         """Judge something that can still be refused. Raises RESOURCE_EXHAUSTED."""

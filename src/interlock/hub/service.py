@@ -150,6 +150,11 @@ class HubService:
     def open_calls(self) -> int:
         return self.pipeline.dispatcher.open_calls
 
+    @property
+    def background_tasks(self) -> int:
+        """Tasks of requests that are not answered at once, such as lists that wait for servers to start."""
+        return len(self._background)
+
     # The methods of a service, for transports
 
     @property

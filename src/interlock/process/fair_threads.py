@@ -31,6 +31,16 @@ class FairThreads:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """The turns that each owner waits for. The owner that is next comes first."""
 
+    @property
+    def running(self) -> int:
+        """How many threads work."""
+        return len(self._busy)
+
+    @property
+    def waiting(self) -> int:
+        """How much work waits for a thread."""
+        return sum(len(turns) for turns in self._waiting.values())
+
     async def run(
         self, owner: str, work: Callable[[], Outcome], is_wanted: Callable[[], bool] | None = None
     ) -> Outcome:

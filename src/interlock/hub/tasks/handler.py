@@ -86,6 +86,11 @@ class TaskHandler:
             "tasks/update": partial(self._serve_task, self._update),
         }
 
+    @property
+    def open_requests(self) -> int:
+        """How many requests about tasks are being served."""
+        return self._open_requests.total()
+
     # Calls that may become tasks
 
     def prepare(self, call: Call, connection: UpstreamConnection) -> None:

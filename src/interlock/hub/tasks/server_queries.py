@@ -62,6 +62,11 @@ class ServerQueries:
         self._by_location: dict[TaskLocation, str] = {}
         """The task of a server's id on a connection. A server may use the same id on another connection."""
 
+    @property
+    def located(self) -> int:
+        """How many tasks the hub knows a connection of."""
+        return len(self._by_location)
+
     def task_at(self, server: str, owner: ConnectionOwner | None, upstream_id: str) -> StoredTask | None:
         """The task that a server means by an id on a connection."""
         return self._ledger.get(self._by_location.get((server, owner, upstream_id), ""))

@@ -74,6 +74,11 @@ class Tracker:
         """The hub's progress tokens, each with its task."""
         self._work = TaskSet()
 
+    @property
+    def progress_tokens(self) -> int:
+        """How many tasks, and calls that may become one, a server can report the progress of."""
+        return len(self._tokens)
+
     # Starting
 
     def expect(self, expected: Expected) -> str:

@@ -78,6 +78,11 @@ class ToolSearch:
         self._embedding_task: asyncio.Task[None] | None = None
         self._engine_generation = -1
 
+    @property
+    def indexed_tools(self) -> int:
+        """How many tools the last search had in its index."""
+        return 0 if self._index is None else len(self._index)
+
     async def find(
         self,
         seen: frozenset[Identity],

@@ -70,6 +70,11 @@ class HttpSession(SessionChannel):
     def open_streams(self) -> int:
         return self.streams.attached
 
+    @property
+    def unanswered(self) -> int:
+        """The requests to the client that wait for its answer."""
+        return len(self._open_requests)
+
     def touch(self) -> None:
         """It is in use."""
         self.last_used = self._clock()

@@ -50,6 +50,8 @@ def _of_calls(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
         "interlock_flagged_total": dict(hub_app.findings.flagged).items(),
         "interlock_calls_open": [((upstream.id,), upstream.open_calls) for upstream in hub_app.upstreams],
         "interlock_calls_held": _one(hub_app.hub.pipeline.waiting),
+        "interlock_checks_open": _one(sum(hub_app.judging.open_checks.values())),
+        "interlock_result_bytes": _one(sum(hub_app.judging.result_bytes.values())),
         "interlock_calls_parked": _one(len(hub_app.parking)),
         "interlock_decisions_open": _one(hub_app.inbox.open_count),
         "interlock_decisions_untold": _one(hub_app.notifiers.waiting),

@@ -52,6 +52,8 @@ _ROWS: Final = (
     Metric("interlock_large_message_bytes", "gauge", "Bytes of large messages that are being read, or wait for it"),
     Metric("interlock_calls_open", "gauge", "Calls in progress", ("server",)),
     Metric("interlock_calls_held", "gauge", "Calls that wait for a check or an approval before they are sent"),
+    Metric("interlock_checks_open", "gauge", "Checks of calls that run in threads, or wait for one"),
+    Metric("interlock_result_bytes", "gauge", "Bytes of results that are judged in threads, or wait for one"),
     Metric("interlock_calls_parked", "gauge", "Calls that wait for an answer of their client"),
     Metric("interlock_decisions_open", "gauge", "Open approval requests"),
     Metric("interlock_decisions_untold", "gauge", "Approval requests not yet sent to the webhook and the desktop"),

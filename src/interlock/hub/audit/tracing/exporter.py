@@ -23,12 +23,12 @@ def spans_to(settings: Tracing, exporter: SpanExporter | None = None) -> Spans:
         resource=resource, sampler=ParentBased(TraceIdRatioBased(settings.sample)), shutdown_on_exit=False
     )
     endpoint = (settings.endpoint or "").rstrip("/") + "/v1/traces"
-    provider.add_span_processor(BatchSpanProcessor(exporter or _over_http(endpoint)))
+    provider.add_span_processor(BatchSpanProcessor(exporter or span_exporter(endpoint)))
     tracer = provider.get_tracer("interlock", VERSION)
     return Spans(tracer, provider.force_flush, provider.shutdown)
 
 
-def _over_http(endpoint: str) -> OTLPSpanExporter:
+def span_exporter(endpoint: str) -> OTLPSpanExporter:
     """The exporter with the hub's certificates. Its library has its own bundle, and reads only `OTEL_…` by itself."""
     certificate, key = client_files()
     return OTLPSpanExporter(
