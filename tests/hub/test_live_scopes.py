@@ -41,10 +41,12 @@ async def scoped_hub(folder: Path, offer: Any = FILES, *, declared: bool = True)
         yield running
 
 
-async def write(hub: RunningHub, path: Any, tool: str = "write", **more: Any) -> Any:
+async def write(hub: RunningHub, path: Any, tool: str = "write", content: str | None = None, **more: Any) -> Any:
     """The outcome of an agent's call: its result, or the details of its refusal."""
     client = RawClient(hub.url + "/mcp", hub.key("local"))
     arguments = {} if path is None else {"path": path}
+    if content is not None:
+        arguments["content"] = content
     answer = await client.modern("tools/call", {"name": f"s__{tool}", "arguments": arguments, **more})
     if "error" in answer:
         return answer["error"]["data"]

@@ -6,11 +6,13 @@ a lock of the hub. A tool's own settings override its server's, and those overri
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import msgspec
 
 from interlock.config.settings import Server, Timeouts, ToolTimeouts
+from interlock.hub.calls.verdicts import Refuse, Verdict, Wait
 from interlock.hub.catalog.target import Target
 from interlock.protocols.patterns import compile_pattern
 from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
@@ -55,7 +57,18 @@ def timed_out(target: Target, trace: str, fault: Fault, timeout_s: float) -> Fau
     return Fault(fault.name, message, hint=hint, retry_after_ms=fault.retry_after_ms, data={**fault.data, **data})
 
 
-def checks_timed_out(gate: str, validation_s: float) -> Fault:
+async def work_of(wait: Wait, gate: str, ends: float, validation_s: float) -> Verdict:
+    """The verdict in which the work of a gate ends; a refusal where it fails, or takes too long."""
+    try:
+        async with asyncio.timeout_at(ends):
+            return await wait.work()
+    except TimeoutError:
+        return Refuse(_checks_timed_out(gate, validation_s), "all checks of a call have `validation_s`")
+    except Fault as fault:
+        return Refuse(fault, "the check could not be made")
+
+
+def _checks_timed_out(gate: str, validation_s: float) -> Fault:
     """The error for a call whose checks took too long."""
     return Fault(
         "TIMEOUT",

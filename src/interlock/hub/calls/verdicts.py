@@ -19,6 +19,9 @@ class Pass(msgspec.Struct, frozen=True):
     """When the gate must be asked again, on the clock of the loop."""
 
 
+PASS: Final = Pass()
+
+
 class Refuse(msgspec.Struct, frozen=True):
     """The gate refuses the call, with the error for the caller and the rule that decided."""
 
@@ -40,12 +43,36 @@ class Ask(msgspec.Struct, frozen=True):
     """Whether no rule answers it: a person is asked about every call."""
 
 
+class Waited(msgspec.Struct, frozen=True):
+    """A gate whose work is done, and the verdict of all gates up to it."""
+
+    gate: str
+    found: Verdict
+    asking: str
+
+
 class Wait(msgspec.Struct, frozen=True):
     """The gate needs bounded work off the hot path, which ends in a verdict."""
 
     work: Callable[[], Awaitable[Verdict]]
+    found: Verdict = PASS
+    """The verdict of the gates before this one: a pass, or what they ask about."""
+    asking: str = ""
+    """The gate that asks."""
+
+    def ended(self, gate: str, verdict: Verdict) -> Waited:
+        """This wait, once its work ended with a pass or a question of its gate."""
+        found, asking = self.found, self.asking
+        if type(verdict) is Ask:
+            found, asking = stricter(found, asking, verdict, gate)
+        return Waited(gate, found, asking)
 
 
 Verdict: TypeAlias = Pass | Refuse | Ask | Wait
 
-PASS: Final = Pass()
+
+def stricter(found: Verdict, asking: str, verdict: Ask, gate: str) -> tuple[Verdict, str]:
+    """Of a verdict so far and a further question, the one to ask a person, with its gate."""
+    if type(found) is not Ask or (verdict.every_time and not found.every_time):
+        return verdict, gate
+    return found, asking

@@ -24,8 +24,8 @@ from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.refusal_pacing import SLOWED, RefusalPacing
 from interlock.hub.calls.refusals import Refusals, changed, unknown_now
 from interlock.hub.calls.server_request import ServerRequestExchange
-from interlock.hub.calls.timeouts import checks_timed_out
-from interlock.hub.calls.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
+from interlock.hub.calls.timeouts import work_of
+from interlock.hub.calls.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait, Waited, stricter
 from interlock.hub.catalog.target import CLIENT_TARGETS, Approval, Target, TargetKind
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
@@ -127,15 +127,15 @@ class Pipeline:
             raise plan.verdict.fault
         return plan.target
 
-    def judge(self, call: Call, plan: Plan, after: str = "") -> tuple[Verdict, str]:
+    def judge(self, call: Call, plan: Plan, waited: Waited | None = None) -> tuple[Verdict, str]:
         """The verdict of the gates, and the gate that gave it. Nothing is used up, so a dry run ends here.
 
-        With `after`, only the gates behind that one are asked: it had to wait, and has passed the call.
+        With `waited`, only the gates behind that one are asked.
         """
-        found, asking = plan.verdict, plan.gate
+        found, asking = (plan.verdict, plan.gate) if waited is None else (waited.found, waited.asking)
         if found is not PASS and (type(found) is Refuse or type(found) is Wait):
             return found, asking
-        for gate, check in plan.checks_behind(after) if after else plan.checks:
+        for gate, check in plan.checks if waited is None else plan.checks_behind(waited.gate):
             try:
                 verdict = check(call)
             except Fault as fault:
@@ -143,8 +143,9 @@ class Pipeline:
             if verdict is PASS:
                 continue
             if type(verdict) is Ask:
-                if type(found) is not Ask or (verdict.every_time and not found.every_time):
-                    found, asking = verdict, gate
+                found, asking = stricter(found, asking, verdict, gate)
+            elif type(verdict) is Wait:
+                return Wait(verdict.work, found, asking), gate
             elif type(verdict) is not Pass:
                 return verdict, gate
         if type(found) is not Ask:
@@ -318,27 +319,19 @@ class Pipeline:
         ends = self._loop.time() + plan.timeouts.validation_s
         verdict: Verdict = wait
         while isinstance(verdict, Wait):
-            verdict, gate = await self._waited_once(call, plan, verdict, gate, ends)
+            wait, verdict = verdict, await work_of(verdict, gate, ends, plan.timeouts.validation_s)
+            if isinstance(verdict, Wait):
+                verdict = Wait(verdict.work, wait.found, wait.asking)
+            elif not isinstance(verdict, Refuse) and self.plan_generation.number != plan.generation:
+                verdict = changed("tools, settings or rights")
+            elif not isinstance(verdict, Refuse):
+                verdict, gate = self.judge(call, plan, wait.ended(gate, verdict))
         return verdict, gate
 
     async def _wait(self, call: Call, plan: Plan, wait: Wait, gate: str) -> None:
         verdict, gate = await self.waited(call, plan, wait, gate)
         if call.exchange.open and not self._answers_late(call, plan, verdict):
             self._proceed(call, plan, verdict, gate)
-
-    async def _waited_once(self, call: Call, plan: Plan, wait: Wait, gate: str, ends: float) -> tuple[Verdict, str]:
-        verdict: Verdict
-        try:
-            async with asyncio.timeout_at(ends):
-                verdict = await wait.work()
-        except TimeoutError:
-            fault = checks_timed_out(gate, plan.timeouts.validation_s)
-            verdict = Refuse(fault, "all checks of a call have `validation_s`")
-        except Fault as fault:
-            verdict = Refuse(fault, "the check could not be made")
-        if type(verdict) is Pass and self.plan_generation.number != plan.generation:
-            verdict = changed("tools, settings or rights")
-        return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
     def is_current(self, call: Call, plan: Plan) -> bool:
         """Whether the verdicts that a call passed still hold."""
