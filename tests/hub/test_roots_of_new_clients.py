@@ -12,6 +12,10 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Hub, Limits, Requests, Timeouts
+from interlock.hub.sessions.session import ConnectionKey
+from interlock.hub.upstreams.connection_owner import UpstreamConnection
+from interlock.hub.upstreams.upstream import Upstream
+from loop_clock import advance
 
 from .modern_client import ModernClient
 from .running_hub import RunningHub, child, running_hub, text_of, until
@@ -121,3 +125,21 @@ async def test_roots_that_cannot_be_read_concern_their_client_alone(tmp_path: Pa
         alice = client_in(hub, "/alice", await hub.new_key("alice"))
         for _ in range(2):
             assert text_of(await alice.call(tool)).endswith("/alice")
+
+
+async def test_a_server_has_the_time_of_one_call_for_all_connections_that_the_call_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, open_for_call = [], Upstream.open_for_call
+
+    async def slow(upstream: Upstream, key: ConnectionKey | None) -> UpstreamConnection:
+        if key is not None:
+            opened.append(key.name)
+            advance(40)
+        return await open_for_call(upstream, key)
+
+    monkeypatch.setattr(Upstream, "open_for_call", slow)
+    async with running_hub(tmp_path, {"r": OFFICIAL}, hub=SETTINGS) as hub:
+        answer = await client_in(hub, "/work").call("r__known")
+        assert len(opened) == 2, "one on which the server asks for roots, and one for these roots"
+        assert answer["error"]["data"]["name"] == "SERVER_NOT_READY", answer

@@ -123,6 +123,7 @@ class HubService:
     ) -> None:
         self._authenticator = authenticator
         self.admit = authenticator.admit
+        """The authenticator's own method: every request uses it."""
         self.pipeline = pipeline
         self.calls = handlers.calls
         self.subscriptions = handlers.subscriptions

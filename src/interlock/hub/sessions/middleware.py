@@ -24,6 +24,7 @@ class Middleware(Generic[HC]):
     def __init__(self, service: Service[HC]) -> None:
         self._service = service
         self.admit: Callable[[str, Mapping[bytes, bytes]], HC] = service.admit
+        """The method of the service behind it: every request uses it."""
 
     @property
     def worker(self) -> Worker:

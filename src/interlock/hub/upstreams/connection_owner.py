@@ -79,8 +79,9 @@ class ConnectionOwner(RequestListener):
         """Calls of the owner that the server has not answered yet."""
         self.used = 0.0
         """When the owner last sent a call, on the clock of the loop."""
-        self.first_questions: asyncio.Task[None] | None = None
-        """While the server may still ask for roots. Calls are sent after that."""
+        self.takes_calls = True
+        """False while the server may still ask for roots. Calls are sent after that."""
+        self._first_questions: asyncio.Task[None] | None = None
         self._unsent: list[ClientChannel] = []
         """The exchanges of the calls that wait for it."""
 
@@ -92,7 +93,8 @@ class ConnectionOwner(RequestListener):
         """
         super().attach(connection)
         if self._asks_roots and not connection.modern:
-            self.first_questions = asyncio.create_task(self._await_first_questions(connection))
+            self.takes_calls = False
+            self._first_questions = asyncio.create_task(self._await_first_questions(connection))
 
     async def _await_first_questions(self, connection: Connection) -> None:
         try:
@@ -108,15 +110,15 @@ class ConnectionOwner(RequestListener):
         except TimeoutError:
             if not self._asked.is_set():
                 self._roots_use.on_silent()
-        self.first_questions = None
+        self.takes_calls, self._first_questions = True, None
 
     async def first_questions_asked(self, exchange: ClientChannel) -> None:
         """Wait until calls may be sent. A client that listens on no stream is asked on the exchange of its call."""
-        if self.first_questions is None:
+        if self._first_questions is None:
             return
         self._unsent.append(exchange)
         try:
-            await asyncio.wait([self.first_questions])
+            await asyncio.wait([self._first_questions])
         finally:
             self._unsent.remove(exchange)
 

@@ -87,6 +87,8 @@ class StreamExchange(OpenExchange):
     __slots__ = ("_asks", "_batch", "_client", "open")
 
     open: bool
+    reachable = True
+    """The client reads until it closes the stream, which cancels its requests."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class ClientRoots:
     async def rooted(self, call: Call, plan: Plan, upstream: Upstream, key: ConnectionKey) -> ConnectionKey:
         """The connection for the roots of the client of a call. It is the same one as before where the client cannot be
         asked, or a gate denies the server the roots. Raises a `Fault`."""
-        if not upstream.pool.by_roots(key) or not METHODS[call.exchange.request.method].may_ask:
+        if not METHODS[call.exchange.request.method].may_ask:
             return key
         channel = self._retries.parked(call)
         call.trace = call.trace or trace_of(channel)

@@ -18,8 +18,8 @@ from interlock.hub.calls.bridges.retries import STATE, Bridges
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.callbacks import Callbacks
 from interlock.hub.calls.dispatch.client_forwarder import ClientForwarder
-from interlock.hub.calls.dispatch.client_roots import ClientRoots
 from interlock.hub.calls.dispatch.commit_waits import CommitWaits
+from interlock.hub.calls.dispatch.connection_choice import ConnectionChoice
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
@@ -81,7 +81,7 @@ class Dispatcher:
         self._recording = recording
         self.states = bridges.states
         self._retries = bridges.retries
-        self._client_roots = ClientRoots(bridges.retries)
+        self._choice = ConnectionChoice(bridges.retries, self)
         self._tasks = tasks
         self.recovery = recovery
         self.late_results = LateResults(asyncio.get_running_loop().time)
@@ -198,13 +198,13 @@ class Dispatcher:
             return
         if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumes(call):
             return
-        pool, run, key = upstream.pool, upstream.supervisor, self._connection_key(call, upstream)
+        pool, run, key = upstream.pool, upstream.supervisor, self.connection_key(call, upstream)
         connection = pool.shared
         if key is not None:
             # A server that is being ended may still have private connections. One that keeps roots has some for each.
             unusable = run.draining or run.stopped is not None or (key.session is None and pool.by_roots(key))
             connection = None if unusable else pool.private.get(key.name)
-            if connection is not None and connection.owner is not None and connection.owner.first_questions is not None:
+            if connection is not None and connection.owner is not None and not connection.owner.takes_calls:
                 connection = None
         if connection is None or connection.connection.reopening is not None:
             self._background.begin(self._send_when_connected(call, plan, upstream), call)
@@ -264,7 +264,7 @@ class Dispatcher:
         else:
             self._background.begin(self._send_when_connected(call, plan, call.upstream), call)
 
-    def _connection_key(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
+    def connection_key(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
         """The private connection that a call takes, worked out once for each session; None for the shared one."""
         exchange, share, pool = call.exchange, upstream.share, upstream.pool
         session = exchange.session
@@ -294,7 +294,7 @@ class Dispatcher:
 
         exchange.on_cancel = cancelled
         try:
-            connection = await self._connect(call, plan, upstream)
+            connection = await self._choice.settle(call, plan, upstream)
             current = await plan.pipeline.judge_again(call, plan)
         except TimeoutError:
             self.fail_unsent(call, plan, upstream.supervisor.down())
@@ -306,45 +306,6 @@ class Dispatcher:
         else:
             if current is not None:
                 self._forward(call, connection, current)
-
-    async def _connect(self, call: Call, plan: Plan, upstream: Upstream) -> UpstreamConnection:
-        """The connection of a call, as soon as its server takes calls. Raises a `Fault` or TimeoutError."""
-        pool, timeout_s = upstream.pool, plan.timeouts.tool_s
-        async with asyncio.timeout(timeout_s):
-            upstream_connection = await upstream.open_for_call(None)
-            # The key depends on the era of the server, which is known now, and on whether it takes the handshake.
-            key: ConnectionKey | None = None
-            for _ in range(2):
-                settled = self._connection_key(call, upstream)
-                if settled == key or (settled is not None and pool.by_roots(settled)):
-                    break
-                key = settled
-                if key is not None and key.session is not None:
-                    # Its session may end while the connection opens.
-                    key.session.private_connections.add((upstream.id, key.name))
-                upstream_connection = await upstream.open_for_call(key)
-            await _reopened(upstream_connection)
-        if upstream_connection.owner is not None:
-            await upstream_connection.owner.first_questions_asked(call.exchange)
-        settled = self._connection_key(call, upstream)
-        if settled is None or not pool.by_roots(settled):
-            return upstream_connection
-        if key is not None:
-            # Its server asked for roots, and was refused them: nobody had said whose.
-            pool.private.drop_idle(key.name)
-        key = await self._client_roots.rooted(call, plan, upstream, settled)
-        async with asyncio.timeout(timeout_s):
-            upstream_connection = await upstream.open_for_call(key)
-            await _reopened(upstream_connection)
-        if upstream_connection.owner is not None:
-            await upstream_connection.owner.first_questions_asked(call.exchange)
-        return upstream_connection
-
-
-async def _reopened(upstream_connection: UpstreamConnection) -> None:
-    """Wait for a connection that is being opened again."""
-    if (opening := upstream_connection.connection.reopening) is not None:
-        await asyncio.wait([opening])
 
 
 def _gone(server: str) -> Refuse:
