@@ -179,10 +179,10 @@ async def test_the_refusal_of_a_call_that_is_not_tried_again_after_all_counts_an
         web.replies["strange"] = refusal("503 Busy", headers="retry-after: 1\r\n")
         servers = {"web": Settings(url=web.url, era="legacy", scan_results="mask")}
         async with running_hub(tmp_path, servers, hub=HUB, profiles=PROFILES) as hub:
-            agent, waiting = client(hub, "reader", PATH), hub.hub_app.hub.pipeline.dispatcher.recovery._waiting
+            agent, recovery = client(hub, "reader", PATH), hub.hub_app.hub.pipeline.dispatcher.recovery
             params = {"name": "web__strange", "arguments": {}}
             answering = asyncio.ensure_future(agent.modern("tools/call", params))
-            await until(lambda: bool(waiting))
+            await until(lambda: recovery.waiting == 1)
             await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, servers={}))
             answer = await answering
             assert "HTTP 503" in str(answer), answer

@@ -53,6 +53,7 @@ def _of_calls(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
         "interlock_checks_open": _one(sum(hub_app.judging.open_checks.values())),
         "interlock_result_bytes": _one(sum(hub_app.judging.result_bytes.values())),
         "interlock_calls_parked": _one(len(hub_app.parking)),
+        "interlock_calls_to_repeat": _one(hub_app.hub.pipeline.dispatcher.recovery.waiting),
         "interlock_decisions_open": _one(hub_app.inbox.open_count),
         "interlock_decisions_untold": _one(hub_app.notifiers.waiting),
     }

@@ -55,6 +55,7 @@ _ROWS: Final = (
     Metric("interlock_checks_open", "gauge", "Checks of calls that run in threads, or wait for one"),
     Metric("interlock_result_bytes", "gauge", "Bytes of results that are judged in threads, or wait for one"),
     Metric("interlock_calls_parked", "gauge", "Calls that wait for an answer of their client"),
+    Metric("interlock_calls_to_repeat", "gauge", "Calls that failed at their server and wait for another try"),
     Metric("interlock_decisions_open", "gauge", "Open approval requests"),
     Metric("interlock_decisions_untold", "gauge", "Approval requests not yet sent to the webhook and the desktop"),
     Metric(

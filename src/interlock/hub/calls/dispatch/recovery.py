@@ -62,6 +62,11 @@ class CallRecovery:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[Call, asyncio.TimerHandle] = {}
 
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for another try."""
+        return len(self._waiting)
+
     def takes(self, call: Call, plan: Plan, error: ErrorObject, *, processed: bool) -> bool:
         """Whether a call goes on in spite of this error. If not, the error is its answer.
 
