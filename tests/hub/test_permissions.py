@@ -353,7 +353,7 @@ async def test_an_answer_that_came_while_the_hub_was_ending_is_taken_at_the_next
     script = shelly(tmp_path, "shell.execute")
     async with script.running_hub() as hub:
         question = await open_question(hub, "shell.execute")
-        hub.hub_app.inbox._listeners.clear()  # nobody is there to take it
+        await hub.hub_app.permissions.close()
         await read_and_answer(hub.hub_app.inbox, question.id, "once", ADA)
     async with script.running_hub() as hub:
         await standing(hub, "shell.execute", "approved")

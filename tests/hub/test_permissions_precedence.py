@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import msgspec
 import pytest
 
 from interlock.config.settings import Config, Hub, Permissions, Server
@@ -21,8 +22,8 @@ from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.audit.entries import event_record
 from interlock.hub.upstreams.permission_exchange import outcome
 from interlock.protocols.mgp.security import Trust
-from interlock.store import Store
-from interlock.store.documents import Change
+from interlock.store import Collection, Store
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -138,11 +139,17 @@ def test_nobody_approved_what_nobody_approved() -> None:
     assert (told.approved_by, told.expires_at) == (None, None)
 
 
-async def test_what_was_decided_and_cannot_be_read_is_no_yes(permission_setup: PermissionSetup) -> None:
+async def test_what_was_decided_and_cannot_be_read_is_no_yes(permission_setup: PermissionSetup, tmp_path: Path) -> None:
     permission_setup.set("guard", policy="auto_approve")
     await permission_setup.say("approved")
     assert permission_setup.room.status("s", SHELL).grant == "approved"
-    mirror = permission_setup.room._entries
-    assert mirror is not None
-    mirror.apply(Change(ENTRIES.name, entry_id("s", SHELL), 9, 9, "{}"))
-    assert permission_setup.room.status("s", SHELL).grant == "denied"
+
+    class OfALaterVersion(msgspec.Struct):
+        id: str
+
+    later = Collection(ENTRIES.name, OfALaterVersion, key="id")
+    store = await Store.open(tmp_path / "hub.db", (later,), backups=tmp_path)
+    async with store.transaction() as change:
+        change.put(later, OfALaterVersion(entry_id("s", SHELL)))
+    await store.close()
+    await until(lambda: permission_setup.room.status("s", SHELL).grant == "denied")

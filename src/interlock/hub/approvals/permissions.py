@@ -76,18 +76,24 @@ class Permissions:
         self._recorded: dict[tuple[str, str], tuple[Grant, str]] = {}
         self._tasks = TaskSet()
         self._expiry: asyncio.TimerHandle | None = None
+        self._unfollow: Callable[[], None] | None = None
+        """Ends the calls of `_on_decision`."""
 
     async def start(self, store: Store) -> None:
         """Load the stored decisions, and process answers given while the hub was down."""
         self._store = store
         self._entries = await store.mirror(ENTRIES)
         self._entries.on_change(self._entry_changed)
-        self._inbox.on_change(self._on_decision)
+        self._unfollow = self._inbox.on_change(self._on_decision)
         for decision in self._inbox.all(only_open=False):
             self._on_decision(decision)
         self._watch_expiry()
 
     async def close(self) -> None:
+        """Act on no further answer. Answers that come later are processed at the next start."""
+        unfollow, self._unfollow = self._unfollow, None
+        if unfollow is not None:
+            unfollow()
         if self._expiry is not None:
             self._expiry.cancel()
         await self._tasks.settled()
