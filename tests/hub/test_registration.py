@@ -204,7 +204,7 @@ async def test_a_denied_registration_leaves_nothing(refusing: RunningHub) -> Non
         "denied",
         no["reason"],
     )
-    assert not refusing.hub_app._registrations.list(), "it is told after the hub has acted"
+    assert not refusing.hub_app.registrations.list(), "it is told after the hub has acted"
     (row,) = (await maker.ask("list", filter={"status": "denied"}))["result"]["servers"]
     assert (row["id"], row["server_id"], row["reason"]) == ("dynamic.stats", "dynamic-stats", "we have one")
     assert row["decided_by"] == event.decided_by != ""

@@ -14,12 +14,15 @@ import pytest
 
 from interlock.config.settings import Agent, Hub, Timeouts
 from interlock.containment.backends import reports
+from interlock.events import EventFilter
+from interlock.events.types import RegistrationDecided
 from interlock.hub.calls.call import Caller
 from interlock.hub.tool_search.requested_tools import Waiting
 from interlock.hub.tool_search.requests import MAX_WAITING_PER_CALLER, Requests
 from interlock.hub.upstreams.registration.registration import REGISTRATIONS
 from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.states import ServerState
+from interlock.store import Collection, Document, Store
 
 from .running_hub import RawClient, RunningHub, running_hub, text_of, until
 from .test_changes import listening
@@ -71,12 +74,31 @@ async def written(client: RawClient, request_id: str, source: str = SOURCE, name
     return await client.modern("mgp/tools/request", NEED | {"create": create})
 
 
+class LateStore:
+    """The store of a node that reads no document before it is let."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.reads = asyncio.Event()
+
+    async def get(self, collection: Collection[Any], key: str) -> Document[Any] | None:
+        await self.reads.wait()
+        return await self._store.get(collection, key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
 async def test_t28_a_person_approves_the_tool_its_creator_alone_calls_it_and_it_is_removed(hub: RunningHub) -> None:
     maker, free = client_of(hub, "maker"), client_of(hub, "free")
     app = hub.hub_app
-    ours = app._registrations
-    other_node = Registrations(ours._inbox, ours._access, ours._record, ours._config, app.home)
+    ours = app.registrations
+    other_node, late_node = (
+        Registrations(app.inbox, app.access, app.journal, lambda: app.config, app.home) for _ in range(2)
+    )
+    late_store = LateStore(app.store)
     await other_node.start(app.store, lambda: None)
+    await late_node.start(cast(Store, late_store), lambda: None)
     async with listening(maker, **{"dev.cloto/mgp": {"tools": True}}) as stream:
         offered = await asked(maker)
         assert offered["status"] == "creating"
@@ -88,7 +110,6 @@ async def test_t28_a_person_approves_the_tool_its_creator_alone_calls_it_and_it_
         shown = await hub.operate("approvals.show", id=pending["decision"])
         assert SOURCE in shown["view"]
         assert "only maker may call it" in shown["view"]
-        (waiting,) = ours.list()
         await hub.operate(
             "approvals.answer", id=pending["decision"], answer="once", view=shown["view_hash"], terminal=True
         )
@@ -111,16 +132,19 @@ async def test_t28_a_person_approves_the_tool_its_creator_alone_calls_it_and_it_
     assert "error" in await free.modern("tools/call", call), "the grant is the creator's"
     assert (await asked(maker))["status"] == "fulfilled", "the same request again finds the tool"
 
-    (registration,) = app._registrations.list()
+    (registration,) = app.registrations.list()
     ended = msgspec.structs.replace(registration, expires=datetime.now(UTC) - timedelta(seconds=1))
     async with app.store.transaction() as change:
         change.put(REGISTRATIONS, ended)
-    await until(lambda: app._registrations.list() in ([ended], []))  # the hub's own sweep may be first
-    await app._registrations.sweep()
+    await until(lambda: app.registrations.list() in ([ended], []))  # the hub's own sweep may be first
+    await app.registrations.sweep()
     await until(lambda: not list(app.upstreams) and not app.grants.of_agent("maker"))
     await until(lambda: not list((app.home / "contained").glob("*/code")))
     assert "error" in await maker.modern("tools/call", call)
-    await other_node._settle(waiting)
+    with app.bus.subscribe(EventFilter.of(RegistrationDecided)) as decided:
+        late_store.reads.set()
+        assert isinstance(await anext(aiter(decided)), RegistrationDecided), "the late node has acted on the answer"
+    await late_node.close()
     assert not ours.list(), "a late node brings nothing back that was removed"
 
 
@@ -137,7 +161,7 @@ async def test_an_open_request_outlives_the_hub_and_makes_one_tool(tmp_path: Pat
         made = [answer["result"]["status"] for answer in answers if "result" in answer]
         refusals = [answer["error"]["data"]["name"] for answer in answers if "error" in answer]
         assert (made, refusals) == (["pending_approval"], ["NOT_FOUND"] * 2)
-        assert len(hub.hub_app._registrations.list()) == 1
+        assert len(hub.hub_app.registrations.list()) == 1
 
 
 async def test_auto_approve_needs_no_person_and_a_model_corrects_refused_code_through_call_tool(
@@ -187,7 +211,7 @@ async def test_t28_nobody_creates_a_tool_without_the_operators_word_or_with_anot
     assert (await written(maker, "0" * 16))["error"]["data"]["name"] == "NOT_FOUND"
     assert (await written(maker, offered, name="other"))["error"]["data"]["name"] == "INVALID_PARAMS"
     assert (await written(maker, offered, source="eval('1')\n" + SOURCE))["error"]["data"]["rejection"]["violations"]
-    assert (hub.hub_app._registrations.list(), hub.hub_app.inbox.open_count) == ([], 0)
+    assert (hub.hub_app.registrations.list(), hub.hub_app.inbox.open_count) == ([], 0)
     for _ in range(7):
         await written(maker, offered, source="eval('1')\n" + SOURCE)
     assert (await written(maker, offered))["error"]["data"]["name"] == "NOT_FOUND", "attempts are bounded"

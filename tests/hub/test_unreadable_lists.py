@@ -42,15 +42,19 @@ async def test_the_hub_asks_for_lists_that_it_cannot_read_after_longer_and_longe
         lists, loop = hub.hub_app.upstreams["s"].lists, asyncio.get_running_loop()
         pauses: list[float] = []
         for reading in range(1, 5):
-            timer = await until(lambda: lists._later)
+            at = await until(lambda: lists.read_again_at)
             assert script.methods().count("tools/list") == reading
-            pauses.append(timer.when() - loop.time())
+            pauses.append(at - loop.time())
             if reading == 4:
                 script.say(tools=[tool("a")])
             advance(pauses[-1])
-            await until(lambda done=timer: lists._later is not done)
+            await until(lambda done=at: lists.read_again_at != done)
         assert all(after > 1.5 * before for before, after in pairwise(pauses)), pauses
         assert max(pauses) < MAX_LIST_AGAIN_S
         await until(lambda: lists.known)
         assert await listed(hub) == ["s__a"]
-        assert (lists.problem, lists._failures) == (None, 0)
+        assert lists.problem is None
+        script.say(tools=[UNREADABLE])
+        lists.changed.set()
+        at = await until(lambda: lists.read_again_at)
+        assert at - loop.time() < pauses[1], "failures before the last success do not count"

@@ -109,11 +109,11 @@ class HubApp:
             foundation, authentication, approvals, catalog, upstreams, parking, states, self.live
         )
         self._packages = RegisteredPackages(foundation.home, foundation.log)
-        self._registrations = Registrations(
+        self.registrations = Registrations(
             approvals.inbox, authentication.access, foundation.journal, lambda: foundation.config, foundation.home
         )
         listings = self._listings = ListingParts(
-            foundation, authentication, approvals, calls, catalog, upstreams, self.live, self._registrations
+            foundation, authentication, approvals, calls, catalog, upstreams, self.live, self.registrations
         )
         self.inference_hooks = InferenceHooks(
             self.live.connections,
@@ -159,7 +159,7 @@ class HubApp:
         self.spans = calls.spans
         self.readiness = Readiness(foundation, authentication.access)
         self.discovery = DiscoveryMethods(
-            self._registrations,
+            self.registrations,
             upstreams,
             listings.catalog,
             authentication.access,
@@ -251,7 +251,7 @@ class HubApp:
         await self._approvals.start()
         self._listings.start()
         await self.live.start(self.inbox, self._listings.access_changed)
-        await self._registrations.start(self.store, self._register)
+        await self.registrations.start(self.store, self._register)
         await self.apply(self.config)
         await self.hub.clients.resumable.start(self.home, self._foundation.log)
         self.readiness.begin()
@@ -259,7 +259,7 @@ class HubApp:
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
         self._maintenance.add_task(self.live.sweep)
-        self._maintenance.add_task(self._registrations.sweep)
+        self._maintenance.add_task(self.registrations.sweep)
         self._maintenance.add_task(self.taints.sweep)
         self._maintenance.add_task(self.hub.clients.resumable.touch, 60.0)
         self._maintenance.add_task(self._authentication.store_uses)
@@ -272,8 +272,8 @@ class HubApp:
         """Apply a configuration. Open calls continue; unchanged servers are not touched."""
         async with self._applying:
             self._configured = config
-            await asyncio.to_thread(self._registrations.write_scripts)
-            self.config = config = self._registrations.merged(config)
+            await asyncio.to_thread(self.registrations.write_scripts)
+            self.config = config = self.registrations.merged(config)
             self.limits = _limits(config)
             self.parking.bound(self._parking_limits or _parking_limits(config))
             self._calls.reload(config)
@@ -291,7 +291,7 @@ class HubApp:
             self.live.connections.reload()
             await self._listings.starting_servers.on_configured(changed)
             await self._listings.notify()
-            self._packages.install(self._registrations.list(), self._register)
+            self._packages.install(self.registrations.list(), self._register)
             return changed
 
     def drain(self) -> None:
@@ -309,7 +309,7 @@ class HubApp:
     async def stop(self) -> None:
         """Stop everything, open calls first."""
         await self.login_parts.close()
-        await self._registrations.close()
+        await self.registrations.close()
         await self._registering.settled()
         self._maintenance.stop()
         await self.health_monitor.close()

@@ -70,6 +70,11 @@ class Lists:
         self._in_force = WakeSignal()
         """Set when the next reading has ended."""
 
+    @property
+    def read_again_at(self) -> float | None:
+        """The loop's time of the next reading of lists that could not be read; None if none is planned."""
+        return None if self._later is None else self._later.when()
+
     async def set_tools(self, audience: str, listed: list[bytes]) -> None:
         """Offer to an audience what its list has beyond the tools for everybody. Returns once that is in force."""
         if await self.tools.set_for(audience, listed):
