@@ -24,6 +24,7 @@ from mcp.shared.auth_utils import check_resource_allowed
 
 from interlock.config.load import load
 from interlock.config.settings import Hub, OAuth, Profile, Server
+from interlock.hub.auth.oauth.issuer_keys import IssuerKeys
 from interlock.web.run import Ready, serve
 from waiting import until
 
@@ -348,11 +349,9 @@ async def test_a_token_ends_with_its_time_also_where_it_was_just_good(tmp_path: 
 
 
 async def test_a_good_token_is_checked_once(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from interlock.hub.auth.oauth.tokens import Tokens
-
     checked = []
-    verify = Tokens._verify
-    monkeypatch.setattr(Tokens, "_verify", lambda self, *args: checked.append(1) or verify(self, *args))
+    find = IssuerKeys.find
+    monkeypatch.setattr(IssuerKeys, "find", lambda self, kid: checked.append(kid) or find(self, kid))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
         await ready(hub)
         token = issuer.token()
@@ -370,15 +369,19 @@ class RecordingHttpServer(RawHttpServer):
         self.seen = b""
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        feed = reader.feed_data
+        passed_on = asyncio.StreamReader()
 
-        def keep(data: bytes) -> None:
-            self.seen += data
-            feed(data)
+        async def keep() -> None:
+            while data := await reader.read(65_536):
+                self.seen += data
+                passed_on.feed_data(data)
+            passed_on.feed_eof()
 
-        reader.feed_data = keep  # type: ignore[method-assign]
-        self.seen += bytes(reader._buffer)  # type: ignore[attr-defined]
-        await super()._connected(reader, writer)
+        keeping = asyncio.ensure_future(keep())
+        try:
+            await super()._connected(passed_on, writer)
+        finally:
+            keeping.cancel()
 
 
 async def test_t2_a_token_never_reaches_a_server_a_record_or_a_log(tmp_path: Path, issuer: Issuer) -> None:

@@ -14,7 +14,8 @@ from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from interlock.config.settings import Hub, OAuth
 from interlock.config.settings import Issuer as SecondIssuer
-from interlock.hub.auth.oauth import discovery
+from interlock.hub.auth.oauth.discovery import keys_url
+from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 
 from .issuer import ISSUER, RESOURCE, Issuer, keys_document, raw_token
@@ -253,13 +254,17 @@ async def test_t13_an_issuers_metadata_leads_nowhere_but_to_its_own_keys(
         assert (issuer.fetched, other.fetched) == (0, 0)
 
 
-def test_t13_keys_that_are_elsewhere_come_protected_or_not_at_all() -> None:
-    issuer = "http://login.example.com"
-    said = {"issuer": issuer, "jwks_uri": "http://keys.example.com/all"}
+async def test_t13_keys_that_are_elsewhere_come_protected_or_not_at_all(issuer: Issuer) -> None:
+    async def found(jwks_uri: str) -> str:
+        document = json.dumps({"issuer": issuer.base, "jwks_uri": jwks_uri}).encode()
+        # The last place that is looked at, so that the reason is about this document.
+        issuer.documents["/.well-known/openid-configuration"] = document
+        return await keys_url(issuer.base, Resolver(), 30)
+
     with pytest.raises(ValueError, match="not https"):
-        discovery._read(json.dumps(said).encode(), issuer)
-    for good in ("https://keys.example.com/all", f"{issuer}/keys"):
-        assert discovery._read(json.dumps({**said, "jwks_uri": good}).encode(), issuer) == good
+        await found("http://keys.example.com/all")
+    for good in ("https://keys.example.com/all", f"{issuer.base}/keys"):
+        assert await found(good) == good
 
 
 async def test_each_of_several_issuers_speaks_for_its_own_subjects_alone(tmp_path: Path, issuer: Issuer) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +13,8 @@ import pytest
 from cases import each_case
 from interlock.config.settings import Server
 from interlock.discovery.tokens import TokenCounter
+from interlock.hub.calls.dispatch import result_tokens
 from interlock.hub.calls.dispatch.result_pages import MAX_BYTES_EACH, PREFIX, Pages
-from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.wire.errors import Fault
 
 from .instructed_server import InstructedServer, Say
@@ -154,10 +154,7 @@ async def test_many_bytes_of_few_tokens_are_shown_whole(tmp_path: Path) -> None:
 async def test_without_the_process_that_counts_a_result_is_cut_by_an_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nowhere(self: ResultTokens) -> asyncio.subprocess.Process:
-        raise FileNotFoundError("no such program")
-
-    monkeypatch.setattr(ResultTokens, "_started", nowhere)
+    monkeypatch.setattr(result_tokens, "sys", SimpleNamespace(executable="/no/such/program"))
     async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
         result = await call(hub, "long")
         texts = [block["text"] for block in result["content"] if block["type"] == "text"]

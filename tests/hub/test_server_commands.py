@@ -19,6 +19,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams import connection_pool, draining
 from interlock.hub.upstreams.commands import Command, Reason, Verb
 from interlock.hub.upstreams.states import ServerState
+from interlock.hub.upstreams.upstream import Upstream
 from interlock.server import Server as ToolServer
 from interlock.wire.errors import Fault
 
@@ -408,10 +409,10 @@ async def test_a_command_tells_the_state_that_it_led_to(hub: RunningHub) -> None
 async def test_a_drain_that_fails_ends_the_server_all_the_same(
     hub: RunningHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(draining.Draining, "_wait", fail)
+    monkeypatch.setattr(Upstream, "drained", fail)
     assert (await hub.operate("servers.stop", ADA, server="busy"))["state"] == "disconnected"
     monkeypatch.undo()
     await hub.operate("servers.start", ADA, server="busy")

@@ -8,6 +8,7 @@ import pytest
 
 from interlock.hub.upstreams import starts as module
 from interlock.hub.upstreams.starts import Limit, Starts, Turn, Urgency
+from memory_kept import kept_by
 
 EACH = Limit(at_once=2, per_second=1e6, burst=1000)
 LIMITS = dict.fromkeys(Urgency, EACH)
@@ -76,9 +77,13 @@ async def test_starts_are_spread_over_time() -> None:
 async def test_starts_that_were_given_up_are_not_kept() -> None:
     starts = Starts(dict.fromkeys(Urgency, Limit(at_once=1, per_second=1e6, burst=1000)))
     first = starts.ask(0, called=False)
-    for _ in range(10 * module.MAX_STALE):
-        starts.ask(0, called=False).end()
-    assert len(starts._queues[Urgency.UNASKED]._waiting) <= 2 * module.MAX_STALE
+
+    def give_up() -> None:
+        for _ in range(50 * module.MAX_STALE):
+            starts.ask(0, called=False).end()
+
+    # Each start takes half a kilobyte.
+    assert kept_by(give_up) < 2 * module.MAX_STALE * 1_000
     last = starts.ask(0, called=False)
     first.end()
     assert granted([last]) == [0]

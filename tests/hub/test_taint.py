@@ -21,7 +21,7 @@ from interlock.hub.journal import Journal
 from interlock.hub.taints import TAINTS, Taints
 from interlock.protocols.mgp.events import EVENT
 from interlock.server import Server, ToolError, ToolHints
-from interlock.store import Store
+from interlock.store import Collection, Document, Store, Transaction
 from interlock.wire.errors import Fault
 
 from .people import read_and_answer
@@ -251,18 +251,25 @@ async def test_observe_only_notes_what_would_ask(tmp_path: Path) -> None:
         assert any("would ask before save for mine: taint" in line["text"] for line in lines)
 
 
+def store_slowly(monkeypatch: pytest.MonkeyPatch, held: asyncio.Event) -> list[str]:
+    """Have every taint wait to be stored. Gives the ids of those that began to be."""
+    begun: list[str] = []
+    get = Transaction.get
+
+    async def slow(change: Transaction, collection: Collection[Any], key: str) -> Document[Any] | None:
+        if collection is TAINTS:
+            begun.append(key)
+            await held.wait()
+        return await get(change, collection, key)
+
+    monkeypatch.setattr(Transaction, "get", slow)
+    return begun
+
+
 async def test_a_result_waits_until_its_taint_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = asyncio.Event()
     async with tainting_hub(tmp_path) as hub:
-        taints = hub.hub_app.taints
-        keep, begun = taints._keep, list[Any]()
-
-        async def slow(*given: Any) -> None:
-            begun.append(given)
-            await held.wait()
-            await keep(*given)
-
-        monkeypatch.setattr(taints, "_keep", slow)
+        taints, begun = hub.hub_app.taints, store_slowly(monkeypatch, held)
         fetching = asyncio.create_task(call(client(hub, "mine"), "web__fetch"))
         await until(lambda: taints.of("agent:mine") is not None)
         assert await call(client(hub, "mine"), "notes__save") == "APPROVAL_PENDING", "it counts before"
@@ -299,23 +306,20 @@ async def test_t129_text_that_comes_while_a_person_clears_counts(
 
 async def test_a_flood_of_notifications_is_stored_by_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with tainting_hub(tmp_path) as hub:
-        taints, held = hub.hub_app.taints, asyncio.Event()
-        keep, stored = taints._keep, asyncio.Event()
-
-        async def slow(*given: Any) -> None:
-            await held.wait()
-            await keep(*given)
-
-        monkeypatch.setattr(taints, "_keep", slow)
+        taints, held, stored = hub.hub_app.taints, asyncio.Event(), asyncio.Event()
+        begun = store_slowly(monkeypatch, held)
         mine = cast(Caller, SimpleNamespace(owner="agent:mine", principal=Principal("mine", "agent")))
         for _ in range(100):
             taints.add(mine, Target("server", "web", "notifications/message"), asking=True)
-        assert len(taints._tasks) == 1
+        await until(lambda: bool(begun))
+        assert len(begun) == 1
         taints.add(mine, Target("server", "web", "notifications/message"), asking=True, then=stored.set)
         assert not stored.is_set(), "text that waits for its taint waits for its own"
         held.set()
         await stored.wait()
-        await until(lambda: not taints._storing)
+        stored.clear()
+        taints.add(mine, Target("server", "web", "notifications/message"), asking=True, then=stored.set)
+        assert stored.is_set(), "what is stored is not stored again"
 
 
 async def test_t129_an_often_approved_request_offers_no_rule(tmp_path: Path) -> None:

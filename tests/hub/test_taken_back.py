@@ -31,7 +31,7 @@ class RecordingListener:
         self._reader = reader
         self.heard = b""
         self.over = asyncio.Event()
-        self._reading = asyncio.ensure_future(self._read())
+        self.reading = asyncio.ensure_future(self._read())
 
     def methods(self) -> list[str]:
         return [message["method"] for message in messages(self.heard) if "method" in message]
@@ -53,7 +53,7 @@ async def stream(hub: RunningHub, head: str, body: bytes = b"") -> AsyncIterator
         yield listener
     finally:
         writer.close()
-        await listener._reading
+        await listener.reading
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ from interlock.protocols.mcp.tasks import EXTENSION, RELATED
 from interlock.wire.errors import Fault
 
 from .mgp_script import MgpScript, tool
-from .running_hub import RawClient, child, running_hub, until
+from .running_hub import RawClient, RunningHub, child, running_hub, until
 from .task_scene import DECLARED, FORMS, Form, client, name, outcomes, served, text
 from .task_server import Jobs, task_server
 
@@ -238,6 +238,11 @@ async def test_a_modern_client_may_still_send_the_older_task_member_and_gets_no_
         assert len(hub.hub_app.tasks.ledger) == 0
 
 
+def free_quota(hub: RunningHub) -> int:
+    """How many tasks the agent may still have. Takes all of them."""
+    return sum(1 for _ in iter(lambda: hub.hub_app.tasks.ledger.reserve("agent:local"), False))
+
+
 @pytest.mark.parametrize("form", FORMS)
 async def test_only_calls_of_tools_become_tasks(tmp_path: Path, jobs: Jobs, form: Form) -> None:
     async with served(form, jobs) as servers, running_hub(tmp_path, servers) as hub:
@@ -247,7 +252,7 @@ async def test_only_calls_of_tools_become_tasks(tmp_path: Path, jobs: Jobs, form
             await raw.initialize()
         answer = await (raw.modern if form == "modern" else raw.legacy)("resources/read", asked)
         assert answer["result"]["contents"][0]["text"] == "1"
-        assert not hub.hub_app.tasks.ledger._reserved
+        assert free_quota(hub) == hub.hub_app.config.hub.limits.tasks_per_agent
 
 
 async def test_a_list_of_tasks_has_pages(tmp_path: Path, jobs: Jobs) -> None:
@@ -295,6 +300,6 @@ async def test_a_call_that_is_tried_again_and_then_becomes_a_task_is_one_task(tm
         (kept,) = hub.hub_app.tasks.ledger.of("agent:local")
         assert (answer["resultType"], answer["taskId"], kept.upstream_id) == ("task", kept.id, "1")
         assert len(script.params("tools/call")) == 3
-        assert not hub.hub_app.tasks.ledger._reserved
+        assert free_quota(hub) == hub.hub_app.config.hub.limits.tasks_per_agent - 1
         assert hub.hub_app.hub.open_calls == 0
         assert hub.hub_app.tasks.running[kept.id].ticket is not None

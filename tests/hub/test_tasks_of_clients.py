@@ -83,9 +83,10 @@ async def test_a_server_begins_a_task_at_its_client_and_comes_for_the_outcome(tm
         begun, seen, result, listed = json.loads(text_of(await host.call("a__do", doing)))
         assert instructed.asked("initialize")[-1]["capabilities"]["tasks"] == HOSTING["tasks"]
         id_ = begun["result"]["task"]["taskId"]
-        named = read_id(id_)
+        named, session = read_id(id_), read_id(host.session)
         assert named is not None
-        assert named[0] == hub.hub_app._foundation.worker
+        assert session is not None
+        assert named[0] == session[0]
         assert (seen["result"]["taskId"], seen["result"]["status"]) == (id_, "completed")
         assert instructed.asked("notifications/tasks/status")[0]["taskId"] == id_
         assert result["result"]["content"]["text"] == "hello from ada"

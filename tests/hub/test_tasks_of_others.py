@@ -16,6 +16,7 @@ from .modern_client import ALL
 from .running_hub import RawClient, child, running_hub, until
 from .task_scene import DECLARED, FORMS, Form, client, name, outcomes, served, text
 from .task_server import Jobs
+from .test_changes import listening
 
 
 @pytest.fixture
@@ -72,15 +73,12 @@ async def test_a_stream_is_told_of_nobody_elses_tasks(tmp_path: Path, jobs: Jobs
     ):
         task = await ada.start_tool("t__work", {"mark": "a"})
         eve = RawClient(hub.url + "/mcp", hub.key("eve"))
-        asked = {"notifications": {"taskIds": [task.id]}, "_meta": DECLARED}
-        listening = asyncio.ensure_future(eve.modern("subscriptions/listen", asked))
-        await until(lambda: len(hub.hub_app.hub.clients.streams) == 1)
-        (stream,) = hub.hub_app.hub.clients.streams
-        await until(lambda: stream._acknowledged)
-        assert stream._followed == []
-        jobs.go.set()
-        assert text(await task.result()) == "a worked"
-        listening.cancel()
+        declared = DECLARED["io.modelcontextprotocol/clientCapabilities"]
+        async with listening(eve, declared, taskIds=[task.id], toolsListChanged=True) as stream:
+            assert stream.heard[0]["params"]["notifications"] == {"toolsListChanged": True}
+            jobs.go.set()
+            assert text(await task.result()) == "a worked"
+            assert stream.methods() == ["notifications/subscriptions/acknowledged"]
         undeclared = await eve.modern("subscriptions/listen", {"notifications": {"taskIds": [task.id]}})
         assert undeclared["error"]["code"] == -32021
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ import pytest
 
 from cases import each_case
 from interlock.config.settings import Agent, Approvals, Hub, Server, ServerTimeouts, Timeouts, Tools, ToolTimeouts
+from interlock.discovery.index import ToolIndex
+from interlock.discovery.queries import Found
 from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.calls.verdicts import PASS, Verdict, Wait
 from interlock.hub.locks import acquire
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
+from interlock.store import Store
 from interlock.wire.errors import Fault
+from waiting import PATIENCE_S
 
 from .mgp_script import MgpScript, call, error_of, listed, tool
 from .running_hub import RawClient, child, running_hub, text_of, until
@@ -205,30 +210,55 @@ async def test_a_lock_is_waited_for_no_longer_than_it_may_be() -> None:
 
 
 @pytest.mark.parametrize("where", ["hub", "tool"])
-async def test_a_call_that_waits_for_a_lock_for_too_long_is_refused_as_overloaded(tmp_path: Path, where: str) -> None:
+async def test_a_call_that_waits_for_a_lock_for_too_long_is_refused_as_overloaded(
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking, held, change = asyncio.Event(), asyncio.Event(), Store.change
+
+    async def change_late(store: Store, *given: Any) -> Any:
+        asking.set()
+        await held.wait()
+        return await change(store, *given)
+
     own = Tools(timeouts={"echo": ToolTimeouts(lock_s=0.1)}) if where == "tool" else Tools()
     hub_s = 30 if where == "tool" else 0.1
     settings = Hub(timeouts=Timeouts(start_s=30, lock_s=hub_s), approvals=Approvals(hold_s=0))
     agents = {"careful": Agent(ask=("**",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py", tools=own)}, hub=settings, agents=agents) as hub:
         key = hub.key("careful")
-        async with hub.hub_app.inbox._ask_lock:
-            wanted = {"name": "busy__echo", "arguments": {"text": "a"}}
-            refused = error_of(await RawClient(hub.url + "/mcp", key).modern("tools/call", wanted))
-            assert (refused["name"], refused["timeout"], refused["timeout_ms"]) == ("RESOURCE_EXHAUSTED", "lock", 100)
-            status, headers, body = await RawClient(hub.url + "/tools/busy__echo", key).post(b'{"text": "a"}')
-            assert (status, headers["retry-after"]) == (503, "1")
-            assert json.loads(body)["error_type"] == "Overloaded"
+        wanted = {"name": "busy__echo", "arguments": {"text": "a"}}
+        monkeypatch.setattr(Store, "change", change_late)
+        first = asyncio.ensure_future(RawClient(hub.url + "/mcp", key).modern("tools/call", wanted))
+        await asking.wait()
+        refused = error_of(await RawClient(hub.url + "/mcp", key).modern("tools/call", wanted))
+        assert (refused["name"], refused["timeout"], refused["timeout_ms"]) == ("RESOURCE_EXHAUSTED", "lock", 100)
+        status, headers, body = await RawClient(hub.url + "/tools/busy__echo", key).post(b'{"text": "a"}')
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert json.loads(body)["error_type"] == "Overloaded"
+        held.set()
+        assert error_of(await first)["name"] == "APPROVAL_PENDING"
         answer = error_of(await RawClient(hub.url + "/mcp", key).modern("tools/call", wanted))
         assert answer["name"] == "APPROVAL_PENDING"
 
 
-async def test_a_search_that_waits_for_the_index_for_too_long_is_refused_as_overloaded(tmp_path: Path) -> None:
+async def test_a_search_that_waits_for_the_index_for_too_long_is_refused_as_overloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searching, held, search = threading.Event(), threading.Event(), ToolIndex.search
+
+    def search_slowly(index: ToolIndex, *given: Any) -> Found:
+        searching.set()
+        assert held.wait(PATIENCE_S)
+        return search(index, *given)
+
+    monkeypatch.setattr(ToolIndex, "search", search_slowly)
     settings = Hub(timeouts=Timeouts(start_s=30, lock_s=0.1))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
-        search = hub.hub_app.discovery_tools._search
         client = RawClient(hub.url + "/mcp")
-        async with search._busy:
-            refused = await client.modern("mgp/tools/discover", {"query": "echo"})
-            assert refused["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
+        first = asyncio.ensure_future(client.modern("mgp/tools/discover", {"query": "echo"}))
+        await until(searching.is_set)
+        refused = await RawClient(hub.url + "/mcp").modern("mgp/tools/discover", {"query": "echo"})
+        assert refused["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
+        held.set()
+        assert "result" in await first
         assert "result" in await client.modern("mgp/tools/discover", {"query": "echo"})
