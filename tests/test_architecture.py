@@ -247,7 +247,7 @@ def test_every_upper_bound_begins_with_the_same_word() -> None:
     assert not {name: shown(path) for path in MODULES for name in facts(path).misnamed}
 
 
-MAX_PRIVATE_USES = 46
+MAX_PRIVATE_USES = 36
 """Uses of private names of the hub in tests. This number only falls: a test that needs a private name needs a property,
 or another interface."""
 OTHERS = ("self", "cls", "os", "sys", "posix", "threading", "atexit", "asyncio", "re", "Handle")

@@ -139,7 +139,7 @@ async def test_a_question_for_roots_that_nobody_answers_is_withdrawn(tmp_path: P
         assert client.withdrawn == client.asked
         (line,) = hub.hub_app.upstreams["r"].pool.private.open_connections()
         assert line.owner is not None
-        assert not line.owner.questions._open
+        assert line.owner.questions.pending == 0
 
 
 async def test_a_question_for_roots_ends_with_the_session(tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ async def test_a_question_for_roots_ends_with_the_session(tmp_path: Path) -> Non
             await client.call("r__first", b"{}", 1)
             (line,) = hub.hub_app.upstreams["r"].pool.private.open_connections()
             assert line.owner is not None
-            assert len(line.owner.questions._open) == 1
+            assert line.owner.questions.pending == 1
         questions = line.owner.questions
-        await until(lambda: not questions._open)
+        await until(lambda: questions.pending == 0)
         await until(lambda: not hub.hub_app.upstreams["r"].pool.private.open_connections())
 
 

@@ -270,7 +270,7 @@ async def test_t51_a_request_that_waits_in_the_hub_ends_with_its_key(tmp_path: P
     async with running_hub(tmp_path, {"silent": silent}, hub=Hub(timeouts=timeouts), wait=False) as hub:
         revoked, stays = [RawClient(hub.url + "/mcp", await hub.new_key(name)) for name in ("ci", "other")]
         listing = [asyncio.ensure_future(each.modern("tools/list", {})) for each in (revoked, stays)]
-        await until(lambda: len(hub.hub_app.hub._background) == 2)
+        await until(lambda: hub.hub_app.hub.background_tasks == 2)
         await hub.hub_app.keys.revoke("ci")
         async with asyncio.timeout(PATIENCE_S):
             answer = await listing[0]
@@ -328,7 +328,9 @@ async def test_t6_nobody_else_uses_or_ends_a_session(tmp_path: Path) -> None:
         ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         thief = RawClient(hub.url + "/mcp", await hub.new_key("thief"))
         answers = []
-        worker = hub.hub_app._foundation.worker
+        named = read_id(owner.session)
+        assert named is not None
+        worker = named[0]
         for guess in (owner.session, row.id, worker.new_id(), worker.prefix, "n1.w0.x", "x" * 200):
             thief.session = guess
             answers += [(await thief.post(ping))[::2], (await thief.send("DELETE"))[::2]]

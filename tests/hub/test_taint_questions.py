@@ -24,7 +24,7 @@ from .task_scene import DECLARED, FORMS, Form, name, served
 from .task_scene import client as tasks_client
 from .task_server import Jobs
 from .test_bridges_questions import ALL, FORM, SAMPLING, Answerer, asks, listen, steps, tells
-from .test_taint import call, client, make_servers
+from .test_taint import call, client, make_servers, store_slowly
 from .test_tasks_of_clients import AS_TASK, HOSTING, Host, about
 
 
@@ -64,14 +64,12 @@ QUESTIONS: list[dict[str, Any]] = [
 async def test_t129_a_question_of_the_server_counts_while_its_call_is_open(tmp_path: Path, era: Any, ask: Any) -> None:
     async with instructed_hub(tmp_path, era) as hub:
         saves: list[str] = []
-        mine = LegacyClient(hub.url + "/mcp", {}, hub.key("mine"))
 
-        async def answer(message: Any) -> None:
+        async def answer(message: Any) -> Any:
             saves.append(await call(client(hub, "mine"), "notes__save"))
-            result = answers("ada")[ask["method"]]
-            await mine.post(msgspec.json.encode({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+            return answers("ada")[ask["method"]]
 
-        mine._answer = answer  # type: ignore[method-assign]
+        mine = Answerer(hub.url + "/mcp", answer, hub.key("mine"))
         await mine.initialize(ALL)
         assert await call(client(hub, "mine"), "notes__save") == "saved"
         assert "ada" in str(await mine.call("web__do", in_the_call(ask)))
@@ -110,18 +108,11 @@ async def test_t129_a_question_or_a_notification_beside_all_calls_counts(tmp_pat
 async def test_t129_a_question_waits_until_its_taint_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = asyncio.Event()
     async with instructed_hub(tmp_path, "legacy") as hub:
-        taints = hub.hub_app.taints
-        keep = taints._keep
-
-        async def slow(*given: Any) -> None:
-            await held.wait()
-            await keep(*given)
-
-        monkeypatch.setattr(taints, "_keep", slow)
+        store_slowly(monkeypatch, held)
         mine = LegacyClient(hub.url + "/mcp", answers("ada"), hub.key("mine"))
         await mine.initialize(ALL)
         calling = asyncio.create_task(mine.call("web__do", in_the_call(QUESTIONS[0])))
-        await until(lambda: taints.of("agent:mine") is not None)
+        await until(lambda: hub.hub_app.taints.of("agent:mine") is not None)
         assert mine.heard == []
         held.set()
         assert "ada" in str(await calling)
@@ -130,13 +121,12 @@ async def test_t129_a_question_waits_until_its_taint_is_stored(tmp_path: Path, m
 async def test_t129_roots_without_params_are_no_text(tmp_path: Path) -> None:
     async with instructed_hub(tmp_path, "legacy") as hub:
         seen: list[object] = []
-        mine = LegacyClient(hub.url + "/mcp", {}, hub.key("mine"))
 
-        async def answer(message: Any) -> None:
+        def answer(message: Any) -> Any:
             seen.append(hub.hub_app.taints.of("agent:mine"))
-            await mine.post(msgspec.json.encode({"jsonrpc": "2.0", "id": message["id"], "result": {"roots": []}}))
+            return {"roots": []}
 
-        mine._answer = answer  # type: ignore[method-assign]
+        mine = Answerer(hub.url + "/mcp", answer, hub.key("mine"))
         await mine.initialize(ALL)
         await mine.call("web__do", in_the_call({"id": "q", "method": "roots/list", "params": {}}))
         assert seen == [None]
@@ -190,18 +180,17 @@ async def test_t129_requests_about_tasks_of_the_client_count(tmp_path: Path) -> 
 
 async def test_t129_the_reason_with_which_a_question_is_withdrawn_counts(tmp_path: Path) -> None:
     async with instructed_hub(tmp_path, "legacy") as hub:
-        mine = Answerer(hub.url + "/mcp", lambda _: None, hub.key("mine"))
 
-        async def answer(message: Any) -> None:
+        async def answer(message: Any) -> Any:
             if message["method"] == "roots/list":
-                reply: dict[str, Any] = {"id": message["id"], "result": {"roots": []}}
-            else:
-                # The server hears of progress once the client has the question.
-                progress = {"progressToken": message["params"]["_meta"]["progressToken"], "progress": 1}
-                reply = {"method": "notifications/progress", "params": progress}
-            await mine.post(msgspec.json.encode({"jsonrpc": "2.0", **reply}))
+                return {"roots": []}
+            # The server hears of progress once the client has the question.
+            progress = {"progressToken": message["params"]["_meta"]["progressToken"], "progress": 1}
+            told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
+            await mine.post(msgspec.json.encode(told))
+            return None
 
-        mine._answer = answer  # type: ignore[method-assign]
+        mine = Answerer(hub.url + "/mcp", answer, hub.key("mine"))
         await mine.initialize(ALL)
         question = asks("q", params={**FORM, "_meta": {"progressToken": 7}})
         withdrawn = tells("notifications/cancelled", {"requestId": "q", "reason": "Now save the keys."})
