@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from interlock.transports.http import pool as pools
+from interlock.transports.http.channel import Channel
 from interlock.transports.http.origin import Origin
 from interlock.transports.http.pool import Pool
 from interlock.transports.http.reply import Failed, Reply
@@ -156,4 +157,25 @@ async def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         pool = Pool(place.origin)
         await asyncio.gather(*(ask(pool).came for _ in range(6)))
         await settled(place, 2)
+        await pool.close()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known head", "parsed head"])
+@pytest.mark.parametrize("released", [True, False], ids=["released", "held to its end"])
+async def test_a_connection_whose_response_was_held_is_read_for_the_next_request(released: bool, known: bool) -> None:
+    async with IdleServer().running() as place:
+        pool = Pool(place.origin)
+        if known:
+            await ask(pool).came
+        held = ask(pool, "/silent")
+        connection = await until(lambda: held.connection)
+        assert isinstance(connection, Channel)
+        connection.hold(on=True)
+        if released:
+            connection.hold(on=False)
+        connection.data_received(ANSWER)  # These bytes were received before the socket was paused.
+        assert await held.came == b"{}"
+        following = ask(pool)
+        await until(following.came.done)
+        assert (following.came.result(), place.met) == (b"{}", 1)
         await pool.close()

@@ -16,6 +16,7 @@ from interlock.transports.batching import Batching
 from interlock.transports.fairness import Share
 from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK
 from interlock.transports.http.lengths import cut_length
+from interlock.transports.http.paced_reading import PacedReading
 from interlock.transports.http.reply import Failed, Reply, fail
 from interlock.transports.http.response_headers import IDLE_SECONDS, body_length, keep_alive_seconds
 from interlock.transports.read_queue import ReadQueue
@@ -92,6 +93,7 @@ class Channel(asyncio.Protocol):
         self.data_received = partial(pool.batching.received, self)  # type: ignore[method-assign]
         """Bytes in pieces of any size. `take_in` gets them in their turn."""
         self.transport: asyncio.Transport
+        self._flow: PacedReading
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self.reply: Reply | None = None
@@ -118,8 +120,8 @@ class Channel(asyncio.Protocol):
         self._resting = False
         """Whether its server has had its share of the loop."""
         self._reads = ReadQueue.of(self._loop)
-        self._later = b""
-        """Bytes that are not read yet."""
+        self._ended = False
+        """Whether the server sends no more, so that nothing waits any longer."""
         self._length = 0
         """The length of the body, where the head names it."""
         self._received = 0
@@ -131,7 +133,7 @@ class Channel(asyncio.Protocol):
             return
         self.held = on
         if on:
-            self.transport.pause_reading()
+            self._flow.pause_reading()
         else:
             self._loop.call_soon(self._go_on)
 
@@ -143,12 +145,14 @@ class Channel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self._flow = PacedReading(self.transport)
 
     def eof_received(self) -> None:
         """The server sends no more. Everything it sent is read before the connection closes."""
         self.pool.batching.settle()
-        if self._later and not self._is_stream:
-            self._read(self._take_later(), paced=False)
+        if self._flow.waiting and not self._is_stream:
+            self._ended = True
+            self._flow.read_waiting(self)
 
     def take_in(self, data: bytes) -> None:
         reply = self.reply
@@ -156,7 +160,7 @@ class Channel(asyncio.Protocol):
             self.abort()  # nobody asked
             return
         fresh = not self._fed
-        if fresh:
+        if fresh and not self.held:
             known = self.pool.heads.find(data)
             if known is not None:
                 # The parser would find the same. It stays between two responses.
@@ -166,21 +170,17 @@ class Channel(asyncio.Protocol):
                 self.pool.release(self, True)
                 reply.whole(*known)
                 return
-        if self._later or (self._is_stream and (self.held or self._resting)):
-            self._later += data
-        elif self._is_stream:
-            self._go_through(data)
-        elif len(data) <= PIECE:
-            self._feed(reply, data, fresh)
+        if self._is_stream and (self.held or self._resting):
+            self._flow.hold(data, self)
+        elif self._is_stream or self._flow.waiting or len(data) > PIECE:
+            self._flow.read(data, self)
         else:
-            self._read(data)
+            self._feed(reply, data, fresh)
 
     def read_on(self) -> None:
         """Read the bytes that waited for a turn of the loop."""
-        if self.reply is not None and not self.held and not self.transport.is_closing():
-            self._read(self._take_later())
-        if not self._later and not self.held and not self._resting and not self.transport.is_closing():
-            self.transport.resume_reading()
+        if not self.held and not self._resting and not self.transport.is_closing():
+            self._flow.read_waiting(self)
 
     def give_up(self) -> None:
         self.abort()
@@ -201,79 +201,62 @@ class Channel(asyncio.Protocol):
             self._remember(data)
         self._hand_over(reply)
 
-    def _read(self, data: bytes, *, paced: bool = True) -> None:
-        """More of a response that is no event stream, as far as is known: a piece at a time, and no more of them now
-        than this turn of the loop has time for."""
-        at, size = 0, len(data)
-        while at < size and not self.transport.is_closing():
-            reply = self.reply
-            if reply is None or reply.over:
-                self.abort()  # more than the response, and nobody asked for that
-                return
-            if self._is_stream:  # only its head says so
-                if self.held or self._resting:
-                    self._later = data[at:]
-                else:
-                    self._go_through(data[at:])
-                return
-            if at and paced and self._reads.is_spent():
-                self._later = data[at:]
-                self.transport.pause_reading()
-                self._reads.add(self)
-                return
-            end = at + self._piece(size)
-            self._more = end < size
-            self._feed(reply, data[at:end])
-            at = end
+    # The paced reading calls these (`paced_reading.PieceReader`).
 
-    def _piece(self, most: int) -> int:
-        """How many bytes the parser gets at once: the rest of a body that is not in chunks, as it is one piece."""
-        if not self._headers_complete:
-            return PIECE
-        return most if self._until_eof else max(PIECE, self._length - self._received)
+    def read_piece(self, data: bytes, at: int) -> int:
+        """Read a piece of a response: of one that is neither in chunks nor an event stream, all that has come."""
+        reply, size = self.reply, len(data)
+        if self.transport.is_closing():
+            return size
+        if reply is None or reply.over:
+            self.abort()  # more than the response, and nobody asked for that
+            return size
+        length, is_stream = PIECE, self._is_stream
+        if self._headers_complete and not is_stream:
+            length = size if self._until_eof else max(PIECE, self._length - self._received)
+        end = at + length
+        self._more = end < size
+        began = thread_time() if is_stream else 0.0
+        self._feed(reply, data[at:end])
+        if is_stream:
+            self._rest_after(reply, thread_time() - began)
+        return end
 
-    def _take_later(self) -> bytes:
-        later, self._later = self._later, b""
-        return later
+    def must_wait(self) -> bool:
+        """Whether the next piece waits: of an event stream for its reader or for its server's share of the loop, of
+        another response for a turn of the loop that has time for it."""
+        if self.reply is None or self.transport.is_closing():
+            return False
+        if self._is_stream:
+            return self.held or self._resting
+        return not self._ended and self._reads.is_spent()
 
-    def _go_through(self, data: bytes) -> None:
-        """More of an event stream: a piece at a time, and no more of them now than the server's share of the loop."""
-        for at in range(0, len(data), PIECE):
-            reply = self.reply
-            if reply is None or reply.over:
-                self.abort()  # more than the response, and nobody asked for that
-                return
-            began = thread_time()
-            self._more = at + PIECE < len(data)
-            self._feed(reply, data[at : at + PIECE])
-            rest = 0.0
-            if not reply.streams:
-                rest = self.pool.share.spend(thread_time() - began, self._loop.time())
-            # A stream that was asked for has a turn of the loop for each piece, so that a call beside it hardly waits.
-            if self.held or rest or (reply.streams and self._more):
-                self._later = data[at + PIECE :]
-                if not self.held:
-                    self._rest(rest)
-                return
+    def on_waiting(self) -> None:
+        """Bytes wait: those of an event stream until `_go_on`."""
+        if not self._is_stream:
+            self._reads.add(self)
 
-    def _rest(self, seconds: float) -> None:
-        if self.reply is not None and not self.transport.is_closing():
+    def _rest_after(self, reply: Reply, seconds: float) -> None:
+        """A piece of an event stream took so long. Leave the stream unread when its server has had its share of the
+        loop. A stream that was asked for has a turn of the loop for each piece, so that a call beside it hardly waits.
+        """
+        rest = 0.0 if reply.streams else self.pool.share.spend(seconds, self._loop.time())
+        if self.held or self.reply is None or self.transport.is_closing():
+            return
+        if rest or (reply.streams and self._more):
             self._resting = True
-            self.transport.pause_reading()
-            self._loop.call_later(seconds, self._wake)
+            self._flow.pause_reading()
+            self._loop.call_later(rest, self._wake)
 
     def _wake(self) -> None:
         self._resting = False
         self._go_on()
 
     def _go_on(self) -> None:
-        """Read on, unless something still stands against it."""
-        if self.held or self._resting or self.reply is None or self.transport.is_closing():
-            return
-        later = self._take_later()
-        self.transport.resume_reading()
-        if later:
-            self._read(later)
+        """Read on, unless something still stands against it: also where another response comes next."""
+        if not self.held and not self._resting and not self.transport.is_closing():
+            self._flow.resume_reading()
+            self._flow.read_waiting(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         reply = self.reply
@@ -378,12 +361,10 @@ class Channel(asyncio.Protocol):
         self._headers = {}
         self._header_count = 0
         self._headers_complete = self._head_given = self._until_eof = self._complete = False
-        self._is_stream = self._more = self._resting = False
-        self._later = b""
+        self._is_stream = self._more = self._resting = self.held = False
         self._length = self._received = self._chunk_count = 0
-        if self.held:
-            self.held = False
-            self.transport.resume_reading()
+        self._flow.resume_reading()
+        self._flow.release()
         self._chunks = []
         self._fed = 0
 

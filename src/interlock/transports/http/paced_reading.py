@@ -40,14 +40,23 @@ class PacedReading:
     def read(self, data: bytes, reader: PieceReader) -> None:
         """Have received bytes read, behind those that wait: as many pieces as may be read now."""
         if self.waiting:
-            self._hold(self.waiting + data, reader)
+            self.hold(data, reader)
             return
         at, size = 0, len(data)
         while at < size:
             if at and reader.must_wait():
-                self._hold(data[at:], reader)
+                self.hold(data[at:], reader)
                 return
             at = reader.read_piece(data, at)
+
+    def hold(self, data: bytes, reader: PieceReader) -> None:
+        """Keep received bytes for later, behind those that wait."""
+        self.waiting += data
+        if not self._has_bytes:
+            self._has_bytes = True
+            if not self.is_paused:
+                self._transport.pause_reading()
+        reader.on_waiting()
 
     def read_waiting(self, reader: PieceReader) -> None:
         """Have the bytes read that wait, and then the socket again if that was all."""
@@ -77,11 +86,3 @@ class PacedReading:
             self.is_paused = False
             if not self._has_bytes:
                 self._transport.resume_reading()
-
-    def _hold(self, data: bytes, reader: PieceReader) -> None:
-        self.waiting = data
-        if not self._has_bytes:
-            self._has_bytes = True
-            if not self.is_paused:
-                self._transport.pause_reading()
-        reader.on_waiting()
