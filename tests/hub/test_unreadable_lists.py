@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
@@ -45,6 +46,10 @@ async def test_the_hub_asks_for_lists_that_it_cannot_read_after_longer_and_longe
             at = await until(lambda: lists.read_again_at)
             assert script.methods().count("tools/list") == reading
             pauses.append(at - loop.time())
+            (server,) = (await hub.operate("status"))["servers"]
+            assert server["problem"].startswith("its lists could not be read: ")
+            wait_s = int(server["hint"].removeprefix("the hub reads them again in ").partition(" ")[0])
+            assert 0 <= wait_s <= math.ceil(pauses[-1])
             if reading == 4:
                 script.say(tools=[tool("a")])
             advance(pauses[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections import defaultdict
 from collections.abc import Mapping
@@ -127,7 +128,7 @@ class StatusOperations:
             tokens=None if offer is None else hub_app.tokens.exact(offer.tools.values()),
             needs_login=upstream.needs_login,
             problem=None if problem is None else problem.for_operators,
-            hint=None if problem is None else problem.hint or f"see `interlock logs {upstream.id}`",
+            hint=None if problem is None else _hint(upstream, problem),
             mgp=_agreed(upstream),
             trust=hub_app.server_policies.trust_of(upstream.id).name.lower(),
             permissions=permission_rows(hub_app.permissions, upstream.id),
@@ -173,6 +174,14 @@ def _agreed(upstream: Upstream) -> Agreed | None:
 def _last_change(upstream: Upstream) -> LastChange | None:
     change = upstream.supervisor.status.last_change
     return None if change is None else LastChange(change.before, change.reason)
+
+
+def _hint(upstream: Upstream, problem: Fault) -> str:
+    hint, at = problem.hint or f"see `interlock logs {upstream.id}`", upstream.lists.read_again_at
+    if problem is not upstream.lists.problem or at is None:
+        return hint
+    wait_s = math.ceil(max(0.0, at - asyncio.get_running_loop().time()))
+    return f"the hub reads them again in {wait_s} s; {hint}"
 
 
 def _quarantined(item: QuarantinedItem) -> Quarantined:
