@@ -33,3 +33,9 @@ def test_a_governed_home_is_prepared_with_a_key_to_call_with(tmp_path: Path) -> 
     assert made.returncode == 0, made.stderr
     assert made.stdout.strip()
     assert (tmp_path / "hub.db").exists()
+
+
+def test_a_warm_call_takes_a_short_way() -> None:
+    """At most 60 functions of 25 files, and 10 returns to a file: see docs/architecture.md."""
+    followed = run(str(ROOT / "bench" / "call_path.py"), "--strict")
+    assert followed.returncode == 0, followed.stdout + followed.stderr

@@ -72,13 +72,9 @@ class LineReader:
             self._hold(rest)
         return lines
 
-    def each(self, data: bytes) -> Iterator[bytes | Oversize]:
-        """The same, a little at a time: the taker may stop between two lines. An empty line ends a slice, and means
-        nothing."""
-        return iter(self.feed(data)) if len(data) <= SLICE else self.slices(data)
-
     def slices(self, data: bytes) -> Iterator[bytes | Oversize]:
-        """The same, and no byte is read before the first line is taken: lines of earlier bytes may still wait."""
+        """The same for many bytes, a little at a time: the taker may stop between two lines. An empty line ends a
+        slice, and means nothing."""
         for at in range(0, len(data), SLICE):
             yield from self.feed(data[at : at + SLICE])
             yield b""

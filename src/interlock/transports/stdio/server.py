@@ -24,7 +24,7 @@ from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import plain_request
-from interlock.wire.ndjson import LineReader, Oversize
+from interlock.wire.ndjson import SLICE, LineReader, Oversize
 
 HELD_BYTES: Final = 1024 * 1024
 """How much is kept for a client that does not read before notifications are dropped. Answers never are, but for those
@@ -74,9 +74,9 @@ class StdioServer(asyncio.Protocol):
         self._unread = UnreadBytes() if unread is None else unread
         self._drain = Drain()
         self._flushing = False
-        self._pieces: deque[Iterator[bytes | Oversize]] = deque()
-        """The lines of each received piece that are not taken yet. They wait for a large line before them to be read,
-        or for the next turn of the loop. Reading is paused while any wait."""
+        self._pieces: deque[bytes | Iterator[bytes | Oversize]] = deque()
+        """Received pieces, and of a piece that is read in part its lines. They wait for a large line before them, or
+        for the next turn of the loop. Reading is paused while any wait."""
         self._reading = False
         """Whether a large one is being read."""
         self._closed: asyncio.Future[None] = self._loop.create_future()
@@ -189,10 +189,9 @@ class StdioServer(asyncio.Protocol):
         channel = self._messages.channel
         if channel is not None:
             channel.last_used = monotonic()
-        if self._pieces:
-            self._pieces.append(self._lines.slices(data))
+        self._pieces.append(data)
+        if len(self._pieces) > 1:
             return
-        self._pieces.append(self._lines.each(data))
         if data.find(b"\n") != len(data) - 1:
             # Several lines: servers get their calls together.
             self._batching.together(self._take_lines)
@@ -226,7 +225,12 @@ class StdioServer(asyncio.Protocol):
         self._flushing = True
         try:
             while pieces:
-                for line in pieces[0]:
+                piece = pieces[0]
+                if isinstance(piece, bytes):
+                    lines = self._lines
+                    piece = iter(lines.feed(piece)) if len(piece) <= SLICE else lines.slices(piece)
+                    pieces[0] = piece
+                for line in piece:
                     if isinstance(line, Oversize):
                         reason = f"a line is over the limit of {limits.message_bytes} bytes"
                         id_ = None if line.id in owed else line.id

@@ -25,7 +25,7 @@ from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import Limits
 from interlock.wire.messages import BadMessage, Id, Message, Notification, Request, decode, decode_batch, is_batch
-from interlock.wire.ndjson import LineReader, Oversize
+from interlock.wire.ndjson import SLICE, LineReader, Oversize
 
 TURN_S: Final = 0.001
 """How much of the loop's time a server's lines may take at once."""
@@ -85,8 +85,8 @@ class ServerLines:
         self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
         self._unasked = False
         """Whether the last message was one that nobody asked for."""
-        self._later: deque[tuple[Iterator[bytes | Oversize], bytes]] = deque()
-        """Pieces of bytes that were received and are not read yet, while the server rests, and their lines."""
+        self._later: deque[tuple[Iterator[bytes | Oversize] | None, bytes]] = deque()
+        """Pieces of bytes that are not read yet, while the server rests. Of a piece that is read in part, its lines."""
         self.reading = False
         """Whether a large message is being read; the lines behind it wait."""
         self.paused = False
@@ -99,10 +99,10 @@ class ServerLines:
         if self._link.gone:
             return
         if self._later or self.paused:
-            self._later.append((self._lines.slices(data), data))
+            self._later.append((None, data))
             self._link.read(on=False)
         else:
-            self._take_lines(data, self._lines.each(data))
+            self._take_lines(data)
 
     def give_up(self) -> None:
         """End the server."""
@@ -130,9 +130,12 @@ class ServerLines:
         self._later.appendleft((lines, data))
         self._link.read(on=False)
 
-    def _take_lines(self, data: bytes, lines: Iterator[bytes | Oversize]) -> None:
-        """Take the lines of a piece: until one is large, or the server has had its share of the loop."""
+    def _take_lines(self, data: bytes, lines: Iterator[bytes | Oversize] | None = None) -> bool:
+        """Take the lines of a piece, or the rest of them: until one is large, or the server has had its share of the
+        loop. False where some are left."""
         link, waiting, blank_bytes = self._link, self._waiting, self._lines.blank_bytes
+        if lines is None:
+            lines = iter(self._lines.feed(data)) if len(data) <= SLICE else self._lines.slices(data)
         began: float | None = None
         ends = thread_time() + TURN_S
         for line in lines:
@@ -144,7 +147,7 @@ class ServerLines:
                     self._oversize(data)
                 elif len(line) > LARGE:
                     self._read_large(line, lines, data)
-                    return
+                    return False
                 elif line:
                     answer = plain_answer(line)
                     waiter = None if answer is None else waiting.pop(answer.id, None)
@@ -167,11 +170,11 @@ class ServerLines:
                 began = None
             if self.paused:
                 self._rest(lines, data)
-                return
+                return False
             if (rest or thread_time() > ends) and not link.gone and not self.exited:
                 self._rest(lines, data)
                 self._loop.call_later(rest, self._go_on)
-                return
+                return False
         self._bad_bytes += len(data)
         last = data.rfind(b"\n") + 1
         if last or not self._head:
@@ -182,6 +185,7 @@ class ServerLines:
         limit = LONG_LINES * self._limits.message_bytes if self._lines.skipping else self._bad_limit
         if self._bad_bytes > limit or self._bad_lines > BAD_LINES:
             link.give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
+        return True
 
     def _go_on(self) -> None:
         """Take the lines that waited."""
@@ -189,8 +193,7 @@ class ServerLines:
             return
         while self._later and not self._link.gone:
             lines, data = self._later.popleft()
-            self._take_lines(data, lines)
-            if self._later and self._later[0][0] is lines:
+            if not self._take_lines(data, lines):
                 return  # the server rests again
         self._later.clear()
         self._link.read(on=True)
