@@ -23,9 +23,9 @@ from pathlib import Path
 from websockets.frames import Frame, Opcode
 
 from interlock.server import Server
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.serve import start
-from interlock.transports.http.upgrades import UpgradeRequest
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.serve import start
+from interlock.transports.http.server.upgrades import UpgradeRequest
 from interlock.transports.websocket import WebSocketBounds, WebSocketConnection, accept
 from interlock.transports.websocket_frames import Taken
 from interlock.wire.limits import DEFAULT
@@ -59,7 +59,7 @@ class Echo:
 
 
 class EchoUpgrader:
-    """Takes over the connections of `/ws` (`transports.http.upgrades.Upgrader`)."""
+    """Takes over the connections of `/ws` (`transports.http.server.upgrades.Upgrader`)."""
 
     path = "/ws"
 

@@ -24,8 +24,8 @@ from interlock.config.settings import Config, Hub, Server
 from interlock.hub.app import HubApp
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.upstreams.states import ServerState
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.serve import start
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.serve import start
 from interlock.transports.stdio import server as stdio_server
 from interlock.transports.stdio import server_lines
 from interlock.transports.stdio.server import StdioServer

@@ -87,8 +87,8 @@ async def _watch(path: Path, method: str) -> bool:
     from interlock.config.settings import Config, Hub, Server, Timeouts
     from interlock.hub.app import HubApp
     from interlock.hub.authentication import is_mcp_path
-    from interlock.transports.http.endpoint import McpEndpoint
-    from interlock.transports.http.serve import start
+    from interlock.transports.http.server.endpoint import McpEndpoint
+    from interlock.transports.http.server.serve import start
     from interlock.web.app import make_app
 
     own = (sys.executable, __file__)

@@ -15,8 +15,8 @@ from typing import Any, cast
 from interlock.config.settings import Config, Hub, Timeouts
 from interlock.hub.app import HubApp
 from interlock.hub.authentication import is_mcp_path
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.serve import start
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.serve import start
 from interlock.web.app import make_app
 
 ANSWER_WITHIN_S = 2.0

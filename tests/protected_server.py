@@ -21,7 +21,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey
 
 from interlock.protocols.oauth.authorization import AuthorizationRequest
-from interlock.transports.http.documents import exchange
+from interlock.transports.http.client.documents import exchange
 
 TOOL = {"name": "whoami", "description": "Who calls", "inputSchema": {"type": "object"}}
 

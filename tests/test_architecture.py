@@ -214,6 +214,14 @@ def test_packages_inside_a_layer_form_no_circle() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
+def test_the_two_halves_of_http_do_not_import_each_other() -> None:
+    halves = {"client": "server", "server": "client"}
+    for half, other in halves.items():
+        paths = (SOURCE / "transports" / "http" / half).glob("*.py")
+        theirs = f"interlock.transports.http.{other}"
+        assert not [shown(path) for path in paths if any(name.startswith(theirs) for name in facts(path).imported)]
+
+
 def test_modules_form_no_circle() -> None:
     graph: dict[str, set[str]] = {}
     for _, parts, names in modules_of_packages():

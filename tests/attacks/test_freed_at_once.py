@@ -18,12 +18,12 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.server import Server
 from interlock.transports.exchange import SessionExchange
-from interlock.transports.http.asgi import AsgiRequest
-from interlock.transports.http.channel import Channel
-from interlock.transports.http.connection import HttpConnection
-from interlock.transports.http.http_request import HttpRequest
-from interlock.transports.http.request_reader import RequestReader
-from interlock.transports.http.response_writer import ResponseWriter
+from interlock.transports.http.client.channel import Channel
+from interlock.transports.http.server.asgi import AsgiRequest
+from interlock.transports.http.server.connection import HttpConnection
+from interlock.transports.http.server.http_request import HttpRequest
+from interlock.transports.http.server.request_reader import RequestReader
+from interlock.transports.http.server.response_writer import ResponseWriter
 from interlock.transports.sessions.session import Session, SessionChannel
 from interlock.transports.stdio.server import StdioServer
 

@@ -18,7 +18,7 @@ from interlock.client.oauth.storage import MemoryLoginStore, StoredLogin
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings
 from interlock.protocols.oauth.tokens import EARLY_S
-from interlock.transports.http.authorized_calls import Refused
+from interlock.transports.http.client.authorized_calls import Refused
 from interlock.wire.errors import Fault
 from protected_server import ProtectedServer, ScriptedBrowser, visit
 

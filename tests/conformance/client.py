@@ -18,7 +18,7 @@ from interlock.client.oauth.login import Login
 from interlock.protocols.mcp.revisions import REVISIONS
 from interlock.protocols.oauth.authorization import AuthorizationRequest
 from interlock.protocols.oauth.clients import ClientSettings
-from interlock.transports.http.documents import exchange
+from interlock.transports.http.client.documents import exchange
 from interlock.wire.errors import Fault
 
 METADATA_URL = "https://conformance-test.local/client-metadata.json"

@@ -46,9 +46,9 @@ from interlock.rooms.upgrade import RoomUpgrader
 from interlock.store import Store
 from interlock.store.documents import Change
 from interlock.transports.credentials import header_of
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.listener import HttpListener
-from interlock.transports.http.serve import start
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.listener import HttpListener
+from interlock.transports.http.server.serve import start
 from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.stdio.server import StdioServer
 from interlock.web.app import make_app

@@ -24,9 +24,9 @@ from hub.running_hub import RawClient, running_hub, text_of
 from hub.test_server_logins import go
 from interlock.config.settings import Server
 from interlock.hub.upstreams.states import ServerState
-from interlock.transports.http.documents import Post, exchange, fetch
-from interlock.transports.http.origin import Origin
-from interlock.transports.http.outside import Proxy, client_context, proxy_for
+from interlock.transports.http.client.documents import Post, exchange, fetch
+from interlock.transports.http.client.origin import Origin
+from interlock.transports.http.client.outside import Proxy, client_context, proxy_for
 from interlock.transports.resolving import Resolver, guarded, guarded_for
 from interlock.wire.errors import Fault
 from protected_server import ProtectedServer, visit

@@ -30,7 +30,7 @@ from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.hub.tool_search.embedding_endpoint import Endpoint as EmbeddingEndpoint
 from interlock.rooms.errors import RoomError
 from interlock.rooms.participant_socket import open_socket, room_url
-from interlock.transports.http.sse_client import SseLink
+from interlock.transports.http.client.sse_client import SseLink
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 from waiting import until

@@ -26,9 +26,9 @@ from interlock.client.sinks import FutureSink
 from interlock.config.settings import Server
 from interlock.hub.node_id import node_id
 from interlock.transports.exchange import Service
-from interlock.transports.http.client import HttpLink
-from interlock.transports.http.origin import Origin
-from interlock.transports.http.sse_client import SseLink
+from interlock.transports.http.client.link import HttpLink
+from interlock.transports.http.client.origin import Origin
+from interlock.transports.http.client.sse_client import SseLink
 from interlock.transports.link import Outgoing
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request

@@ -31,7 +31,7 @@ from interlock.hub.upstreams.waiting_for_person import MAX_PENDING
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import RegisteredClient
 from interlock.store import Document, Store, StoreUnavailable, Transaction
-from interlock.transports.http.authorized_calls import Refused
+from interlock.transports.http.client.authorized_calls import Refused
 from interlock.web.login_pages import login_routes
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault

@@ -11,8 +11,8 @@ import pytest
 from interlock.protocols.mgp.methods import METHODS
 from interlock.server import Server
 from interlock.server.mgp.agreement import OFFERED as SERVERS
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.serve import start
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.serve import start
 
 from .running_hub import RawClient, child, running_hub
 

@@ -19,7 +19,7 @@ from interlock.hub.judging_threads import THREADS
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.upstream import Upstream
-from interlock.transports.http.client import HttpLink
+from interlock.transports.http.client.link import HttpLink
 
 from .people import read_and_answer
 from .raw_server import RawHttpServer

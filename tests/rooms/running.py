@@ -22,8 +22,8 @@ from interlock.hub.auth.principals import Kind, Principal
 from interlock.hub.authentication import is_mcp_path
 from interlock.rooms.gateway import Gateway
 from interlock.rooms.upgrade import RoomUpgrader
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.serve import start
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.serve import start
 from interlock.web.app import make_app
 from interlock.web.metrics.page import MetricsPage
 

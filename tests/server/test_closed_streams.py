@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from interlock import Client, Context, Server
-from interlock.transports.http import streams
+from interlock.transports.http.server import streams
 
 
 @pytest.mark.parametrize(("era", "comes_back"), [("legacy", True), ("modern", False)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from interlock.hub.upstreams.connection_listeners import SharedConnectionListener
-from interlock.transports.http.authorized_calls import AuthorizedCalls
+from interlock.transports.http.client.authorized_calls import AuthorizedCalls
 from interlock.wire.messages import Request
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.transports.batching import Batching
 from interlock.transports.drain import Drain
-from interlock.transports.http.event_writer import EventWriter
+from interlock.transports.http.server.event_writer import EventWriter
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from interlock.judge.urls import UrlRules
-from interlock.transports.http.origin import Origin
-from interlock.transports.http.pool import Pool
-from interlock.transports.http.reply import Reply
+from interlock.transports.http.client.origin import Origin
+from interlock.transports.http.client.pool import Pool
+from interlock.transports.http.client.reply import Reply
 from interlock.transports.resolving import KEPT_S, MAX_NAMES, Resolver, checked, guarded
 from interlock.wire.errors import Fault
 

@@ -15,7 +15,7 @@ import pytest
 from hub.running_hub import RunningHub, running_hub
 from hub.test_journal import entries
 from interlock.config.settings import Hub, Issuer, OAuth
-from interlock.transports.http.documents import exchange
+from interlock.transports.http.client.documents import exchange
 from interlock.web.console import issuer_login
 from real_authorization_server import agree, authorization_server
 

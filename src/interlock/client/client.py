@@ -30,7 +30,7 @@ from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.tasks import task_in
 from interlock.protocols.mgp import callbacks, streaming
 from interlock.protocols.mgp.events import EVENT, Severity, Subscribed
-from interlock.transports.http.client import HttpLink
+from interlock.transports.http.client.link import HttpLink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import TABLE, Fault
 from interlock.wire.messages import Request

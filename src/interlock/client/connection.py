@@ -23,7 +23,7 @@ from interlock.protocols.mcp.intake import name_in, preview
 from interlock.protocols.mcp.methods import IDEMPOTENT, METHODS
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mgp.negotiation import Agreed
-from interlock.transports.http.client import HttpLink
+from interlock.transports.http.client.link import HttpLink
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault

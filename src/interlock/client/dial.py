@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 from interlock.transports.exchange import Service
-from interlock.transports.http.authorized_calls import Authorization
-from interlock.transports.http.client import HttpLink
-from interlock.transports.http.pool import Guard
+from interlock.transports.http.client.authorized_calls import Authorization
+from interlock.transports.http.client.link import HttpLink
+from interlock.transports.http.client.pool import Guard
 from interlock.transports.link import Link, Listener
 from interlock.transports.memory import connect
 from interlock.transports.stdio.client import StdioLink

@@ -14,7 +14,7 @@ from interlock.client.peer import Identity, Peer, Repeat, judge_probe, read_hell
 from interlock.client.sinks import FutureSink
 from interlock.protocols.mcp.meta import with_meta
 from interlock.protocols.mcp.revisions import LATEST, LATEST_LEGACY, Revision
-from interlock.transports.http.client import HttpLink
+from interlock.transports.http.client.link import HttpLink
 from interlock.transports.link import Link, Listener, Outgoing
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Request, Result

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.client.peer import Identity, Peer, declaring, remote_fault
 from interlock.protocols.mcpl.live import FILTER
-from interlock.transports.http.client import HttpLink
+from interlock.transports.http.client.link import HttpLink
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import decode_json_or

@@ -12,8 +12,8 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 
 from interlock.protocols.mcpx.envelopes import DEFAULT_BOUNDS
 from interlock.rooms.errors import RoomError
-from interlock.transports.http.origin import split_url
-from interlock.transports.http.outside import client_context, proxy_for
+from interlock.transports.http.client.origin import split_url
+from interlock.transports.http.client.outside import client_context, proxy_for
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS
 

@@ -16,7 +16,7 @@ from interlock.rooms.gateway import Gateway
 from interlock.rooms.policy import unknown_topic
 from interlock.rooms.tickets import PREFIX, Admitted
 from interlock.rooms.topic_operations import PATH
-from interlock.transports.http.upgrades import UpgradeRequest
+from interlock.transports.http.server.upgrades import UpgradeRequest
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ENTRANCE: Final = "/mcp"
 
 
 class RoomUpgrader:
-    """Takes over the connections of `/ws` (`transports.http.upgrades.Upgrader`)."""
+    """Takes over the connections of `/ws` (`transports.http.server.upgrades.Upgrader`)."""
 
     path = PATH
 

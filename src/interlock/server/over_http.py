@@ -14,8 +14,8 @@ from starlette.responses import PlainTextResponse
 
 from interlock.process.allocator import return_large_blocks
 from interlock.server.runner import ClosableService
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.serve import start
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.serve import start
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

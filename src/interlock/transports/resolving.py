@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from interlock.judge.urls import DEFAULT_RULES, UrlRules, judge_resolved, judge_url, names_to_resolve
-from interlock.transports.http.origin import Origin, split_url
+from interlock.transports.http.client.origin import Origin, split_url
 from interlock.wire.errors import Fault
 
 KEPT_S: Final = 30.0

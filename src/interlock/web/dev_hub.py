@@ -22,8 +22,8 @@ from interlock.hub.authentication import is_mcp_path
 from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.serve import start
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.serve import start
 from interlock.web.app import make_app
 from interlock.web.observed_service import ObservedCall, ObservedService
 

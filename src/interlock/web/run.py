@@ -42,9 +42,9 @@ from interlock.rooms.gateway import Gateway
 from interlock.rooms.upgrade import RoomUpgrader
 from interlock.store import StoreError
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.listener import HttpListener
-from interlock.transports.http.serve import start as start_http
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.listener import HttpListener
+from interlock.transports.http.server.serve import start as start_http
 from interlock.transports.unread_bytes import UnreadBytes
 from interlock.version import VERSION
 from interlock.web.control import ControlSocket

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from interlock.hub.app import HubApp
 from interlock.hub.auth.oauth.resource import WELL_KNOWN
 from interlock.hub.authentication import is_mcp_path
-from interlock.transports.http.legacy_sse_paths import mcp_path_of
+from interlock.transports.http.server.legacy_sse_paths import mcp_path_of
 
 _HEADERS = {"cache-control": "max-age=300", "x-content-type-options": "nosniff"}
 

@@ -13,8 +13,8 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.transports.exchange import Caller, Exchange, Session
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.serve import HttpServer, start
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.serve import HttpServer, start
 from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent

@@ -13,8 +13,8 @@ import pytest
 import uvicorn
 from http_peer import WaitingService
 
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.serve import start
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.serve import start
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]

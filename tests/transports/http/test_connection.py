@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.transports.exchange import Caller
-from interlock.transports.http.asgi_application import AsgiApplication
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.guard import allowed_hosts_for
-from interlock.transports.http.listener import HttpListener, mcp_paths
-from interlock.transports.http.serve import start
+from interlock.transports.http.server.asgi_application import AsgiApplication
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.guard import allowed_hosts_for
+from interlock.transports.http.server.listener import HttpListener, mcp_paths
+from interlock.transports.http.server.serve import start
 from interlock.wire.limits import DEFAULT, Limits
 from waiting import until
 
@@ -448,7 +448,7 @@ class Recorder(asyncio.Transport):
 
 def answers_to(pieces: list[bytes]) -> bytes:
     """The answer to the bytes, sent in these pieces."""
-    from interlock.transports.http.connection import HttpConnection
+    from interlock.transports.http.server.connection import HttpConnection
 
     async def feed() -> bytes:
         listener = HttpListener(

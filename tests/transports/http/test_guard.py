@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.guard import (
+from interlock.transports.http.server.guard import (
     Faces,
     allowed_hosts_for,
     check_head,
@@ -17,7 +17,7 @@ from interlock.transports.http.guard import (
     check_target,
     combine,
 )
-from interlock.transports.http.listener import mcp_paths
+from interlock.transports.http.server.listener import mcp_paths
 
 FACES = allowed_hosts_for("127.0.0.1", 7420, names=["hub.example"], origins=["https://console.example"])
 HOST = {b"host": b"127.0.0.1:7420"}

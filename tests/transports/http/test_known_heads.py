@@ -6,7 +6,7 @@ import httptools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.transports.http.channel import KNOWN_BYTES, KnownHeads
+from interlock.transports.http.client.channel import KNOWN_BYTES, KnownHeads
 
 HEAD = b"HTTP/1.1 200 OK\r\ndate: now\r\nContent-Length: %d\r\ncontent-type: application/json\r\n\r\n"
 HEADERS = {b"content-type": b"application/json"}

@@ -13,7 +13,7 @@ from test_connection import CONVERSATIONS, _undated, answers_to
 
 from interlock.transports import read_queue
 from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK, HttpBounds
-from interlock.transports.http.request_reader import RequestReader
+from interlock.transports.http.server.request_reader import RequestReader
 from interlock.transports.read_queue import PIECE
 from turn_meter import metered
 from waiting import until

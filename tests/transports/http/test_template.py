@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.transports.http.http_request import Head
 from interlock.transports.http.lengths import cut_length
-from interlock.transports.http.template import Template
+from interlock.transports.http.server.http_request import Head
+from interlock.transports.http.server.template import Template
 
 HOST = "127.0.0.1:7420"
 

@@ -17,7 +17,7 @@ from http_peer import PATIENCE_S, RunningEndpoint, WaitingService, modern, opene
 
 from interlock.transports.exchange import Exchange
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.listener import Connection
+from interlock.transports.http.server.listener import Connection
 from waiting import until
 
 LARGE = 8_000_000

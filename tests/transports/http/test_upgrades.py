@@ -8,7 +8,7 @@ from collections.abc import Callable
 from http_peer import WaitingService, opened, request
 
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.upgrades import UpgradedConnection, UpgradeRequest
+from interlock.transports.http.server.upgrades import UpgradedConnection, UpgradeRequest
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from waiting import until
 

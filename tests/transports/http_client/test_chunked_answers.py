@@ -11,7 +11,7 @@ from web_peer import Open, ReceivedRequest
 
 from interlock.transports import read_queue
 from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK
-from interlock.transports.http.channel import PIECE, Channel
+from interlock.transports.http.client.channel import PIECE, Channel
 from turn_meter import metered
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n%b\r\n"

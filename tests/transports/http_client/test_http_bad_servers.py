@@ -14,11 +14,11 @@ from web_peer import LinkPeer, RecordingListener
 
 from cases import each_case
 from interlock.protocols.mcp.revisions import R2026_07_28
-from interlock.transports.http.channel import PIECE
-from interlock.transports.http.client import HttpLink
-from interlock.transports.http.heads import Heads, line
-from interlock.transports.http.origin import Origin, split_url
-from interlock.transports.http.response_headers import keep_alive_seconds
+from interlock.transports.http.client.channel import PIECE
+from interlock.transports.http.client.heads import Heads, line
+from interlock.transports.http.client.link import HttpLink
+from interlock.transports.http.client.origin import Origin, split_url
+from interlock.transports.http.client.response_headers import keep_alive_seconds
 from interlock.transports.large_reading import LargeReading
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits

@@ -136,7 +136,7 @@ async def test_a_connection_whose_stream_ended_with_the_answer_is_used_again(at)
 
 
 async def test_a_stream_that_goes_on_after_the_answer_is_given_up(at, monkeypatch) -> None:
-    monkeypatch.setattr("interlock.transports.http.pool.DRAIN_SECONDS", 0.05)
+    monkeypatch.setattr("interlock.transports.http.client.pool.DRAIN_SECONDS", 0.05)
     over = asyncio.Event()
 
     async def script(visit) -> None:
@@ -308,7 +308,7 @@ async def test_a_redirect_that_asks_for_a_get_is_told_and_not_followed(at, statu
 
 
 async def test_an_idle_connection_is_closed_after_a_while(at, monkeypatch) -> None:
-    monkeypatch.setattr("interlock.transports.http.channel.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("interlock.transports.http.client.channel.IDLE_SECONDS", 0.05)
     linked = await at(echo)
     await linked.ask()
     await until(lambda: not linked.web.open)

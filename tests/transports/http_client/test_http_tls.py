@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from web_peer import LinkPeer, RecordingListener, WebPeer
 
-from interlock.transports.http.client import HttpLink
-from interlock.transports.http.pool import default_context
+from interlock.transports.http.client.link import HttpLink
+from interlock.transports.http.client.pool import default_context
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from interlock.transports.http import pool as pools
-from interlock.transports.http.channel import Channel
-from interlock.transports.http.origin import Origin
-from interlock.transports.http.pool import Pool
-from interlock.transports.http.reply import Failed, Reply
+from interlock.transports.http.client import pool as pools
+from interlock.transports.http.client.channel import Channel
+from interlock.transports.http.client.origin import Origin
+from interlock.transports.http.client.pool import Pool
+from interlock.transports.http.client.reply import Failed, Reply
 from interlock.wire.errors import Fault
 from waiting import until
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from interlock.client.sinks import FutureSink
-from interlock.transports.http.client import HttpLink
+from interlock.transports.http.client.link import HttpLink
 from interlock.transports.link import Outgoing
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request, Result

@@ -19,8 +19,8 @@ from interlock.cli.terminal.show import coloured, counted, json_option, plain, s
 if TYPE_CHECKING:
     from interlock.config.load import Loaded
     from interlock.config.settings import Server
-    from interlock.transports.http.origin import Origin
-    from interlock.transports.http.outside import Proxy
+    from interlock.transports.http.client.origin import Origin
+    from interlock.transports.http.client.outside import Proxy
 
 INSTALL = {
     "npx": "install Node.js 22 or later (https://nodejs.org)",
@@ -334,8 +334,8 @@ def _address(title: str, url: str) -> Check:
     """Checks that the address accepts connections, through the proxy where there is one. Nothing is sent."""
     import asyncio
 
-    from interlock.transports.http.origin import split_url
-    from interlock.transports.http.outside import proxy_for
+    from interlock.transports.http.client.origin import split_url
+    from interlock.transports.http.client.outside import proxy_for
     from interlock.wire.errors import Fault
 
     shown = url.split("?")[0]
@@ -356,7 +356,7 @@ async def _through(proxy: Proxy, origin: Origin) -> None:
     """Open a tunnel and close it."""
     import asyncio
 
-    from interlock.transports.http.outside import open_tunnel
+    from interlock.transports.http.client.outside import open_tunnel
 
     class Closing(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:

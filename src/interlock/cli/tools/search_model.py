@@ -140,9 +140,9 @@ async def _fetched(url: str, most_bytes: int) -> bytes:
     from urllib.parse import urljoin
 
     from interlock.protocols.oauth.metadata import is_safe
-    from interlock.transports.http.documents import exchange
-    from interlock.transports.http.origin import split_url
-    from interlock.transports.http.outside import proxy_for
+    from interlock.transports.http.client.documents import exchange
+    from interlock.transports.http.client.origin import split_url
+    from interlock.transports.http.client.outside import proxy_for
     from interlock.transports.resolving import Resolver, guarded_for
 
     resolver = Resolver()

@@ -26,8 +26,8 @@ from interlock.protocols.oauth.metadata import (
     server_metadata_urls,
 )
 from interlock.protocols.oauth.tokens import DeviceCode, TokenRequest, refusal
-from interlock.transports.http.documents import DocumentResponse, exchange
-from interlock.transports.http.pool import Guard
+from interlock.transports.http.client.documents import DocumentResponse, exchange
+from interlock.transports.http.client.pool import Guard
 from interlock.transports.resolving import Resolver, guarded, guarded_for
 from interlock.wire.errors import Fault
 from interlock.wire.web_pages import is_web_page

@@ -1,9 +1,9 @@
 """One login to one server: its tokens, who may have them renewed, and how a person logs in and out.
 
-`header`, `due`, `renew` and `refused` are for the link (`transports.http.authorized_calls.Authorization`) and never ask
-a person. `begin` and `finish` are the two halves of what a person does in a browser. Tokens are stored before they are
-used, under the store's lock: a refresh token is good once. A token that is refused although it was just renewed is not
-renewed again: only a person can help then.
+`header`, `due`, `renew` and `refused` are for the link (`transports.http.client.authorized_calls.Authorization`) and
+never ask a person. `begin` and `finish` are the two halves of what a person does in a browser. Tokens are stored before
+they are used, under the store's lock: a refresh token is good once. A token that is refused although it was just
+renewed is not renewed again: only a person can help then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings, RegisteredClient
 from interlock.protocols.oauth.metadata import covers
 from interlock.protocols.oauth.tokens import LASTING_ERRORS, UNKNOWN_CLIENT, Tokens, code_request, device_request
-from interlock.transports.http.authorized_calls import Refused
+from interlock.transports.http.client.authorized_calls import Refused
 from interlock.wire.errors import Fault
 
 NEEDS_LOGIN: Final = "the server needs a login"

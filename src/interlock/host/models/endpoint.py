@@ -17,8 +17,8 @@ import msgspec
 from interlock.config.model_settings import Model as Settings
 from interlock.host.models.model import Message, Prompt, size_of
 from interlock.judge.secrets import redact
-from interlock.transports.http.reading import retry_after_ms
-from interlock.transports.http.streamed_post import Head, StreamedAnswer, StreamedPost
+from interlock.transports.http.client.reading import retry_after_ms
+from interlock.transports.http.client.streamed_post import Head, StreamedAnswer, StreamedPost
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS, decode_json, decode_json_or

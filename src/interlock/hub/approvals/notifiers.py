@@ -24,7 +24,7 @@ from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.cannot_start import CannotStart
-from interlock.transports.http.documents import Post
+from interlock.transports.http.client.documents import Post
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
 

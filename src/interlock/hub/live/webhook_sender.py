@@ -17,7 +17,7 @@ import msgspec
 from standardwebhooks import Webhook
 
 from interlock.config.live_tables import why_weak_secret
-from interlock.transports.http.documents import Post
+from interlock.transports.http.client.documents import Post
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
 

@@ -15,7 +15,7 @@ import msgspec
 from interlock.config.settings import Embeddings
 from interlock.discovery.semantic import MAX_DIMENSIONS
 from interlock.hub.tool_search.embedding_process import packed
-from interlock.transports.http.documents import Post
+from interlock.transports.http.client.documents import Post
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import decode_json

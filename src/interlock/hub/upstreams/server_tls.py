@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 
 from interlock.config.settings import Server
-from interlock.transports.http.outside import client_context
+from interlock.transports.http.client.outside import client_context
 from interlock.wire.errors import Fault
 
 

@@ -14,8 +14,8 @@ from interlock.hub.upstreams.upstream import CONDITIONS
 from interlock.process.loop_watch import LoopWatch
 from interlock.process.turns import in_turns
 from interlock.rooms.gateway import Gateway
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.listener import HttpListener
+from interlock.transports.http.server.endpoint import McpEndpoint
+from interlock.transports.http.server.listener import HttpListener
 from interlock.transports.large_reading import LargeReading
 from interlock.version import VERSION
 

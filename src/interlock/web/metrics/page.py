@@ -16,7 +16,7 @@ from starlette.routing import Route
 from interlock.hub.app import HubApp
 from interlock.protocols.traces import new_trace_id
 from interlock.rooms.gateway import Gateway
-from interlock.transports.http.listener import HttpListener
+from interlock.transports.http.server.listener import HttpListener
 from interlock.web.metrics.gather import Gathered, gather
 from interlock.web.rest.outcomes import RequestInfo, refusal
 from interlock.wire.errors import Fault

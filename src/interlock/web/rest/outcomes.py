@@ -12,7 +12,7 @@ from interlock.process.turns import Octets, slices_in_turns
 from interlock.protocols.mcp.answers import INPUT_REQUIRED, read_members
 from interlock.protocols.registry.errors import ErrorBody, error_body
 from interlock.transports.exchange import unanswered
-from interlock.transports.http.answers import bearer_challenge
+from interlock.transports.http.server.answers import bearer_challenge
 from interlock.transports.large_reading import LargeReading
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE, Read, object_of

@@ -28,7 +28,7 @@ from interlock.protocols.mcp.revisions import LATEST
 from interlock.protocols.registry.about import about
 from interlock.protocols.traces import Traceparent, new_span_id, new_trace_id, read_traceparent
 from interlock.transports.exchange import Service
-from interlock.transports.http.asgi_application import OPEN_EXCHANGES
+from interlock.transports.http.server.asgi_application import OPEN_EXCHANGES
 from interlock.transports.large_reading import LargeReading
 from interlock.web.rest.documents import Documents, definition, rendered
 from interlock.web.rest.exchange import Outcome, RestEvent, RestExchange

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
 from interlock.config.settings import Tracing
 from interlock.hub.audit.tracing.spans import Spans
-from interlock.transports.http.outside import client_files
+from interlock.transports.http.client.outside import client_files
 from interlock.version import VERSION
 
 

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.oauth.metadata import server_metadata_urls
-from interlock.transports.http.documents import fetch
-from interlock.transports.http.origin import split_url
+from interlock.transports.http.client.documents import fetch
+from interlock.transports.http.client.origin import split_url
 from interlock.transports.resolving import Resolver, guarded, guarded_for
 from interlock.wire.errors import Fault
 

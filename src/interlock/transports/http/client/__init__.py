@@ -1,0 +1,1 @@
+"""The client half of HTTP: links to servers, their connections, and documents that the hub fetches."""

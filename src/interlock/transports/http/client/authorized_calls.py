@@ -1,0 +1,179 @@
+"""Requests of a link that wait for an access token: before they are sent, or after the server refused them.
+
+A request that a server refused with 401 or 403 had no effect, so it may be sent again. The wait asks nobody: a login
+that needs a person raises LOGIN_REQUIRED, and the request ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.protocols.oauth.challenges import Challenge, read_challenge
+from interlock.transports.http.client.heads import Heads
+from interlock.transports.http.client.replies import Call
+from interlock.transports.http.client.reply import Reply
+from interlock.wire.errors import Fault
+from interlock.wire.messages import Id
+
+_log = logging.getLogger("interlock.http")
+
+MAX_REFUSALS: Final = 3
+"""How often one request may be refused before it ends."""
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A request that the server refused for lack of a token."""
+
+    status: int
+    challenge: Challenge
+    sent: str
+    """The `Authorization` header that it was sent with."""
+    again: bool = False
+    """Whether the same request was refused before, with another token."""
+
+
+class Authorization(Protocol):
+    """Gives the `Authorization` header of a link's requests, and renews it."""
+
+    idle: bool
+    """Whether there is no value to send or to renew, as with most servers."""
+
+    @property
+    def header(self) -> str:
+        """The value to send; empty where there is none."""
+
+    @property
+    def due(self) -> bool:
+        """Whether the value must be renewed before it is sent again."""
+
+    async def renew(self) -> None:
+        """Renew the value if it is due, once for all who wait. Raises a `Fault`."""
+
+    async def refused(self, refused: Refused) -> None:
+        """Get a value in the place of one that the server refused. Raises LOGIN_REQUIRED where only a person can."""
+
+
+class Sender(Protocol):
+    """The link that the requests belong to."""
+
+    calls: dict[Id, Call]
+
+    def repeat(self, call: Call) -> None:
+        """Send a request, on a connection of its own."""
+
+    def lose(self, call: Call, fault: Fault) -> None:
+        """End a request without an answer."""
+
+    def send_post(self, body: bytes, method: str) -> None:
+        """Send a notification or an answer."""
+
+    def send_stream(self, standing: Reply, last_event_id: str | None) -> None:
+        """Send the GET of a standing stream, whatever token there is."""
+
+
+class AuthorizedCalls:
+    """Those of one link."""
+
+    def __init__(self, sender: Sender, heads: Heads, authorization: Authorization) -> None:
+        self._sender = sender
+        self._heads = heads
+        self._authorization = authorization
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def ready(self) -> bool:
+        """Whether requests can be sent at once. Their heads have the present token then."""
+        authorization = self._authorization
+        if authorization.due:
+            return False
+        self._heads.authorization = authorization.header
+        return True
+
+    def hold(self, call: Call) -> None:
+        """Send a request as soon as there is a fresh token."""
+        self._start(self._send(call))
+
+    def hold_post(self, body: bytes, method: str) -> None:
+        """Send a notification or an answer as soon as there is a fresh token."""
+        self._start(self._post(body, method))
+
+    def hold_stream(self, standing: Reply, last_event_id: str | None) -> None:
+        """Open a stream as soon as there is a fresh token."""
+        self._start(self._open_stream(standing, last_event_id))
+
+    def refused(self, call: Call, status: int, header: str) -> bool:
+        """Take over a request that the server refused. False where another token would not help."""
+        challenge = read_challenge(header)
+        call.refusals += 1
+        if call.refusals > MAX_REFUSALS or (status == 403 and not challenge.insufficient_scope):
+            return False
+        self._start(self._answer(call, Refused(status, challenge, call.authorization, again=call.refusals > 1)))
+        return True
+
+    async def settled(self) -> None:
+        """Wait until all that waits now is sent or given up."""
+        if self._waiting:
+            await asyncio.wait(self._waiting)
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        for task in self._waiting:
+            task.cancel()
+
+    def _start(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _send(self, call: Call) -> None:
+        try:
+            await self._authorization.renew()
+        except Exception as cause:
+            self._sender.lose(call, _fault_of(cause))
+        else:
+            self._again(call)
+
+    async def _answer(self, call: Call, refused: Refused) -> None:
+        try:
+            await self._authorization.refused(refused)
+        except Exception as cause:
+            self._sender.lose(call, _fault_of(cause))
+        else:
+            self._again(call)
+
+    async def _post(self, body: bytes, method: str) -> None:
+        await self._try_to_renew()
+        self._sender.send_post(body, method)
+
+    async def _open_stream(self, standing: Reply, last_event_id: str | None) -> None:
+        await self._try_to_renew()
+        self._sender.send_stream(standing, last_event_id)
+
+    async def _try_to_renew(self) -> None:
+        """Renew the token. Without one the message is sent all the same: the server refuses it, and that is counted."""
+        try:
+            await self._authorization.renew()
+        except Exception as cause:
+            _fault_of(cause)  # logged unless it was foreseen
+        self._heads.authorization = self._authorization.header
+
+    def _again(self, call: Call) -> None:
+        """Send a call that still waits. It had no effect at the server before."""
+        self._heads.authorization = self._authorization.header
+        if call.id in self._sender.calls:
+            self._sender.repeat(call)
+
+
+def _fault_of(cause: Exception) -> Fault:
+    """The fault that ends a request. Every request is answered, also when a login fails in a way nobody foresaw.
+
+    A login's fault may hold what servers said: issuers, addresses, reasons.
+    """
+    if isinstance(cause, Fault):
+        return cause.quoting()
+    _log.error("a token could not be renewed", exc_info=cause)
+    return Fault("INTERNAL_ERROR", "a token could not be renewed; the reason was logged")

@@ -1,0 +1,1 @@
+"""The server half of HTTP: connections of clients, the MCP endpoint, and the ASGI application beside it."""

@@ -1,0 +1,365 @@
+"""One request over HTTP: answered with one JSON body, or with an event stream from the first message before the answer.
+
+In the stateless era the client's going cancels. In the handshake era it does not: the stream waits to be resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.intake import RequestPreview
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
+from interlock.protocols.mcp.revisions import R2025_11_25
+from interlock.transports.exchange import GONE, Caller, OpenExchange, Service, Session, check_capability, why_cancelled
+from interlock.transports.http.server.answers import failure_status, fault_headers, fault_status
+from interlock.transports.http.server.http_request import CLOSE, HttpRequest
+from interlock.transports.http.server.sessions import HttpSession
+from interlock.transports.http.server.streams import SessionStream
+from interlock.wire.cancellation import withdrawal
+from interlock.wire.conversation import CANCELLED
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.large import LARGE, Joined
+from interlock.wire.messages import (
+    RESULT_LENGTH,
+    Id,
+    Request,
+    encode_failure,
+    encode_id,
+    encode_notification,
+    encode_request,
+    encode_result,
+    one_line,
+)
+from interlock.wire.sse import encode_event
+
+_log = logging.getLogger(__name__)
+
+LISTEN: Final = "subscriptions/listen"
+
+
+class Outlet(Protocol):
+    """Where the messages of a request go once it streams."""
+
+    def send(self, payload: bytes) -> None:
+        """One message, on one line."""
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
+
+    def end(self) -> None:
+        """The last message was sent."""
+
+
+class HttpExchange(OpenExchange):
+    """A request in a POST."""
+
+    # Few requests ever change these, so they stand here once and not in each of them.
+    session: Session | None = None
+    _channel: HttpSession | None = None
+    on_cancel: Callable[[str], None] | None = None
+    open = True
+    _batch: Batch | None = None
+    _outlet: Outlet | None = None
+    _asks: dict[int, asyncio.Future[bytes]] | None = None
+
+    def __init__(
+        self,
+        request: Request,
+        preview: RequestPreview,
+        dialect: Dialect,
+        caller: Caller,
+        http: HttpRequest,
+        channel: HttpSession | None = None,
+        batch: Batch | None = None,
+    ) -> None:
+        self.request = request
+        self.preview = preview
+        self.dialect = dialect
+        self.caller = caller
+        self.headers = http.head.headers
+        self._http = http
+        if channel is not None:
+            self.session = channel.session
+            self._channel = channel
+            self._batch = batch
+
+    def serve(self, service: Service) -> None:
+        """Have the request answered. An error of the service's is the answer. Raises where its session refuses it."""
+        channel = self._channel
+        if channel is not None:
+            channel.take(self.request.id, self)
+        try:
+            if channel is not None and self.request.method == "ping":
+                self.result(b"{}")
+            else:
+                service.serve(self)
+        except Fault as fault:
+            self.fail(fault)
+        except Exception:
+            _log.exception("%s failed", self.request.method)
+            self.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the client's connection, or the stream that it came back to, is open."""
+        outlet = self._outlet
+        return outlet.attached if isinstance(outlet, SessionStream) else self._http.connection is not None
+
+    @property
+    def can_answer_later(self) -> bool:
+        """Whether the client's connection is open, or the client has a stream to come back to."""
+        return self.open and (isinstance(self._outlet, SessionStream) or self._http.connection is not None)
+
+    def result(self, result: bytes) -> None:
+        """The good answer."""
+        if not self.open:
+            return
+        if self._outlet is not None or self._batch is not None:
+            try:
+                self._finish(_line(encode_result(self.request.id, result)), 200)
+            except Fault as fault:
+                self.fail(fault)
+            return
+        self.open = False
+        self.on_cancel = None
+        http, id_ = self._http, self.request.id
+        if self._channel is not None:
+            self._channel.settle(id_)
+        connection = http.connection
+        if connection is None:
+            return
+        # The commonest answer, put together in one go.
+        encoded_id = b"%d" % id_ if type(id_) is int else encode_id(id_)
+        size = RESULT_LENGTH + len(encoded_id) + len(result)
+        head, close = connection.listener.ok_head, b"" if http.keep_alive else CLOSE
+        if size <= LARGE:
+            answer = b'%b%d\r\n%b\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (head, size, close, encoded_id, result)
+            connection.finish(http, answer)
+            return
+        # In one piece it would be copied once more.
+        connection.writer.write(b'%b%d\r\n%b\r\n{"jsonrpc":"2.0","id":%b,"result":' % (head, size, close, encoded_id))
+        connection.writer.write(result)
+        connection.finish(http, b"}")
+
+    def result_list(self, head: bytes, listed: Joined) -> None:
+        """The good answer whose last member is a list. A large list is written as it is."""
+        http, connection = self._http, self._http.connection
+        apart = self._outlet is None and self._batch is None and http.keep_alive
+        if not (self.open and apart and len(listed.octets) > LARGE) or connection is None:
+            super().result_list(head, listed)
+            return
+        self.open = False
+        self.on_cancel = None
+        if self._channel is not None:
+            self._channel.settle(self.request.id)
+        begun = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (encode_id(self.request.id), head)
+        size = len(begun) + len(listed.octets) + 2
+        connection.writer.write(b"%b%d\r\n\r\n%b" % (connection.listener.ok_head, size, begun))
+        connection.writer.write(listed.octets)
+        connection.finish(http, b"}}")
+
+    def fail(self, fault: Fault) -> None:
+        """The bad answer, in the client's own dialect."""
+        if self.open:
+            payload = encode_failure(self.request.id, fault.render(self.dialect.error_dialect))
+            self._finish(payload, fault_status(fault, self.dialect.modern), fault_headers(fault))
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        """The bad answer of a server behind us, as it came."""
+        if not self.open:
+            return
+        try:
+            payload = _line(encode_failure(self.request.id, error))
+        except Fault as fault:
+            self.fail(fault)
+        else:
+            self._finish(payload, failure_status(error.code, self.dialect.modern))
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Something about this request, before its answer. Raises UPSTREAM_ERROR for params that are no text."""
+        if self.open:
+            line = _line(encode_notification(method, params))
+            self._stream().send(line)
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return None if self._channel is None else self._channel.opened.get(id)
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._outlet.drained() if self.open and self._outlet is not None else None
+
+    def close_stream(self) -> None:
+        """Close the response before the answer (2025-11-25, Sending Messages to the Server).
+
+        The client has an event id, with which it comes back, and is told when.
+        """
+        if self.open and self._batch is None and self.dialect.revision is R2025_11_25:
+            outlet = self._stream()
+            if isinstance(outlet, SessionStream):
+                outlet.hang_up()
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client on this request's own stream."""
+        channel = self._channel
+        if channel is None:
+            raise Fault("INTERNAL_ERROR", f"{method} cannot be asked: in this revision it travels inside the result")
+        if not self.open:
+            raise Fault("CANCELLED", "the client no longer waits for this request")
+        check_capability(self.dialect, method, params)
+        if self._outlet is None and self._http.connection is None:
+            raise Fault("UPSTREAM_UNAVAILABLE", "the client went before it could be asked")
+        params = _line(params)
+        outlet = self._stream()
+        id_, future = channel.expect()
+        if self._asks is None:
+            self._asks = {}
+        self._asks[id_] = future
+        outlet.send(encode_request(id_, method, params))
+        future.add_done_callback(lambda done: self._on_request_done(id_, done))
+        return future
+
+    def end_listening(self, reason: str) -> None:
+        """End a subscription by itself: with a result, so that the client knows that nothing broke (2026-07-28,
+        Subscriptions: Graceful Closure)."""
+        on_cancel = self.on_cancel
+        self.result(msgspec.json.encode({"resultType": "complete", "_meta": {SUBSCRIPTION_ID: self.request.id}}))
+        if on_cancel is not None:
+            on_cancel(reason)
+
+    def client_gone(self) -> None:
+        """The connection is lost."""
+        if self.session is None:
+            self.cancel(GONE)
+
+    def _end_without_answer(self) -> None:
+        self._settle()
+        if self._batch is not None:
+            self._batch.answered(None)
+        elif self._outlet is not None:
+            self._outlet.end()
+        else:
+            self._http.answer(202)
+
+    def _finish(self, payload: bytes, status: int, headers: bytes = b"") -> None:
+        self._settle()
+        if self._batch is not None:
+            self._batch.answered(payload)
+        elif self._outlet is not None:
+            self._outlet.send(payload)
+            self._outlet.end()
+        else:
+            self._http.answer(status, payload, headers)
+
+    def _settle(self) -> None:
+        """End the request: its caller sends one more message at most."""
+        self.open = False
+        self.on_cancel = None
+        channel = self._channel
+        if channel is not None:
+            channel.settle(self.request.id)
+            if self._asks:
+                for id_ in list(self._asks):
+                    self._withdraw(id_)
+
+    def _stream(self) -> Outlet:
+        if self._outlet is None:
+            if self._batch is not None:
+                self._outlet = self._batch.stream()
+            elif self._channel is not None:
+                self._outlet = self._channel.streams.open(self._http)
+            else:
+                self._outlet = _RequestStream(self._http)
+        return self._outlet
+
+    def _on_request_done(self, id_: int, done: asyncio.Future[bytes]) -> None:
+        if done.cancelled() and self._asks is not None and id_ in self._asks:
+            self._withdraw(id_)
+        elif self._asks is not None:
+            self._asks.pop(id_, None)
+
+    def _withdraw(self, id_: int) -> None:
+        """Tell the client that its answer is no longer wanted."""
+        assert self._asks is not None
+        assert self._channel is not None
+        future = self._asks.pop(id_)
+        self._channel.unexpect(id_)
+        if future.done() and not future.cancelled():
+            return
+        why = why_cancelled(future, "the request it belongs to is over")
+        future.cancel()
+        if self._outlet is not None:
+            self._outlet.send(encode_notification(CANCELLED, withdrawal(id_, why)))
+
+
+class Batch:
+    """The answers of one batch (revision 2025-03-26): one array when all are there, or events as they come."""
+
+    __slots__ = ("_answers", "_channel", "_http", "_missing", "_outlet")
+
+    def __init__(self, http: HttpRequest, channel: HttpSession, expected: int, refused: list[bytes]) -> None:
+        self._http = http
+        self._channel = channel
+        self._missing = expected
+        self._answers = refused
+        self._outlet: Outlet | None = None
+
+    def answered(self, payload: bytes | None) -> None:
+        """One request is done; None when its answer is no longer wanted."""
+        self._missing -= 1
+        if payload is not None:
+            if self._outlet is not None:
+                self._outlet.send(payload)
+            else:
+                self._answers.append(payload)
+        if not self._missing:
+            self.close()
+
+    def close(self) -> None:
+        """Every answer is there."""
+        if self._outlet is not None:
+            self._outlet.end()
+        elif self._answers:
+            self._http.answer(200, b"[%b]" % b",".join(self._answers))
+        else:
+            self._http.answer(202)
+
+    def stream(self) -> Outlet:
+        """Stream from here on."""
+        if self._outlet is None:
+            self._outlet = self._channel.streams.open(self._http)
+            for payload in self._answers:
+                self._outlet.send(payload)
+            self._answers = []
+        return self._outlet
+
+
+def _line(payload: bytes) -> bytes:
+    """The message as an event can carry it. Raises UPSTREAM_ERROR for what a server behind us sent and is no text."""
+    try:
+        return one_line(payload)
+    except (UnicodeDecodeError, msgspec.DecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"not JSON in UTF-8: {cause}") from None
+
+
+class _RequestStream:
+    """An event stream of the stateless era: it lives and dies with its connection, and its events have no ids."""
+
+    __slots__ = ("_http",)
+
+    def __init__(self, http: HttpRequest) -> None:
+        self._http = http
+        http.begin_stream()
+
+    def send(self, payload: bytes) -> None:
+        self._http.send(encode_event(payload))
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._http.drained()
+
+    def end(self) -> None:
+        self._http.end()

@@ -1,0 +1,167 @@
+"""The body of the request that is being read on one connection, and the memory that the connection's requests take."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK
+from interlock.transports.http.paced_reading import PacedReading
+from interlock.transports.http.server.asgi import AsgiRequest
+from interlock.transports.http.server.bodies import CROWDED
+from interlock.transports.http.server.guard import Refusal
+from interlock.transports.http.server.http_request import Head
+from interlock.transports.http.server.listener import HttpListener
+from interlock.transports.read_queue import PIECE, ReadQueue
+
+_TINY_CHUNKS = Refusal(400, f"the body has over {FREE_CHUNKS} chunks of fewer than {MIN_CHUNK} bytes on average")
+
+
+class BodyOwner(Protocol):
+    """The connection of a body."""
+
+    @property
+    def owner(self) -> str:
+        """The caller that the endpoint admitted, or the client's address."""
+
+    def unanswered_bytes(self) -> int:
+        """The bytes of the whole requests that are not answered yet."""
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer with a refusal, after the requests before it, and have nothing more read."""
+
+
+class IncomingBody:
+    """The body that is being read, of an MCP request or of one for the ASGI application."""
+
+    __slots__ = (
+        "_began",
+        "_bytes",
+        "_chunks",
+        "_connection",
+        "_flow",
+        "_length",
+        "_listener",
+        "_reads",
+        "_sender",
+        "application_request",
+        "head",
+    )
+
+    def __init__(self, connection: BodyOwner, listener: HttpListener, flow: PacedReading, reads: ReadQueue) -> None:
+        self._connection = connection
+        self._listener = listener
+        self._flow = flow
+        self._reads = reads
+        self.head: Head | None = None
+        """The head of the MCP request whose body is coming in."""
+        self.application_request: AsgiRequest | None = None
+        """The last request for the ASGI application, whose body may be coming in."""
+        self._bytes: bytes | bytearray = b""
+        self._length = 0
+        """How long it is, where its head says it."""
+        self._chunks = 0
+        self._began = 0
+        """Sequence number of a body in chunks. Older ones are read first."""
+        self._sender = ""
+        """The owner of the caller that sends it, where it is large and the caller has a valid key."""
+
+    def begin(self, request: Head | AsgiRequest, length: int, sender: str) -> None:
+        """The body of this request comes next. `sender`: the owner of its caller, of a large one with a valid key."""
+        self._length = length
+        self._chunks = 0
+        self._sender = sender
+        if isinstance(request, Head):
+            self.head = request
+        else:
+            self.application_request = request
+
+    def received(self) -> int:
+        """The bytes so far."""
+        if self.head is not None:
+            return len(self._bytes)
+        return 0 if self.application_request is None else self.application_request.received
+
+    def next_piece(self) -> int:
+        """How many bytes the parser gets at once: the rest of a body whose length is known, as it is one piece."""
+        return max(PIECE, self._length - self.received())
+
+    def is_far_from_end(self) -> bool:
+        """Whether more of the application's request is to come than is read for the sake of the connection."""
+        return not self._length or self._length - self.received() > self._listener.bounds.early_bytes
+
+    def began(self) -> int | None:
+        """The place of a large body among all; None for another."""
+        return self._began if self.received() > self._listener.bounds.early_bytes else None
+
+    def begin_chunk(self) -> Refusal | None:
+        """Another chunk. Each costs the same, however few bytes it has."""
+        self._chunks += 1
+        if self._chunks == 1:
+            self._began = self._reads.begin()
+        too_small = self._chunks > FREE_CHUNKS and self.received() < (self._chunks - 1) * MIN_CHUNK
+        return _TINY_CHUNKS if too_small else None
+
+    def add(self, data: bytes) -> Refusal | None:
+        """A piece of it."""
+        so_far = self._bytes
+        if self.head is None:
+            if self.application_request is not None:
+                self.application_request.feed(data)
+        elif not so_far:
+            self._bytes = data
+        elif type(so_far) is bytearray:
+            so_far += data
+        else:
+            self._bytes = bytearray(so_far) + data
+        limit = self._listener.limits.message_bytes
+        if self.received() > limit:
+            return Refusal(413, f"the body is over the limit of {limit} bytes", "TOO_LARGE")
+        return None if self._listener.bodies.hold(self, self._size()) else CROWDED
+
+    def end(self) -> bytes:
+        """It is whole. Gives the body of an MCP request."""
+        self._listener.bodies.received(self)
+        if self.head is None and self.application_request is not None:
+            self.application_request.end_body()
+        self.head = None
+        body, self._bytes = self._bytes, b""
+        return body if type(body) is bytes else bytes(body)
+
+    def has_room(self) -> bool:
+        """Count the bytes of all requests on this connection. False where there is no room for them."""
+        return self._listener.bodies.hold(self, self._size())
+
+    def recount(self) -> None:
+        """A request was answered, or waits behind another."""
+        size = self._size()
+        if self._bytes or size > self._listener.bounds.early_bytes:
+            self._listener.bodies.hold(self, size)
+        else:
+            self._listener.bodies.release(self)
+
+    def drop(self) -> None:
+        """Let go of an MCP request and of bytes that wait: nothing more is read."""
+        self.head = None
+        self._bytes = b""
+        self._flow.release()
+        self._listener.bodies.release(self)
+
+    def close(self) -> None:
+        """Refer neither to the connection nor to a request any more."""
+        self.drop()
+        self.application_request = None
+        del self._connection
+
+    # The listener's count of bodies calls these (`bodies.Sender`).
+
+    @property
+    def sender(self) -> str:
+        """The caller that sends the body, or the client's address."""
+        return f"caller {self._sender}" if self._sender else self._connection.owner
+
+    def give_way(self) -> None:
+        """Refuse a body that comes in slowly: others need its memory."""
+        self._connection.refuse(CROWDED)
+
+    def _size(self) -> int:
+        return self._connection.unanswered_bytes() + len(self._bytes) + len(self._flow.waiting)

@@ -1,0 +1,372 @@
+"""Reads the requests of one client: heads, bodies and offers to upgrade. The connection answers them.
+
+The parser gets the received bytes a piece at a time, and one turn of the loop reads no more than its share
+(`paced_reading.py`, `read_queue.py`). After a refusal nothing more is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final, Protocol
+
+import httptools
+
+from interlock.transports.http.paced_reading import PacedReading
+from interlock.transports.http.server import asgi, guard, http_request
+from interlock.transports.http.server.asgi import AsgiRequest, scope_of
+from interlock.transports.http.server.bodies import CROWDED
+from interlock.transports.http.server.guard import Refusal
+from interlock.transports.http.server.http_request import Head, HttpRequest
+from interlock.transports.http.server.incoming_body import BodyOwner, IncomingBody
+from interlock.transports.http.server.listener import ENTRANCE, HttpListener, Known
+from interlock.transports.http.server.phase import Phase
+from interlock.transports.http.server.response_writer import ResponseWriter
+from interlock.transports.http.server.template import Template
+from interlock.transports.http.server.upgrades import UpgradeRequest
+from interlock.transports.read_queue import PIECE, ReadQueue
+
+_IDLE, _HEAD, _BODY, _CLOSING = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.CLOSING
+_FEW_HEADERS: Final = 32
+_MAX_LINGER_BYTES: Final = 16 * 1024 * 1024
+"""Bytes that a refused client may go on sending before it is cut off."""
+
+
+class Connection(http_request.Connection, asgi.Connection, BodyOwner, Protocol):
+    """The connection whose requests are read."""
+
+    listener: HttpListener
+    writer: ResponseWriter
+
+    def is_answering(self) -> bool:
+        """Whether a request is being answered."""
+
+    def is_behind(self) -> bool:
+        """Whether the next queued request could be answered now, but waits for loop time or for a slow client."""
+
+    def take(self, request: HttpRequest, *, follows: bool) -> None:
+        """A whole request. `follows`: the bytes that it came with held one before it."""
+
+    def take_for_application(self, request: AsgiRequest) -> None:
+        """A request for the ASGI application, whose head is read."""
+
+    def take_upgrade(self, request: UpgradeRequest, rest: bytes) -> None:
+        """A request for a protocol that is spoken here; `rest` came behind it."""
+
+    def expect_continue(self) -> None:
+        """The client waits for `100 Continue` before it sends the body."""
+
+    def read_later(self, began: int | None) -> None:
+        """Bytes wait, to be read in a later turn of the loop. `began`: the place of a large body among all."""
+
+
+class RequestReader:
+    """Reads from one client."""
+
+    __slots__ = (
+        "_connection",
+        "_fed",
+        "_first",
+        "_follows",
+        "_head",
+        "_listener",
+        "_parser",
+        "_reads",
+        "_repeats",
+        "_transport",
+        "_upgrade",
+        "_without_upgrade",
+        "begun",
+        "body",
+        "flow",
+        "phase",
+        "target",
+        "template",
+    )
+
+    def __init__(
+        self, connection: Connection, listener: HttpListener, transport: asyncio.Transport, reads: ReadQueue
+    ) -> None:
+        self._connection = connection
+        self._listener = listener
+        self._transport = transport
+        self._reads = reads
+        self._parser = _new_parser(self)
+        self.flow = PacedReading(transport)
+        self.body = IncomingBody(connection, listener, self.flow, reads)
+        self.phase = _IDLE
+        self.begun = 0
+        """Requests that the parser has begun to read."""
+        self.target = b""
+        """The target of the request that was read last."""
+        self.template: Template | None = None
+        """The head that was read last, where heads like it need no parser."""
+        self._head: dict[bytes, bytes] | None = None
+        """The headers so far."""
+        self._repeats = 0
+        self._first: bytes | None = None
+        """The bytes that begin with the request being read, where one piece of them does."""
+        self._fed = 0
+        """Bytes since the last whole request."""
+        self._follows = False
+        """Whether these bytes held a whole request already."""
+        self._upgrade: UpgradeRequest | None = None
+        """The request that asks for another protocol, until its head is read."""
+        self._without_upgrade: bytes | None = None
+        """The head of a request without its offer to upgrade, until it is read again."""
+
+    # The connection calls these.
+
+    def read(self, data: bytes) -> None:
+        """Read received bytes, as far as this turn of the loop lasts."""
+        self._follows = False
+        self.flow.read(data, self)
+
+    def read_waiting(self) -> None:
+        """Read the bytes that wait."""
+        self._follows = False
+        self.flow.read_waiting(self)
+
+    def find_alike(self, start: bytes, data: bytes) -> Known | None:
+        """The head of a request that differs from the one before it only in values, and its body's length."""
+        template = self.template
+        return None if template is None else self._listener.understand(start, partial(template.match, data))
+
+    def unfinished(self) -> AsgiRequest | None:
+        """The application's request whose body is coming in."""
+        return self.body.application_request if self.phase is _BODY and self.body.head is None else None
+
+    def ignore_rest(self) -> None:
+        """Take no more requests."""
+        self.phase = _CLOSING
+
+    def stop(self) -> None:
+        """Take no more requests, and drop the one that is being read and the bytes that wait."""
+        self.phase = _CLOSING
+        self.body.drop()
+
+    def close(self) -> None:
+        """Refer neither to the connection nor to a request any more: the client has gone, or has another protocol."""
+        self.phase = _CLOSING
+        self.body.close()
+        self._first = self._head = self.template = None
+        del self._parser, self._connection
+
+    # The paced reading calls these (`paced_reading.PieceReader`).
+
+    def must_wait(self) -> bool:
+        """Whether requests before the next piece wait to be answered, or this turn of the loop has no time for it."""
+        return self.phase is not _CLOSING and (self._connection.is_behind() or self._reads.is_spent())
+
+    def on_waiting(self) -> None:
+        """Bytes wait until the requests before them are answered, or until a later turn of the loop."""
+        if self.phase is _CLOSING:
+            self.flow.release()
+            return
+        if not self.body.has_room():
+            self._connection.refuse(CROWDED)
+        self._connection.read_later(self.body.began() if self.phase is _BODY else None)
+
+    def read_piece(self, data: bytes, at: int) -> int:
+        """Have the parser read a piece. The bytes behind a refused request are dropped."""
+        size = len(data)
+        if self.phase is _CLOSING:
+            self._fed += size - at
+            if self._fed > _MAX_LINGER_BYTES:
+                self._transport.abort()
+            return size
+        end = at + (self.body.next_piece() if self.phase is _BODY else PIECE)
+        if self.phase is _IDLE:
+            self._first = None if at else data
+        upgrade_at = self._feed(data if not at and end >= size else data[at:end])
+        if upgrade_at is not None:
+            end = at + upgrade_at
+            if self.phase is not _CLOSING and not self._read_again():
+                self._pass_upgrade(data[end:])
+                return size
+        if self.phase is _HEAD and self._fed > self._listener.bounds.header_bytes:
+            self._connection.refuse(guard.too_long(self._listener.bounds, target=not self._head))
+        return end
+
+    # The parser calls these.
+
+    def on_message_begin(self) -> None:
+        """A request starts. Reading pauses if another is still being answered."""
+        if self.phase is _CLOSING:
+            return
+        self.phase = _HEAD
+        self.begun += 1
+        self.target = b""
+        self._head = {}
+        self._repeats = 0
+        if self._connection.is_answering():
+            self.flow.pause_reading()
+
+    def on_url(self, url: bytes) -> None:
+        """The request target, or a piece of it."""
+        if self.phase is not _CLOSING:
+            self.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        head = self._head
+        if head is None or self.phase is not _HEAD:
+            self._connection.refuse(Refusal(400, "trailers are not taken"))
+            return
+        max_headers = self._listener.bounds.header_count
+        if len(head) + self._repeats > max_headers:
+            self._connection.refuse(Refusal(431, f"more than {max_headers} headers", "TOO_LARGE"))
+            return
+        name = name.lower()
+        # The parser leaves the space after a value, which is no part of it (RFC 9110, Field Values).
+        value = value.rstrip(b" \t")
+        if name not in head:
+            head[name] = value
+            return
+        self._repeats += 1
+        combined = guard.combine(name, head[name], value)
+        if combined is None:
+            self._connection.refuse(Refusal(400, f"the header {name.decode('latin-1')[:64]} may stand only once"))
+        elif self._repeats <= max_headers:
+            head[name] = combined
+
+    def on_headers_complete(self) -> None:
+        """Check the head, and begin the request: for the endpoint on an MCP path, else for ASGI."""
+        head = self._head
+        if head is None or self.phase is not _HEAD:
+            return
+        self._head = None
+        first, self._first = self._first, None
+        listener, parser = self._listener, self._parser
+        method, version = parser.get_method(), parser.get_http_version()
+        refusal = guard.check_head(method, head, version, listener.faces, listener.limits.message_bytes)
+        if refusal is None and (
+            # A request that began in the middle of a piece of bytes was not counted from its beginning.
+            first is None or self._fed > listener.bounds.header_bytes or len(head) + self._repeats > _FEW_HEADERS
+        ):
+            refusal = guard.check_size(head, self._repeats, listener.bounds, self.target)
+        found = listener.resolve(self.target) if refusal is None else refusal
+        if isinstance(found, Refusal):
+            self._connection.refuse(found)
+            return
+        path, is_mcp = found
+        if listener.upgrader is not None and path == listener.upgrader.path:
+            if parser.should_upgrade():
+                self._upgrade = UpgradeRequest(method, self.target, head, version)
+            else:
+                needed = Refusal(426, "this address speaks WebSocket", headers=b"upgrade: websocket\r\n")
+                self._connection.refuse(needed)
+            return
+        if b"upgrade" in head and parser.should_upgrade():
+            self._without_upgrade = _without_upgrade(method, self.target, version, head)
+            self.phase = _IDLE
+            return
+        self.phase = _BODY
+        keep_alive = version == "1.1" and parser.should_keep_alive()
+        length = int(head.get(b"content-length", b"0"))
+        is_large = length > listener.bounds.early_bytes or b"transfer-encoding" in head
+        sender = listener.endpoint.owner_of(path if is_mcp else ENTRANCE, head) if is_large else ""
+        if is_mcp:
+            understood = Head(method, path, head, keep_alive, version == "1.1", length)
+            self.body.begin(understood, length, sender)
+            self._check(understood, first)
+        else:
+            scope = scope_of(self.target, method, version, list(head.items()), self._transport)
+            request = AsgiRequest(scope, self._connection, keep_alive=keep_alive)
+            self.body.begin(request, length, sender)
+            self._connection.take_for_application(request)
+
+    def on_chunk_header(self) -> None:
+        """Another chunk of the body."""
+        refusal = self.body.begin_chunk()
+        if refusal is not None:
+            self._connection.refuse(refusal)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        refusal = self.body.add(body) if self.phase is _BODY else None
+        if refusal is not None:
+            self._connection.refuse(refusal)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        if self.phase is not _BODY:
+            return
+        self.phase = _IDLE
+        self._fed = 0
+        head, body = self.body.head, self.body.end()
+        if head is not None:
+            follows, self._follows = self._follows, True
+            self._connection.take(HttpRequest(self._connection, head, head.keep_alive, body), follows=follows)
+
+    def _check(self, head: Head, first: bytes | None) -> None:
+        """Before the body of an MCP request is read: refuse one that would be refused whatever its body is."""
+        expectation = head.headers.get(b"expect")
+        if expectation is None:
+            if first is not None:
+                self.template = Template.of(first, head)
+        elif head.chunked:
+            if expectation.lower() == b"100-continue":
+                self._connection.expect_continue()
+            else:
+                self._connection.refuse(Refusal(417, "the only expectation met here is 100-continue"))
+        if (head.length or b"transfer-encoding" in head.headers) and not _is_whole(first, head):
+            refusal = self._listener.endpoint.foresee(head)
+            if refusal is not None:
+                self._connection.refuse(refusal)
+
+    def _feed(self, piece: bytes) -> int | None:
+        """Have the parser read a piece. It stops behind a head that offers an upgrade, and this is where."""
+        self._fed += len(piece)
+        try:
+            self._parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as upgrade:
+            return int(upgrade.args[0])
+        except httptools.HttpParserCallbackError as failed:
+            raise failed.__context__ or failed from None  # a fault of ours, and not of the request
+        except httptools.HttpParserError as error:
+            self._connection.refuse(Refusal(400, f"not a proper HTTP request: {error}"))
+        return None
+
+    def _read_again(self) -> bool:
+        """Read a head whose offer to upgrade nobody takes up, without the offer. False where there is none."""
+        head, self._without_upgrade = self._without_upgrade, None
+        if head is None:
+            return False
+        self._first = None
+        self._parser = _new_parser(self)
+        self._feed(head)
+        return True
+
+    def _pass_upgrade(self, rest: bytes) -> None:
+        request, self._upgrade = self._upgrade, None
+        if request is not None:
+            self.flow.pause_reading()
+            self._connection.take_upgrade(request, rest)
+
+
+def _new_parser(reader: RequestReader) -> httptools.HttpRequestParser:
+    parser = httptools.HttpRequestParser(reader)
+    # A client may send more behind a request with `connection: close`; that request is answered all the same.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
+def _without_upgrade(method: bytes, target: bytes, version: str, head: dict[bytes, bytes]) -> bytes:
+    """A head without its offer to upgrade, which nobody here takes up.
+
+    The parser ends such a request with its headers; Java's client offers h2c with every first request.
+    """
+    lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
+    if b"close" in head.get(b"connection", b"").lower():
+        lines.append(b"connection: close")
+    dropped = (b"upgrade", b"connection", b"http2-settings")
+    lines += [b"%b: %b" % pair for pair in head.items() if pair[0] not in dropped]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def _is_whole(first: bytes | None, head: Head) -> bool:
+    """Whether the body came together with its head, so that nothing more has to be read."""
+    if first is None or b"transfer-encoding" in head.headers or head.length >= len(first):
+        return False
+    return first.find(b"\r\n\r\n") + 4 + head.length <= len(first)

@@ -1,0 +1,193 @@
+"""Event streams of the handshake era: they outlive their connection, and a client that comes back misses nothing kept.
+
+Event ids name the stream and the position in it; they are looked up inside one session only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from functools import partial
+
+from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.server.http_request import HttpRequest
+from interlock.wire.sse import encode_event
+
+RETRY_MS = 1_000
+"""How long a client whose stream was cut waits before it comes back."""
+
+OF_POST = "p"
+STANDALONE = "s"
+"""The first character of a stream's token. The standalone stream of a session that survived a restart has a new one."""
+
+
+class ReplayBudget:
+    """The bytes that all sessions together keep for replay."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+
+class Streams:
+    """The streams of one session, and the events kept for those that are cut off."""
+
+    __slots__ = ("_bounds", "_budget", "_by_token", "_primes", "_replayable", "_replayable_bytes", "standalone")
+
+    def __init__(self, bounds: HttpBounds, budget: ReplayBudget, primes: bool) -> None:
+        self._bounds = bounds
+        self._budget = budget
+        self._primes = primes
+        self._by_token: dict[str, SessionStream] = {}
+        self._replayable: deque[tuple[SessionStream, int, bytes]] = deque()
+        self._replayable_bytes = 0
+        self.standalone = self._new(STANDALONE)
+
+    @property
+    def attached(self) -> int:
+        """On how many of them the client listens."""
+        return sum(stream.attached for stream in self._by_token.values())
+
+    def open(self, http: HttpRequest) -> SessionStream:
+        """A stream for what belongs to one POST."""
+        stream = self._new(OF_POST)
+        if http.connection is None:
+            # The client went before it heard of this stream, so it cannot come back to it.
+            stream.finished = True
+            self.forget(stream)
+        else:
+            stream.attach(http, 0)
+        return stream
+
+    def listen(self, http: HttpRequest, last_event: str | None) -> bool:
+        """Serve a GET: a stream that was cut off goes on after the event named, else the standalone stream does.
+
+        False for a stream of a POST that is over and has nothing more: some clients come back to it for ever.
+        """
+        token, _, position = (last_event or "").rpartition(".")
+        stream = self._by_token.get(token)
+        if stream is not None and position.isascii() and position.isdigit() and len(position) < 16:
+            if stream.finished and not self.kept_after(stream, int(position)):
+                return False
+            stream.attach(http, int(position))
+        elif token.startswith(OF_POST):
+            return False
+        else:
+            self.standalone.attach(http, self.standalone.delivered)
+        return True
+
+    def keep(self, stream: SessionStream, position: int, event: bytes) -> None:
+        """Remember an event, at the cost of the oldest."""
+        self._replayable.append((stream, position, event))
+        stream.replayable += 1
+        self._replayable_bytes += len(event)
+        self._budget.used += len(event)
+        bounds = self._bounds
+        while self._replayable and (
+            len(self._replayable) > bounds.replay_events
+            or self._replayable_bytes > bounds.replay_bytes
+            or self._budget.used > self._budget.limit
+        ):
+            self._drop_oldest()
+
+    def kept_after(self, stream: SessionStream, position: int) -> list[bytes]:
+        """The events of a stream that came after a position in it."""
+        return [event for one, at, event in self._replayable if one is stream and at > position]
+
+    def forget(self, stream: SessionStream) -> None:
+        """Drop a stream that is over and of which nothing is kept."""
+        if stream.finished and not stream.replayable:
+            self._by_token.pop(stream.token, None)
+
+    def close(self) -> None:
+        """End all of them, and keep nothing."""
+        for stream in list(self._by_token.values()):
+            stream.end()
+        while self._replayable:
+            self._drop_oldest()
+        self._by_token.clear()
+
+    def _new(self, kind: str) -> SessionStream:
+        stream = SessionStream(self, kind + secrets.token_urlsafe(16), self._primes)
+        self._by_token[stream.token] = stream
+        return stream
+
+    def _drop_oldest(self) -> None:
+        stream, _, event = self._replayable.popleft()
+        stream.replayable -= 1
+        self._replayable_bytes -= len(event)
+        self._budget.used -= len(event)
+        self.forget(stream)
+
+
+class SessionStream:
+    """One stream, with or without a client on it."""
+
+    __slots__ = ("_http", "_primes", "_streams", "delivered", "finished", "position", "replayable", "token")
+
+    def __init__(self, streams: Streams, token: str, primes: bool) -> None:
+        self._streams = streams
+        self._primes = primes
+        self._http: HttpRequest | None = None
+        self.token = token
+        self.position = 0
+        """The last event's."""
+        self.delivered = 0
+        """The last event that was written to a client."""
+        self.replayable = 0
+        self.finished = False
+
+    @property
+    def attached(self) -> bool:
+        """Whether the client listens."""
+        return self._http is not None
+
+    def send(self, payload: bytes) -> None:
+        """One message, to the client now or when it comes back."""
+        if self.finished:
+            return
+        self.position += 1
+        event = encode_event(payload, f"{self.token}.{self.position}")
+        self._streams.keep(self, self.position, event)
+        if self._http is not None and self._http.send(event):
+            self.delivered = self.position
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up, or has left the stream; otherwise a future that completes when it does."""
+        return None if self._http is None else self._http.drained()
+
+    def end(self) -> None:
+        """The last message was sent."""
+        self.finished = True
+        self.hang_up()
+        self._streams.forget(self)
+
+    def hang_up(self) -> None:
+        """Let the client go; it may come back."""
+        http, self._http = self._http, None
+        if http is not None:
+            http.end()
+
+    def attach(self, http: HttpRequest, position: int) -> None:
+        """A client listens, and has everything up to `position`. The previous listener is released."""
+        self.hang_up()
+        http.begin_stream()
+        if self._primes:
+            # An id without data, so that the client can come back before the first message (2025-11-25, Sending
+            # Messages to the Server). Clients of older revisions stumble over empty data.
+            http.send(encode_event(b"", f"{self.token}.{position}", RETRY_MS))
+        for event in self._streams.kept_after(self, position):
+            http.send(event)
+        self.delivered = self.position
+        if self.finished:
+            http.end()
+        else:
+            self._http = http
+            http.on_gone = partial(self._detach, http)
+
+    def _detach(self, http: HttpRequest) -> None:
+        if self._http is http:
+            self._http = None

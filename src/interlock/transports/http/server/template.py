@@ -1,0 +1,83 @@
+"""Reading a request's head by its likeness to the one before it on the same connection.
+
+A client repeats its head byte for byte, save the values of a few headers. Where all else is equal, and those values are
+plain text, the parser could find nothing that it did not find the first time. Anything else is left to the parser.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from interlock.transports.http.server.http_request import Head
+
+_VARYING: Final = frozenset({b"content-length", b"mcp-name", b"traceparent"})
+_VARYING_PREFIX: Final = b"mcp-param-"
+_LENGTH: Final = b"content-length"
+_HEAD_BYTES: Final = 4_096
+_MAX_VARYING: Final = 16
+
+
+class Template:
+    """A parsed head in pieces that must be equal. Values may differ between the pieces."""
+
+    __slots__ = ("_head", "_parts", "_tail", "_whole")
+
+    def __init__(self, head: Head, parts: list[tuple[bytes, int, bytes, bytes]], tail: bytes, whole: bytes) -> None:
+        self._head = head
+        self._parts = parts
+        """For each value that may differ: the bytes before it, how many, its header, and what it was."""
+        self._tail = tail
+        self._whole = whole
+
+    @classmethod
+    def of(cls, data: bytes, head: Head) -> Template | None:
+        """The template of a head that the parser read from these bytes. None where there is no use in one."""
+        end = data.find(b"\r\n\r\n") + 4
+        if not 4 < end <= _HEAD_BYTES or not data.startswith(head.method) or b"transfer-encoding" in head.headers:
+            return None
+        parts: list[tuple[bytes, int, bytes, bytes]] = []
+        start = place = 0
+        for line in data[:end].split(b"\r\n"):
+            name = line.partition(b":")[0].lower()
+            name = _LENGTH if name == _LENGTH else name
+            if name in _VARYING or name.startswith(_VARYING_PREFIX):
+                value = head.headers.get(name, b"")
+                stop = place + len(line) - len(value)
+                if not _is_plain(value) or not line.endswith(value) or len(parts) == _MAX_VARYING:
+                    return None
+                parts.append((data[start:stop], stop - start, name, value))
+                start = place + len(line)
+            place += len(line) + 2
+        return cls(head, parts, data[start:end], data[:end])
+
+    def match(self, data: bytes) -> Head | None:
+        """The head at the beginning of these bytes, if it is like the one before."""
+        head = self._head
+        if data.startswith(self._whole):
+            return head
+        place = 0
+        headers = None
+        for literal, length, name, usual in self._parts:
+            if not data.startswith(literal, place):
+                return None
+            place += length
+            end = data.find(b"\r\n", place)
+            value = data[place:end]
+            if value != usual:
+                if end < 0 or not (value.isdigit() and len(value) < 10 if name is _LENGTH else _is_plain(value)):
+                    return None
+                if headers is None:
+                    headers = head.headers.copy()
+                headers[name] = value
+            place = end
+        if not data.startswith(self._tail, place):
+            return None
+        if headers is None:
+            return head
+        length = int(headers[_LENGTH]) if _LENGTH in headers else 0
+        return Head(head.method, head.path, headers, head.keep_alive, head.chunked, length, head.fit)
+
+
+_is_plain = re.compile(rb"[!-~](?:[ -~]*[!-~])?").fullmatch
+"""Visible ASCII with spaces only inside, which the parser accepts unchanged."""

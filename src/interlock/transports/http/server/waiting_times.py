@@ -1,0 +1,48 @@
+"""How long a client may keep its connection waiting: with a request, with the next one, or with reading an answer."""
+
+from __future__ import annotations
+
+import enum
+
+from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.server.phase import Phase
+
+
+class Overdue(enum.Enum):
+    """What a client has kept us waiting for, for too long."""
+
+    NEXT_REQUEST = "next request"
+    REQUEST = "request"
+    READING = "reading"
+    LINGERING = "lingering"
+    """The end of what a refused client sends."""
+
+
+class WaitingTimes:
+    """The waiting times of one connection. They begin anew with every change that is seen."""
+
+    __slots__ = ("_bounds", "_seen", "_since")
+
+    def __init__(self, bounds: HttpBounds) -> None:
+        self._bounds = bounds
+        self._seen: tuple[Phase, int, int] = (Phase.IDLE, -1, 0)
+        self._since = 0.0
+
+    def judge(self, phase: Phase, begun: int, unread: int, now: float, *, is_served: bool) -> Overdue | None:
+        """See how the connection is now: the requests that have begun, the bytes that the client has not read, and
+        whether the client waits for us."""
+        seen = (phase, begun, unread)
+        if seen != self._seen or (is_served and not unread):
+            self._seen = seen
+            self._since = now
+            return None
+        bounds = self._bounds
+        if unread:
+            late, longest = Overdue.READING, bounds.stall_s
+        elif phase is Phase.IDLE:
+            late, longest = Overdue.NEXT_REQUEST, bounds.idle_s if begun else bounds.head_s
+        elif phase is Phase.CLOSING:
+            late, longest = Overdue.LINGERING, bounds.linger_s
+        else:
+            late, longest = Overdue.REQUEST, bounds.head_s if phase is Phase.HEAD else bounds.body_s
+        return late if now - self._since > longest else None
