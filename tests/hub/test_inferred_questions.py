@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub
+from interlock.config.settings import Agent, Approvals, Hub, Profile
 from interlock.hub.admin.operations import Operations
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import local_person
@@ -191,3 +191,11 @@ async def test_why_tells_a_person_what_to_type(tmp_path: Path) -> None:
         denied = {"entry_type": "server_grant", "agent_id": "agent", "server_id": "s", "permission": "deny"}
         await hub.operate("grants.grant", **denied)
         assert "`interlock grants allow agent s`" in await hint("s__run")
+
+
+async def test_why_names_the_profile_that_leaves_a_tool_out(tmp_path: Path) -> None:
+    agents, profiles = {"agent": Agent(profile="work")}, {"work": Profile(tools=("other__*",))}
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, agents=agents, profiles=profiles) as hub:
+        shown = await hub.operate("why", agent="agent", tool="s__run", arguments={"command": "ls"})
+        assert "the profile `work` of agent leaves it out" in shown["judgement"]["hint"], shown
+        assert "grants" not in shown["judgement"]["hint"], "a grant would change nothing"

@@ -279,6 +279,8 @@ async def test_entries_expire_and_end_with_the_hub_and_with_the_key_of_their_pro
         brief, coder, eve = await rooms.join("coder", "short"), await rooms.join("coder"), await rooms.join("eve")
         await ended(rooms, await propose(brief, "soon over"), DecisionState.EXPIRED)
         kept = await offered(rooms, await propose(coder, "kept"))
+        lasts_s = (kept.deadline - kept.created) / 1000
+        assert BUILD.proposal_s - 60 < lasts_s <= BUILD.proposal_s, "no longer than the proposal itself"
         revoked = await offered(rooms, await propose(eve, "revoked"))
         await rooms.hub_app.keys.revoke("eve")
         assert [one.id for one in rooms.hub_app.inbox.all(only_open=True)] == [kept.id]

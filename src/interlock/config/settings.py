@@ -189,7 +189,7 @@ class Topic(msgspec.Struct, frozen=True):
     """Whether the hub also reads payloads, and refuses envelopes whose kind does not match."""
     proposals: Literal["gateway", "agents"] = "gateway"
     """The arbiter of proposals: the hub (`gateway`: the first fulfilment wins), or the `agents` themselves."""
-    proposal_s: Seconds = 300
+    proposal_s: Seconds = 3_600
     """How long a proposal stays open. Applied when the topic is first used."""
     participants: Annotated[int, Meta(ge=1, le=10_000)] = 256
     """The most participants at a time."""

@@ -86,7 +86,7 @@ class ProposalInbox:
             self._room.report(sender, refusal)
             return
         entry = self._entries[envelope.id] = OpenProposal(envelope, sender.principal)
-        self._work.add(self._offer(entry))
+        self._work.add(self._offer(entry, self._room.remaining_s(proposal)))
 
     def on_expired(self, proposal: Proposal) -> None:
         """A proposal's time has passed."""
@@ -144,12 +144,12 @@ class ProposalInbox:
         event = DecisionEvent.FULFIL_ELSEWHERE if elsewhere else DecisionEvent.CHANGE
         await self._inbox.end(answered.id, event, refusal.message)
 
-    async def _offer(self, entry: OpenProposal) -> None:
+    async def _offer(self, entry: OpenProposal, valid_s: float) -> None:
         view = await full_view(entry.shown())
         if not view:
             return  # Nobody could read all of it.
         question = entry.question(self._room.name, self._hub_app.node, self._hub_app.catalog)
-        decision = await self._inbox.ask(question, view=view)
+        decision = await self._inbox.ask(question, view=view, valid_s=valid_s)
         entry.decision = decision.id
         rule = self._inbox.rule_for(question)
         maker = None if rule is None else find_person(self._hub_app, rule.made_by)

@@ -108,6 +108,10 @@ class Room:
         """A proposal as it is now; None if it is unknown, or forgotten."""
         return self._topic.proposal(id, clock_s())
 
+    def remaining_s(self, proposal: Proposal) -> float:
+        """How long a proposal stays open."""
+        return proposal.expires_at - clock_s()
+
     # A participant comes and goes.
 
     def admit(

@@ -79,8 +79,26 @@ def create(
     except EditError as error:
         raise WrongConfiguration(str(error), error.hint) from error
     warnings = [f"everyone in `{name}` reads the results of server:{server}" for server in servers]
+    warnings += [
+        _elsewhere(member_id, server)
+        for member_id, profile in members.items()
+        if _only_here(profile)
+        for server in servers
+    ]
     outcome = {"added": [name], "warnings": warnings, "path": str(path), "backup": str(backup) if backup else None}
     show_outcome({**outcome, **reload_hub(path)}, f"Added the topic `{name}` to {path}.", as_json)
+
+
+def _only_here(profile: str) -> bool:
+    """Whether a profile keeps its members from calling tools, which holds in the topic alone."""
+    from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet
+
+    texts = PROFILES.get(profile)
+    return texts is not None and not CapabilitySet(texts).covers("mcp/request:tools/call:NAME")
+
+
+def _elsewhere(id: str, server: str) -> str:
+    return f"{id} may call {server} at `/mcp` as before; `interlock grants deny {id} {server}` ends that"
 
 
 @click.command()

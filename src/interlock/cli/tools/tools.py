@@ -23,6 +23,7 @@ from interlock.cli.terminal.show import (
     show_json,
     waiting,
 )
+from interlock.cli.tools.call_with_key import called_with_key
 
 
 @click.command("list")
@@ -50,9 +51,15 @@ def list_(found: Json, **params: Any) -> None:
 @click.argument("name", shell_complete=tool_names)
 @click.argument("arguments", nargs=-1)
 @click.option("--timeout", type=click.FloatRange(0.1, 86_400), help="Seconds to wait for the answer.")
+@click.option(
+    "--key",
+    envvar="INTERLOCK_KEY",
+    metavar="KEY",
+    help="Call as the holder of this key; better in the variable INTERLOCK_KEY.",
+)
 @json_option
-def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
-    """Call a tool.
+def call(name: str, arguments: tuple[str, ...], timeout: float | None, key: str | None, as_json: bool) -> None:
+    """Call a tool, as yourself or as the holder of a key.
 
     Arguments are one JSON object, `-` to read it from standard input, or key=value pairs, whose values are read by the
     tool's schema. Exit code 1 means that the tool reported an error, 5 that the hub refused the call.
@@ -64,7 +71,10 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
     """
     given = read_arguments(arguments, lambda: _schema(name))
     with waiting(name):
-        result = _called({"name": name, "arguments": given, "timeout_s": timeout}, timeout=(timeout or 3600) + 5)
+        if key:
+            result = called_with_key(key, name, given, timeout)
+        else:
+            result = _called({"name": name, "arguments": given, "timeout_s": timeout}, timeout=(timeout or 3600) + 5)
     if as_json:
         show_json(result)
     else:

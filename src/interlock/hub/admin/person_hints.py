@@ -15,10 +15,16 @@ def hint_of_refusal(refusal: Refusal) -> str:
     return _hint(refusal.error, refusal.hint)
 
 
-def hint_of_judgement(judgement: DryRun, agent: str, server: str) -> str:
-    """The hint for a call that was judged and not made. `server` has the tool that the agent cannot see."""
+def hint_of_judgement(judgement: DryRun, agent: str, server: str, profile: str | None) -> str:
+    """The hint for a call that was judged and not made. `server` has the tool that the agent cannot see, because of
+    `profile` or of grants."""
     if judgement.outcome == "asked":
         return "a person is asked when the agent makes this call: `interlock watch`, `interlock approvals list`"
+    if server and profile is not None:
+        return (
+            f"the profile `{profile}` of {agent} leaves it out: name it in `tools` of [profiles.{profile}], or give"
+            f" {agent} another profile in [agents.{agent}]"
+        )
     if server:
         return (
             f"`interlock grants list {agent}` shows what hides it; `interlock grants revoke {agent} {server}` removes"

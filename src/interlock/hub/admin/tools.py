@@ -85,15 +85,17 @@ class ToolOperations:
         if judgement.findings:
             hint = NOTED[self._hub_app.config.hub.mode]
         else:
-            hidden = await self._server_of(params.tool) if judgement.error == "TOOL_NOT_FOUND" else ""
-            hint = hint_of_judgement(judgement, caller.principal.id, hidden)
+            hidden = judgement.error == "TOOL_NOT_FOUND"
+            server = await self._server_of(params.tool) if hidden else ""
+            profile = caller.view.profile if server and not await self._server_of(params.tool, caller.view) else None
+            hint = hint_of_judgement(judgement, caller.principal.id, server, profile)
         judgement = msgspec.structs.replace(judgement, hint=hint)
         gates = await each_gate(hub.pipeline, caller, params.tool, arguments)
         return Why(params.agent, params.tool, judgement, gates)
 
-    async def _server_of(self, exposed: str) -> str:
-        """The server of a tool that some caller can see; empty if there is no such tool."""
-        items = in_turns(self._hub_app.catalog.items(EVERYTHING, "tool"))
+    async def _server_of(self, exposed: str, view: View = EVERYTHING) -> str:
+        """The server of a tool that some caller of a view can see; empty if there is no such tool."""
+        items = in_turns(self._hub_app.catalog.items(view, "tool"))
         return next(iter([item.server async for item in items if item.exposed == exposed]), "")
 
     async def find(self, by: Principal, params: FindTools, trace: str) -> Found:

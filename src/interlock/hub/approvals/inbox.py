@@ -170,10 +170,13 @@ class Inbox:
 
     # Asking and answering
 
-    async def ask(self, question: Question, within_s: float | None = None, view: str = "") -> Decision:
+    async def ask(
+        self, question: Question, within_s: float | None = None, view: str = "", valid_s: float = float("inf")
+    ) -> Decision:
         """Open a request, or join the one on the same matter. Raises RESOURCE_EXHAUSTED.
 
-        `view` is everything that a person must read before approving, where the summary leaves out something.
+        `view` is everything that a person must read before approving, where the summary leaves out something. `valid_s`
+        is how long its matter lasts, where that is shorter than requests wait.
         """
         question = await with_view(question, view)
         async with acquire(self._ask_lock, within_s, "the inbox"):
@@ -188,7 +191,8 @@ class Inbox:
             if self._index.open_of(question.asker_kind, question.asker) >= MAX_OPEN_PER_ASKER:
                 raise _too_many(f" of {question.asker}", MAX_OPEN_PER_ASKER)
             now = self._clock()
-            decision = Decision(new_id(self._index.ids), question, now, now + int(self._valid_s() * 1000))
+            deadline = now + int(min(self._valid_s(), valid_s) * 1000)
+            decision = Decision(new_id(self._index.ids), question, now, deadline)
             async with self._store.transaction() as change:
                 await self._insert(change, decision, view, asker_of(question))
             return decision

@@ -1,0 +1,28 @@
+"""`interlock call` with a key: the call goes to the hub's own address, as a program with this key makes it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from interlock.cli.control.hub_link import HubError, HubRefusal
+from interlock.cli.control.perform import Json, perform
+
+
+def called_with_key(key: str, name: str, arguments: Json, timeout: float | None) -> Json:
+    """The result of a tool for the holder of a key. Raises `HubError`."""
+    from interlock.wire.errors import Fault
+
+    url = f"http://{perform('status')['listen']}/mcp"
+    try:
+        return asyncio.run(_call(url, key, name, arguments, timeout))
+    except Fault as fault:
+        kind = HubRefusal if fault.kind.domain == "security" else HubError
+        raise kind(fault.foreign_code or 0, fault.message, fault.hint, fault.name) from None
+
+
+async def _call(url: str, key: str, name: str, arguments: Json, timeout: float | None) -> Json:
+    from interlock.client import Client
+
+    seconds = 3600 if timeout is None else timeout
+    async with Client(url, headers={"Authorization": f"Bearer {key}"}, timeout=seconds, max_timeout=seconds) as client:
+        return await client.call_tool(name, arguments, timeout=seconds)
