@@ -289,3 +289,13 @@ async def test_entries_expire_and_end_with_the_hub_and_with_the_key_of_their_pro
     async with running_rooms(tmp_path, build=BUILD) as rooms:
         former = rooms.hub_app.inbox.get(kept.id)
         assert (former.state, former.reason) == (DecisionState.VOID, "the hub was restarted")
+
+
+async def test_whoever_left_after_a_proposal_finds_it_among_the_approval_requests(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        for number in range(5):
+            coder = await rooms.join("coder")
+            proposal = await propose(coder, f"file {number}")
+            await coder.leave()
+            listed = (await rooms.operate("approvals.list"))["decisions"]
+            assert proposal in [row["proposal"] for row in listed], number

@@ -121,6 +121,11 @@ class Gateway:
         response = await inbox.answer(by, decision, answer, wait=True)
         return None if response is None else msgspec.Raw(response.payload)
 
+    async def proposals_stored(self) -> None:
+        """Wait, at most a second, until every proposal so far has its approval request."""
+        if writing := [one.writing for one in self.topics.inboxes.values() if one.writing is not None]:
+            await asyncio.wait(writing, timeout=1.0)
+
     def visitors(self) -> Visitors:
         """Principals that watch topics and speak there through operations."""
         if self._visitors is None:

@@ -33,6 +33,11 @@ class OrderedWork:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name=self._name)
 
+    @property
+    def running(self) -> asyncio.Task[None] | None:
+        """The task that does the work; None while there is none."""
+        return None if self._task is None or self._task.done() else self._task
+
     async def close(self) -> None:
         """Give up the work that is not done."""
         if self._task is not None:

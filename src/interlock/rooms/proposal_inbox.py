@@ -7,6 +7,7 @@ the person who made it. `proposal_questions.py` says what a person is shown, `fu
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
@@ -97,6 +98,11 @@ class ProposalInbox:
         for entry in self._entries.values():
             self._work.add(self._close(entry, DecisionEvent.CHANGE, "the topic was closed"))
         self._entries.clear()
+
+    @property
+    def writing(self) -> asyncio.Task[None] | None:
+        """Writes the approval requests of proposals; None while none waits for that."""
+        return self._work.running
 
     async def close(self) -> None:
         """The hub stops. Proposals end with it, and the next start ends their approval requests."""

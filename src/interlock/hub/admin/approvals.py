@@ -37,6 +37,9 @@ class ApprovalOperations:
 
     async def list(self, by: Principal, params: ListDecisions, trace: str) -> DecisionRows:
         """Open approval requests, or all."""
+        if self._rooms is not None:
+            # Whoever was told that its proposal is accepted finds it here.
+            await self._rooms.proposals_stored()
         if params.all or params.most is None:
             found = [one for one in self._inbox.all(only_open=not params.all) if params.wants(one)]
             return DecisionRows([self.shown(decision) for decision in found[: params.most]], len(found))

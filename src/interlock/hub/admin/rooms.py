@@ -215,6 +215,9 @@ class RoomGateway(Protocol):
     async def answer_proposal(self, by: Principal, decision: Decision, answer: ProposalAnswer) -> msgspec.Raw | None:
         """Fulfil or reject a proposal in a person's name. Returns the response to the request, if one came."""
 
+    async def proposals_stored(self) -> None:
+        """Wait, at most a second, until every proposal so far has its approval request."""
+
     def change_mode(self, params: ChangeMode) -> ChangedMode:
         """Choose which envelopes a connected participant receives."""
 
