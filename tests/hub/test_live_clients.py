@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import Awaitable
@@ -20,6 +21,7 @@ from interlock.transports.stdio.server import StdioServer
 from interlock.wire.errors import Fault
 
 from .running_hub import RawClient, RunningHub, until
+from .test_changes import listening, opened
 from .test_journal import entries
 from .test_live import disable, enable, event, live_hub, push
 
@@ -45,8 +47,7 @@ def client(hub: RunningHub, agent: str, path: str = "/mcp") -> RawClient:
 
 def is_waiting(hub: RunningHub, agent: str) -> bool:
     """Whether a call of an agent waits for events."""
-    found = hub.hub_app.live.deliveries._agents.get(agent)
-    return found is not None and bool(found.changed)
+    return hub.hub_app.live.deliveries.waiting_calls(agent) > 0
 
 
 async def test_the_tools_are_listed_only_where_something_is_enabled(tmp_path: Path) -> None:
@@ -145,23 +146,19 @@ async def test_the_resource_tells_of_new_events(tmp_path: Path, modern: bool) ->
         assert "interlock://events" in listed
         refused = await other.modern("resources/read", {"uri": "interlock://events"})
         assert "error" in refused
-        told: asyncio.Queue[Any] = asyncio.Queue()
-        notifier = hub.hub_app.change_notifier
-        if modern:
-            body = {"notifications": {"resourceSubscriptions": ["interlock://events"]}}
-            stream = asyncio.create_task(mine.modern("subscriptions/listen", body))
-        else:
-            await mine.initialize()
-            await mine.legacy("resources/subscribe", {"uri": "interlock://events"})
-            stream = asyncio.create_task(asyncio.sleep(0))
-        await until(lambda: (":live", "mine") in notifier._subscribers)
-        for client_, subscriber in list(notifier._subscribers[":live", "mine"].items()):
-            notifier.subscribe(":live", "mine", client_, lambda: told.put_nowait(1), subscriber.connection_key)
-        await push(hub, event(text="Tea is ready."))
-        assert await asyncio.wait_for(told.get(), 60)
-        read = await mine.modern("resources/read", {"uri": "interlock://events"})
-        assert "Tea is ready." in read["result"]["contents"][0]["text"]
-        stream.cancel()
+        async with contextlib.AsyncExitStack() as open_:
+            if modern:
+                stream = await open_.enter_async_context(listening(mine, resourceSubscriptions=["interlock://events"]))
+            else:
+                session = client(hub, "mine")
+                await session.initialize()
+                stream = await open_.enter_async_context(opened(session, "GET", b"", {}))
+                await session.legacy("resources/subscribe", {"uri": "interlock://events"})
+            await push(hub, event(text="Tea is ready."))
+            await until(lambda: "notifications/resources/updated" in stream.methods())
+            assert stream.heard[-1]["params"]["uri"] == "interlock://events"
+            read = await mine.modern("resources/read", {"uri": "interlock://events"})
+            assert "Tea is ready." in read["result"]["contents"][0]["text"]
 
 
 async def test_a_wake_reaches_the_channel_of_a_session_on_standard_streams(tmp_path: Path) -> None:
@@ -219,11 +216,11 @@ async def test_a_client_that_left_its_call_takes_no_event(tmp_path: Path, monkey
         call = {"name": "wait_for_events", "arguments": {"timeout_s": 50}}
         modern = asyncio.create_task(client(hub, "mine").modern("tools/call", call))
         legacy = asyncio.create_task(session.legacy("tools/call", call))
-        stream._say({"id": 7, "method": "tools/call", "params": call})
+        stream.say({"id": 7, "method": "tools/call", "params": call})
         await until(lambda: len(served) == 3 and is_waiting(hub, "mine"))
         modern.cancel()
         legacy.cancel()
-        stream._say({"method": "notifications/cancelled", "params": {"requestId": 7}})
+        stream.say({"method": "notifications/cancelled", "params": {"requestId": 7}})
         await until(lambda: not any(each.open and each.reachable for each in served))
         await push(hub, event("e1", text="The build failed."))
         assert "The build failed." in texts(await use(client(hub, "mine"), "read_events"))[0]
@@ -232,9 +229,9 @@ async def test_a_client_that_left_its_call_takes_no_event(tmp_path: Path, monkey
         monkeypatch.setattr(Deliveries, "take", slow)
         for number, name in enumerate(("read_events", "s__look")):
             await push(hub, event(f"n{number}", text=f"Number {number}."))
-            stream._say({"id": 8 + number, "method": "tools/call", "params": {"name": name, "arguments": {}}})
+            stream.say({"id": 8 + number, "method": "tools/call", "params": {"name": name, "arguments": {}}})
             await taken.wait()
-            stream._say({"method": "notifications/cancelled", "params": {"requestId": 8 + number}})
+            stream.say({"method": "notifications/cancelled", "params": {"requestId": 8 + number}})
             if number == 0:
                 await until(lambda: not served[-1].open)
             else:
@@ -266,14 +263,14 @@ class OneStream:
         made = cls(*await asyncio.open_connection(sock=ours))
         info = {"name": "claude-code", "version": "2.1.80"}
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
-        made._say({"id": 0, "method": "initialize", "params": params})
-        made.capabilities = (await made._line())["result"]["capabilities"]
-        made._say({"method": "notifications/initialized"})
+        made.say({"id": 0, "method": "initialize", "params": params})
+        made.capabilities = (await made.line())["result"]["capabilities"]
+        made.say({"method": "notifications/initialized"})
         return made
 
     async def next(self, method: str) -> Any:
         """The params of the next notification of a method."""
-        while (found := await self._line()).get("method") != method:
+        while (found := await self.line()).get("method") != method:
             pass
         return found["params"]
 
@@ -284,14 +281,14 @@ class OneStream:
 
     async def ping(self, id: int) -> None:
         """Wait until the hub has read everything that was sent."""
-        self._say({"id": id, "method": "ping"})
-        while (await self._line()).get("id") != id:
+        self.say({"id": id, "method": "ping"})
+        while (await self.line()).get("id") != id:
             pass
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def say(self, message: dict[str, Any]) -> None:
         self._writer.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
-    async def _line(self) -> dict[str, Any]:
+    async def line(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(await asyncio.wait_for(self._reader.readline(), 60))
         self.seen.append(found)
         return found

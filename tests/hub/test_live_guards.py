@@ -35,14 +35,14 @@ from interlock.protocols.mcpl.channels import Author, IncomingMessage
 from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.events import PushResult
 from interlock.server import Server
+from interlock.server.requests.listeners import Listeners
 from interlock.store import Store, StoreUnavailable
 from interlock.wire.errors import Fault
+from loop_clock import advance
 
 from .running_hub import RunningHub, running_hub, until
 from .test_journal import entries
-from .test_live import event
 from .test_live_clients import client, texts, use
-from .test_live_wakes import pass_quiet_period
 
 FEATURE = "news.push"
 
@@ -74,13 +74,25 @@ def connection(hub: RunningHub) -> LiveConnection:
     return found
 
 
-def deliver(server: Server, *ids: str) -> None:
-    """Send pushes with these ids on the stream that the hub opened, as any program could."""
-    listeners = server._offers.listeners
-    owner = next(iter(listeners._streams)).exchange.caller.owner
-    for number, id_ in enumerate(ids):
-        params = msgspec.json.encode(event(f"{id_}-{number}", FEATURE))
-        assert listeners.deliver(owner, "push/event", FEATURE, params, id_)
+async def deliver(server: Server, *ids: str) -> None:
+    """Send pushes as requests with these ids on the stream that the hub opened, as any program could."""
+    deliver, left = Listeners.deliver, list(ids)
+
+    def named(listeners: Listeners, owner: str, method: str, feature: str | None, params: bytes, id: str) -> object:
+        assert method == "push/event"
+        sent = deliver(listeners, owner, method, feature, params, left.pop(0))
+        assert sent is not None
+        return sent
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Listeners, "deliver", named)
+        pushes = [
+            asyncio.ensure_future(server.push(FEATURE, "It rains.", event_id=f"{id_}-{number}"))
+            for number, id_ in enumerate(ids)
+        ]
+        await until(lambda: not left)
+    for push in pushes:
+        push.cancel()  # The answers have the names above, and nobody waits for them.
 
 
 async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
@@ -97,10 +109,10 @@ async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
     async with pushing(tmp_path) as (hub, server):
         monkeypatch.setattr(Intake, "serve", serve)
         live, refused = connection(hub), hub.hub_app.live.refusals.counts
-        deliver(server, *["same"] * 20)
+        await deliver(server, *["same"] * 20)
         await until(lambda: refused.get("s", 0) == 19)
         assert live.open == {"same"}, "one id is one request"
-        deliver(server, *(f"n{number}" for number in range(20)))
+        await deliver(server, *(f"n{number}" for number in range(20)))
         await until(lambda: refused["s"] == 19 + 18)
         assert len(live.open) == 3
         await until(lambda: len(live.requests) == 3)
@@ -132,20 +144,24 @@ async def test_t114_notifications_of_a_server_that_are_under_way_are_bounded(
         assert connection(hub) is not live
 
 
-def test_an_event_that_is_committed_takes_its_room_once() -> None:
-    deliveries, seen = Deliveries(cast(Any, None), cast(Any, None), Bus()), seen_id("s", "e1")
-    deliveries._mirror = cast(Any, {})
-    event = Pending(
-        pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held", "", "", "", {}, (), False, "", 10
-    )  # fmt: skip
-    deliveries.reserve("mine", "s", seen, 10)
-    deliveries._changed(event.id, event)
-    queue = deliveries._agents["mine"]
-    assert (len(queue.events), queue.sizes, queue.reserved) == (1, {"s": 10}, {}), "before its answer is given"
-    deliveries.release("mine", seen)
-    deliveries._changed(event.id, None)
-    assert not queue.counts
-    assert not queue.sizes
+@pytest.mark.parametrize(("size", "most"), [(10, 1_000), (64 * 1024, 128)])
+async def test_an_event_that_is_committed_takes_its_room_once(tmp_path: Path, size: int, most: int) -> None:
+    async with handing_on(tmp_path, "a") as (deliveries, store):
+        event = Pending(
+            pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held", "", "", "", {}, (), False, "", size
+        )  # fmt: skip
+        assert room(deliveries, "s", size) == most
+        deliveries.reserve("mine", "s", seen_id("s", "e1"), size)
+        async with store.transaction() as change:
+            change.put(LIVE_PENDING, event)
+        await until(lambda: deliveries.has_waiting("mine"))
+        assert room(deliveries, "s", size) == most - 1, "before its answer is given"
+        deliveries.release("mine", seen_id("s", "e1"))
+        assert room(deliveries, "s", size) == most - 1
+        async with store.transaction() as change:
+            change.delete(LIVE_PENDING, event.id)
+        await until(lambda: not deliveries.has_waiting("mine"))
+        assert room(deliveries, "s", size) == most
 
 
 class Everyone:
@@ -244,17 +260,23 @@ def fill(deliveries: Deliveries, server: str, size: int, agent: str = "mine") ->
     raise AssertionError("no bound")
 
 
+def room(deliveries: Deliveries, server: str, size: int) -> int:
+    """How many further events of a server have room. Takes none of it."""
+    found = fill(deliveries, server, size)
+    for number in range(found):
+        deliveries.release("mine", seen_id(server, str(number)))
+    return found
+
+
 @pytest.mark.parametrize(("size", "first", "second"), [(10, 1_000, 500), (64 * 1024, 128, 64)])
 def test_t36_a_server_that_fills_its_room_leaves_room_for_others(size: int, first: int, second: int) -> None:
     deliveries = Deliveries(cast(Any, None), cast(Any, None), Bus())
-    deliveries._mirror = cast(Any, {})
     assert (fill(deliveries, "chatty", size), fill(deliveries, "alarms", size)) == (first, second)
     assert fill(deliveries, "hook:ci", size)
 
 
 def test_t36_a_server_with_many_agents_leaves_room_for_other_servers() -> None:
     deliveries = Deliveries(cast(Any, None), cast(Any, None), Bus())
-    deliveries._mirror = cast(Any, {})
     assert sum(fill(deliveries, "chatty", 10, f"x{number}") for number in range(21)) == 10_000
     assert fill(deliveries, "hook:ci", 10) == 1_000
 
@@ -311,7 +333,7 @@ async def test_a_server_that_goes_while_its_event_is_committed_still_wakes_the_a
         live, found = hub.hub_app.live, connection(hub)
         assert live.wakes.spent("mine")[0] == 1
         monkeypatch.setattr(Store, "transaction", slow)
-        deliver(server, "x")
+        await deliver(server, "x")
         await committed.wait()
         live.connections.on_closed("s", None, found.connection)
         await asyncio.sleep(0)
@@ -324,13 +346,13 @@ async def test_a_rule_that_becomes_drop_leaves_accepted_events_held(tmp_path: Pa
         for number in range(2):
             await server.push(FEATURE, f"Number {number}.", event_id=f"e{number}")
         wakes = hub.hub_app.live.wakes
-        assert len(wakes._groups.groups) == 1, "the second event waits for its group's wake"
+        assert wakes.waiting_groups == 1, "the second event waits for its group's wake"
         rules = Live(rules={"w": LiveRule(then="drop")})
         await hub.hub_app.apply(replace(hub.hub_app.config, live=rules))
-        pass_quiet_period(wakes)
-        await wakes._tasks.settled()
-        assert not wakes._groups.groups, "nor does it wait again, for ever"
+        advance(600)
+        await until(lambda: wakes.waiting_groups == 0)
         assert "Number 1." in texts(await use(client(hub, "mine"), "read_events"))[1]
+        assert wakes.waiting_groups == 0, "nor does it wait again, for ever"
         assert (await server.push(FEATURE, "Later.", event_id="e3"))[0].accepted is False
 
 

@@ -17,9 +17,11 @@ from interlock.config.live_settings import Hook, Live, LiveRule, QuietHours
 from interlock.events import EventFilter
 from interlock.events.types import ResourceUpdated
 from interlock.hub.live import usage, wakes
+from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.intake import Incoming
-from interlock.hub.live.wakes import EVENTS_AT_ONCE, Wakes
-from interlock.protocols.mcpl.coalescing import Group, Timing, Waiting
+from interlock.hub.live.wakes import EVENTS_AT_ONCE
+from interlock.protocols.mcpl.coalescing import Group
+from loop_clock import advance
 
 from .running_hub import RunningHub, running_hub, until
 
@@ -46,16 +48,6 @@ class Wall:
         self._ahead = to - datetime.now().astimezone()
 
 
-def pass_quiet_period(waking: Wakes) -> None:
-    """Let every group be due."""
-    groups, waking._groups = waking._groups.groups, Waiting()
-    for group in groups.values():
-        waking._groups.join(group.key, group.events, Timing(0, 0), 0)
-    if waking._timer is not None:
-        waking._timer.cancel()
-    waking._on_time()
-
-
 class Waking:
     """A hub whose agent `mine` gets the messages of one webhook."""
 
@@ -73,7 +65,7 @@ class Waking:
     @property
     def woken(self) -> int:
         """The events for which the agent was woken."""
-        return len(self.queue._agents["mine"].woken)
+        return len(list(self.queue.woken_for("mine")))
 
     async def causes(self) -> dict[str, tuple[str, str]]:
         rows = (await self.hub.operate("events.list"))["events"]
@@ -82,10 +74,6 @@ class Waking:
     async def count(self) -> int:
         """The wakes of these days."""
         return sum(row["wakes"] for row in (await self.hub.operate("usage", days=3))["usage"])
-
-    def pass_quiet_period(self) -> None:
-        """Let every group be due."""
-        pass_quiet_period(self.live.wakes)
 
     async def reload(self, live: Live) -> None:
         await self.hub.hub_app.apply(replace(self.hub.hub_app.config, live=live))
@@ -129,7 +117,7 @@ async def test_events_beyond_a_budget_of_tokens_wake_when_it_has_room_also_after
     async with waking(tmp_path, rules) as hub:
         updates = hub.hub.hub_app.bus.subscribe(EventFilter.of(ResourceUpdated))
         assert [await hub.take(f"e{number}", size=1_600) for number in range(4)] == [True, False, False, False]
-        hub.pass_quiet_period()
+        advance(600)
         await until(lambda: hub.woken == 2)
         found = await hub.causes()
         assert [found[f"e{number}"] for number in (2, 3)] == [("held", "budget, rule w")] * 2
@@ -156,16 +144,16 @@ async def test_t114_many_held_groups_never_stop_the_hub(tmp_path: Path, monkeypa
     """A server chooses its channels, and so the number of groups. Work is counted, as time depends on the machine."""
     groups, looked, turn = 100, 0, 0
     judged: Counter[int] = Counter()
-    due, choose = Group.due.fget, Wakes._choose  # type: ignore[attr-defined]
+    due, still_waiting = Group.due.fget, Deliveries.still_waiting  # type: ignore[attr-defined]
 
     def looked_at(group: Group[str]) -> float:
         nonlocal looked
         looked += 1
         return float(due(group))
 
-    def chosen(self: Wakes, agent: str, events: Any) -> Any:
+    def found(self: Deliveries, ids: Any, agent: str) -> Any:
         judged[turn] += 1
-        return choose(self, agent, events)
+        return still_waiting(self, ids, agent)
 
     def next_turn() -> None:
         nonlocal turn
@@ -174,22 +162,22 @@ async def test_t114_many_held_groups_never_stop_the_hub(tmp_path: Path, monkeypa
             asyncio.get_running_loop().call_soon(next_turn)
 
     monkeypatch.setattr(Group, "due", property(looked_at))
-    monkeypatch.setattr(Wakes, "_choose", chosen)
+    monkeypatch.setattr(Deliveries, "still_waiting", found)
     monkeypatch.setattr(wakes, "RECHECK_S", 3600.0)
     async with waking(tmp_path, {"w": replace(WAKE, tokens_per_hour=1)}) as hub:
         await asyncio.gather(*(hub.take(f"e{number}", size=400, channel=f"c{number}") for number in range(groups)))
-        assert len(hub.live.wakes._groups.groups) == groups, "all are held"
+        assert hub.live.wakes.waiting_groups == groups, "all are held"
         assert looked < 10 * groups, "a group that joins does not look at all others"
         looked = 0
         next_turn()
-        pass_quiet_period(hub.live.wakes)
+        advance(3600)
         await until(lambda: judged.total() == groups)
         assert max(judged.values()) <= EVENTS_AT_ONCE, "few in each turn of the loop"
-        assert len(hub.live.wakes._groups.groups) == groups, "and all wait again"
+        assert hub.live.wakes.waiting_groups == groups, "and all wait again"
         assert looked < 20 * groups
         looked = 0
     async with waking(tmp_path, {"w": replace(WAKE, tokens_per_hour=1)}) as hub:
-        assert len(hub.live.wakes._groups.groups) == groups
+        assert hub.live.wakes.waiting_groups == groups
         assert looked < 10 * groups, "nor at the next start"
 
 

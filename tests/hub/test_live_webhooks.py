@@ -7,7 +7,7 @@ import base64
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from standardwebhooks import Webhook
 from interlock.config.live_settings import Hook, Live, LiveRule, LiveWebhook
 from interlock.config.settings import Rate
 from interlock.hub.live import incoming_webhooks, wake_webhook, wakes
+from interlock.hub.live.events import UNSENT_WAKES
 from interlock.hub.live.webhook_sender import WebhookSender
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
@@ -166,6 +167,22 @@ async def test_a_webhook_reaches_a_waiting_official_client_at_once(
                 assert f'"data": {number}' in result.content[0].text  # type: ignore[union-attr]
 
 
+@contextlib.asynccontextmanager
+async def receiver(answer: Callable[[dict[str, str], bytes], str]) -> AsyncIterator[str]:
+    """An address that answers each message with the status that a function says."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        lines = (line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
+        headers = {name.lower(): value for name, value in lines}
+        status = answer(headers, await reader.readexactly(int(headers["content-length"])))
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode())
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/woken"
+
+
 async def test_a_wake_is_told_signed_and_again_until_it_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,20 +191,14 @@ async def test_a_wake_is_told_signed_and_again_until_it_is_taken(
     monkeypatch.setenv("OUT_SECRET", SECRET)
     monkeypatch.setattr(wake_webhook, "PAUSE_S", 0.01)
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        lines = (line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
-        headers = {name.lower(): value for name, value in lines}
-        body = await reader.readexactly(int(headers["content-length"]))
-        status = next(statuses)
+    def answer(headers: dict[str, str], body: bytes) -> str:
         got.put_nowait((headers, body))
-        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode())
-        writer.close()
+        return next(statuses)
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/woken"
-    webhook = LiveWebhook(url, "OUT_SECRET")
-    async with server, hook_hub(tmp_path, monkeypatch, webhook=webhook) as hub:
+    async with (
+        receiver(answer) as url,
+        hook_hub(tmp_path, monkeypatch, webhook=LiveWebhook(url, "OUT_SECRET")) as hub,
+    ):
         await post(hub, BODY, signed(BODY))
         first, body = await asyncio.wait_for(got.get(), 60)
         second, again = await asyncio.wait_for(got.get(), 60)
@@ -222,45 +233,62 @@ async def test_every_wake_is_told_also_after_a_restart_and_none_holds_up_another
     monkeypatch.setattr(wake_webhook, "MAX_PAUSE_S", 0.05)
     tried: dict[str, set[bytes]] = {}
     taken: list[str] = []
-    failing: dict[str, Exception] = {"": Fault("UPSTREAM_UNAVAILABLE", "refused")}
+    refusing: dict[str, str] = {"": "503 Later"}
+    sign = Webhook.sign
 
-    async def answer(_sender: object, _url: str, _secret: str, id: str, body: bytes) -> None:
-        tried.setdefault(id, set()).add(body)
-        if (fault := failing.get(id) or failing.get("")) is not None:
-            raise fault
-        taken.append(id)
+    def answer(headers: dict[str, str], body: bytes) -> str:
+        id_ = headers["webhook-id"]
+        tried.setdefault(id_, set()).add(body)
+        if (status := refusing.get(id_) or refusing.get("")) is not None:
+            return status
+        taken.append(id_)
+        return "200 OK"
 
-    monkeypatch.setattr(WebhookSender, "_post", answer)
-    webhook = LiveWebhook("https://example.com/woken", "OUT_SECRET")
-    async with hook_hub(tmp_path, monkeypatch, webhook=webhook) as hub:
-        for number in range(2):
-            await post(hub, BODY, signed(BODY, f"m{number}"))
-        await until(lambda: len(tried) == 2)
-    assert not taken
-    failing.clear()
-    async with hook_hub(tmp_path, monkeypatch, webhook=webhook) as hub:
-        unsent = hub.hub_app.live.webhook._unsent
-        assert unsent is not None
-        await until(lambda: not len(unsent))
-        assert sorted(taken) == sorted(tried), "of the last run's wakes"
-        assert {len(bodies) for bodies in tried.values()} == {1}, "in every try the same bytes"
+    def fails_for_one(webhook: Webhook, msg_id: str, timestamp: datetime, data: str) -> str:
+        if msg_id == "bad":
+            raise RuntimeError("a fault of ours")
+        return sign(webhook, msg_id, timestamp, data)
 
-        failing["bad"] = RuntimeError("a fault of ours")
-        failing["gone"] = Fault("UPSTREAM_ERROR", "it refuses", data={"status": 410})
-        for name in ("bad", "gone", "good"):
-            monkeypatch.setattr(wakes, "wake_id", partial(str, name))
-            await post(hub, BODY, signed(BODY, name))
-        await until(lambda: "good" in taken and [message.wake for message in unsent.values()] == ["bad"])
-        monkeypatch.setattr(wake_webhook, "now", lambda: time.time() + 25 * 3600)
-        await until(lambda: not len(unsent))
-        lines = [line.text for line in hub.hub_app.logs.tail("hub", 1000) if "live webhook did not take" in line.text]
-        assert [line.count("It is not sent again") for line in lines if "the wake bad" in line] == [0, 1]
+    async with receiver(answer) as url:
+        webhook = LiveWebhook(url, "OUT_SECRET")
+        async with hook_hub(tmp_path, monkeypatch, webhook=webhook) as hub:
+            for number in range(2):
+                await post(hub, BODY, signed(BODY, f"m{number}"))
+            await until(lambda: len(tried) == 2)
+        assert not taken
+        refusing.clear()
+        async with hook_hub(tmp_path, monkeypatch, webhook=webhook) as hub:
+            await until(lambda: untold(hub))
+            assert sorted(taken) == sorted(tried), "of the last run's wakes"
+            assert {len(bodies) for bodies in tried.values()} == {1}, "in every try the same bytes"
 
-        monkeypatch.setattr(wake_webhook, "now", time.time)
-        monkeypatch.setenv("OUT_SECRET", "whsec_c2hvcnQ=")
-        monkeypatch.setattr(wakes, "wake_id", lambda: "weak")
-        await post(hub, BODY, signed(BODY, "weak"))
-        await until(lambda: any("weak" in key for key in hub.hub_app.live.webhook._tries))
-        assert "weak" not in tried, "a secret that can be guessed signs nothing"
-        monkeypatch.setenv("OUT_SECRET", SECRET)
-        await until(lambda: "weak" in taken)
+            monkeypatch.setattr(Webhook, "sign", fails_for_one)
+            refusing["gone"] = "410 Gone"
+            for name in ("bad", "gone", "good"):
+                monkeypatch.setattr(wakes, "wake_id", partial(str, name))
+                await post(hub, BODY, signed(BODY, f"of {name}"))
+            await until(lambda: "good" in taken)
+            await until(lambda: untold(hub, "bad"))
+            monkeypatch.setattr(wake_webhook, "now", lambda: time.time() + 25 * 3600)
+            await until(lambda: untold(hub))
+            assert [line.count("It is not sent again") for line in failures(hub, "bad")] == [0, 1]
+
+            monkeypatch.setattr(wake_webhook, "now", time.time)
+            monkeypatch.setenv("OUT_SECRET", "whsec_c2hvcnQ=")
+            monkeypatch.setattr(wakes, "wake_id", lambda: "weak")
+            await post(hub, BODY, signed(BODY, "weak"))
+            await until(lambda: failures(hub, "weak"))
+            assert "weak" not in tried, "a secret that can be guessed signs nothing"
+            monkeypatch.setenv("OUT_SECRET", SECRET)
+            await until(lambda: "weak" in taken)
+
+
+async def untold(hub: RunningHub, *expected: str) -> bool:
+    """Whether these are the wakes that the webhook has not taken."""
+    return {found.value.wake for found in await hub.hub_app.store.find(UNSENT_WAKES)} == set(expected)
+
+
+def failures(hub: RunningHub, wake: str) -> list[str]:
+    """The lines of the log on a wake that the webhook did not take."""
+    said = f"live webhook did not take the wake {wake} "
+    return [line.text for line in hub.hub_app.logs.tail("hub", 1000) if said in line.text]

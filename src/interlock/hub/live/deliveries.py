@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
@@ -205,12 +205,20 @@ class Deliveries:
             finally:
                 found.changed.discard(changed)
 
+    def waiting_calls(self, agent: str) -> int:
+        """How many calls of an agent wait for a wake."""
+        found = self._agents.get(agent)
+        return 0 if found is None else len(found.changed)
+
+    def woken_for(self, agent: str) -> Iterator[Pending]:
+        """The events that an agent was woken for, may have and has not got."""
+        found = self._agents.get(agent)
+        events = () if found is None else (found.events[id_] for id_ in found.woken if id_ in found.events)
+        return (event for event in events if self._may_have(event))
+
     def is_woken(self, agent: str) -> bool:
         """Whether an agent was woken for events that it has not got."""
-        found = self._agents.get(agent)
-        if found is None:
-            return False
-        return any(self._may_have(found.events[id_]) for id_ in found.woken if id_ in found.events)
+        return any(True for _ in self.woken_for(agent))
 
     def wake(self, agent: str, ids: Collection[str]) -> None:
         """Wake an agent for some of its events. Called after the commit of the wake."""

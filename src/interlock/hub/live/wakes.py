@@ -7,7 +7,6 @@ of one rule, and each of its events is judged when it is due: none is held for a
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -120,12 +119,12 @@ class Wakes:
         self._groups: Waiting[str] = Waiting()
         """Events that wait for others of their group: their ids, by the group's key."""
         self._latest: dict[str, float] = {}
-        """When the latest event of each group came, by the machine's clock."""
+        """When the latest event of each group came, by the loop's clock."""
         self._rules: dict[str, AgentRules] = {}
         self._rules_of: Live | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        """When the timer ends, by the machine's clock."""
+        """When the timer ends, by the loop's clock."""
         self._tasks = BackgroundTasks()
         self._store: Store
 
@@ -164,7 +163,7 @@ class Wakes:
         group = SEPARATOR.join((coalescing_key(self._occurrence(event, agent)), name))
         if decision.verdict is Verdict.HOLD:
             return Decided("held", cause, group)
-        instant, last = time.monotonic(), self._latest.get(group)
+        instant, last = _instant(), self._latest.get(group)
         if len(self._latest) >= MAX_KEYS:
             self._latest.clear()
         self._latest[group] = instant
@@ -217,6 +216,11 @@ class Wakes:
             woken = AgentWoken("live", self._bus.next(), now_us(), wake.agent, wake.id, wake.server, wake.events)
             self._bus.publish(woken)
 
+    @property
+    def waiting_groups(self) -> int:
+        """How many groups of events wait for their wake."""
+        return len(self._groups.groups)
+
     def spent(self, agent: str) -> tuple[int, int]:
         """Wakes and tokens of an agent within the last hour."""
         return self._ledgers.get(agent, _EMPTY).of(EVERYTHING).at(now())
@@ -234,7 +238,7 @@ class Wakes:
 
     def _wait(self, group: str, ids: Sequence[str], timing: Timing) -> bool:
         """Put events into their group. False if too many groups wait."""
-        if not self._groups.join(group, ids, timing, time.monotonic()):
+        if not self._groups.join(group, ids, timing, _instant()):
             return False
         self._arm()
         return True
@@ -246,14 +250,14 @@ class Wakes:
             return
         if self._timer is not None:
             self._timer.cancel()
-        left_s = due - time.monotonic()
+        left_s = due - _instant()
         # Groups that are due already go on in the next turn of the loop.
         delay_s = max(0.01, left_s) if left_s > 0 else 0.0
         self._timer, self._timer_at = asyncio.get_running_loop().call_later(delay_s, self._on_time), due
 
     def _on_time(self) -> None:
         self._timer = None
-        for group in self._groups.take_due(time.monotonic(), EVENTS_AT_ONCE):
+        for group in self._groups.take_due(_instant(), EVENTS_AT_ONCE):
             self._tasks.begin(self._wake(group), None)
         self._arm()
 
@@ -377,6 +381,10 @@ class Wakes:
     def _keys(self, wake: Wake) -> tuple[str, str]:
         """The limits that a wake counts for: everything of the agent, and its rule for one server."""
         return EVERYTHING, server_key(wake.rule, wake.server)
+
+
+def _instant() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _cause(decision: WakeDecision, name: str) -> str:
