@@ -143,9 +143,10 @@ async def test_a_task_is_forgotten_when_its_time_is_over(tmp_path: Path, jobs: J
     settings = Hub(timeouts=TIMEOUTS, limits=Limits(task_s=60))
     async with served(form, jobs) as servers, running_hub(tmp_path, servers, hub=settings) as hub:
         async with client(hub, form) as ada:
-            task = await ada.start_tool("t__work", {"mark": "a"})
+            task = await ada.start_tool("t__work", {"mark": "a"}, progress=lambda *_: None)
             assert task.state is not None
             assert task.state.ttl_ms == 60_000
+            assert hub.hub_app.tasks.progress_tokens == (form == "legacy")
             ledger = hub.hub_app.tasks.ledger
             now = ledger.clock()
             ledger.clock = lambda: now + 60_001
@@ -154,6 +155,7 @@ async def test_a_task_is_forgotten_when_its_time_is_over(tmp_path: Path, jobs: J
             await hub.hub_app.tasks.sweep()
             assert len(ledger) == 0
             assert not hub.hub_app.tasks.running
+            assert hub.hub_app.tasks.progress_tokens == 0
             assert hub.hub_app.upstreams["t"].tasks == 0
             assert await outcomes(hub) == [("UNKNOWN", "the task expired")]
 
