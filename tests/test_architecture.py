@@ -255,9 +255,6 @@ def test_every_upper_bound_begins_with_the_same_word() -> None:
     assert not {name: shown(path) for path in MODULES for name in facts(path).misnamed}
 
 
-MAX_PRIVATE_USES = 36
-"""Uses of private names of the hub in tests. This number only falls: a test that needs a private name needs a property,
-or another interface."""
 OTHERS = ("self", "cls", "os", "sys", "posix", "threading", "atexit", "asyncio", "re", "Handle")
 """Owners whose private names are no names of the hub: modules of the standard library, and asyncio's `Handle`. No
 public name gives the shortest text of a pattern, or sees each callback of a loop."""
@@ -266,10 +263,10 @@ NOT_PRIVATE = {"_asdict", "_fields", "_make", "_replace", "_lowlevel_server"}
 own documentation names `add_request_handler` of the low-level server, which `MCPServer` keeps here."""
 
 
-def test_tests_use_fewer_private_names() -> None:
+def test_tests_use_no_private_names() -> None:
     tests = Path(__file__).parent
     found = [use for path in sorted(tests.rglob("*.py")) for use in private_uses(path)]
-    assert len(found) <= MAX_PRIVATE_USES, f"{len(found)} uses: {found}"
+    assert not found, "a test that needs a private name needs a property, or another interface"
 
 
 def private_uses(path: Path) -> list[str]:
