@@ -397,6 +397,22 @@ def test_the_doctor_fails_what_cannot_start(user: User, text: str, name: str) ->
     assert wrong[name]["hint"]
 
 
+def test_the_doctor_blames_no_program_for_an_address_of_another_machine(user: User) -> None:
+    user.config.parent.mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        user.config.write_text(f'[hub]\nlisten = "192.0.2.1:{listening.getsockname()[1]}"\n')
+        checks = json.loads(user.run("doctor", "--json").output)["checks"]
+    (port,) = [check for check in checks if check["name"] == "port"]
+    assert "held by" not in port["detail"]
+    assert port["hint"] == "set `listen` in [hub] to an address of this machine"
+
+
+def test_a_command_that_the_running_hub_does_not_know_says_so(user: User, hub: FakeHub) -> None:
+    result = user.run("approvals", "list")
+    assert result.exit_code != 0
+    assert "`interlock down`, then `interlock up -d`" in result.stderr
+
+
 def test_the_doctor_looks_at_the_file_of_the_hub_that_runs(user: User, hub: FakeHub) -> None:
     user.configure("[servers.mine]\nnope = 1\n")
     other = user.folder / "other.toml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import msgspec
@@ -44,6 +45,14 @@ async def test_documents_survive_closing_and_opening(where: str) -> None:
     await store.close()
     assert found is not None
     assert found.value.note == "ünï\u0000code \U0001f600"
+
+
+async def test_a_closed_database_is_one_file(tmp_path: Path) -> None:
+    store = await Store.open(str(tmp_path / "hub.db"), [THINGS])
+    await put(store, Thing("a"))
+    assert await store.get(THINGS, "a") is not None, "with a reader, too"
+    await store.close()
+    assert sorted(os.listdir(tmp_path)) == ["hub.db"]
 
 
 async def test_documents_are_found_by_every_declared_column(where: str) -> None:

@@ -67,8 +67,9 @@ class Store:
         await self.feed.close()
         for task in self._reloading:
             task.cancel()
-        await self._writer.close()
+        # The last connection empties SQLite's log into the database, if it may write.
         await asyncio.to_thread(self._readers.close)
+        await self._writer.close()
 
     async def get(self, collection: Collection[T], key: str) -> Document[T] | None:
         """One document, with the version that a change of it must name."""

@@ -146,7 +146,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
             begin=False,
         )
     except OSError as cause:
-        hint = "end whatever holds it (`interlock doctor` looks who does), or set another `listen` in [hub]"
+        hint = "end the program that uses it (`interlock doctor` looks who does), or set another `listen` in [hub]"
         why = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror or str(cause)
         raise CannotStart(f"{config.hub.listen} cannot be listened on: {why}", hint) from None
     hub_app.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"

@@ -12,12 +12,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from interlock.cli.terminal.failures import Failure, NoHub, Refused, WrongUsage
 from interlock.cli.terminal.show import as_dict, is_attended
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
+
+
+METHOD_NOT_FOUND: Final = -32601
 
 
 class HubError(Failure):
@@ -265,6 +268,9 @@ def _result(answer: dict[str, Any]) -> dict[str, Any]:
     if isinstance(error, dict):
         data = as_dict(error.get("data"))
         message = str(error.get("message", "the hub refused the request"))
+        name, hint = str(data.get("name", "")), str(data.get("hint", ""))
+        if error.get("code") == METHOD_NOT_FOUND:
+            hint = "the running hub has another version than this command: `interlock down`, then `interlock up -d`"
         kind = HubRefusal if data.get("domain") == "security" else HubError
-        raise kind(int(error.get("code", 0)), message, str(data.get("hint", "")), str(data.get("name", "")))
+        raise kind(int(error.get("code", 0)), message, hint, name)
     return as_dict(answer.get("result"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -304,8 +305,11 @@ def _port(host: str, port: int) -> Check:
         except OSError as error:
             from interlock.cli.lifecycle.ports import find_listener
 
+            detail = f"{host}:{port} cannot be used: {error.strerror}"
+            if error.errno != errno.EADDRINUSE:
+                return Check("port", "wrong", detail, "set `listen` in [hub] to an address of this machine")
             holder = find_listener(port)
-            detail = f"{host}:{port} cannot be used: {error.strerror}" + (f"; held by {holder}" if holder else "")
+            detail += f"; held by {holder}" if holder else ""
             return Check("port", "wrong", detail, "stop that program, or set another `listen` in [hub]")
     return Check("port", "ok", f"{host}:{port} is free")
 

@@ -141,7 +141,7 @@ def server_lines(servers: list[Json]) -> list[str]:
             for found in item["findings"][:MAX_FINDINGS]:
                 summary = f"in quarantine: {item['kind']} {item['name']} ({found['rule']}): {found['message']}"
                 lines.append("      " + coloured(one_line(summary, 160), "yellow"))
-            lines.append(f"      → to allow it: {plain(item['hint'])}")
+            lines.append(f"      → to allow it: {plain(item.get('hint', ''))}")
     return lines
 
 

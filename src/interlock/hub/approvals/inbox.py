@@ -113,7 +113,7 @@ class Inbox:
         """A decision by its id. Raises NOT_FOUND."""
         found = self._index.get(id)
         if found is None:
-            raise Fault("NOT_FOUND", f"no decision {id[:40]!r}", hint="`interlock approvals list` shows them")
+            raise Fault("NOT_FOUND", f"no approval request {id[:40]!r}", hint="`interlock approvals list` shows them")
         return found
 
     def all(self, *, only_open: bool) -> list[Decision]:
