@@ -119,6 +119,8 @@ WRONG = [
     ("[profiles.x]\ntools = [1]", 2, "must be a text, not a whole number"),
     ("[hub]\nlimits.depth = 0", 2, "must be a whole number >= 8"),
     ("[hub]\naudit = true", 2, "must be one of"),
+    ('[live.quiet_hours]\nstart = "9:00"', 2, 'must be a time of day, such as "09:00"'),
+    ('[hub]\nnode = "a b"', 2, "must be letters, digits, dots, _ and -"),
     ('[servers.x]\ncommand = ["a"]\nenabled = "yes"', 3, "must be true or false, not a text"),
     ('[servers.x]\ncommand = ["a"]\nenv = ["A=b"]', 3, "must be a table, not a list"),
 ]

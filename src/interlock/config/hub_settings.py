@@ -241,7 +241,15 @@ class Hub(msgspec.Struct, frozen=True):
     by 1 s, before its call is sent), or always before its call is sent (`strict`)."""
     metrics: Literal["admin_read", "open", "off"] = "admin_read"
     """Readers of `/metrics`: callers with the permission `admin_read`, everyone (`open`), or nobody (`off`)."""
-    node: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")] | None = None
+    node: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$", description="letters, digits, dots, _ and -"
+            ),
+        ]
+        | None
+    ) = None
     """The name of this hub's chain in the audit log. Unset: the name used so far; at first `hub`, or a unique name if
     several hubs share a store."""
     access: DefaultPolicy = "opt-out"

@@ -11,7 +11,7 @@ from .rates import Rate
 
 Then = Literal["wake", "hold", "drop"]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-Clock = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+Clock = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", description='a time of day, such as "09:00"')]
 Count = Annotated[int, Meta(ge=0, le=2**31)]
 Pause = Annotated[float, Meta(ge=0, le=86_400)]
 

@@ -125,8 +125,16 @@ def _explain(error: msgspec.ValidationError, wanted: Any, value: object) -> tupl
         near = nearest(unknown, options)
         hint = f'write "{near}"' if near else "write one of them"
         return "must be one of " + ", ".join(f'"{option}"' for option in options), hint
+    if "matching regex" in str(error) and (form := _described(wanted)):
+        return f"must be {form}", "write it so"
     text = _QUOTED.sub(_in_words, str(error)).replace("Expected ", "must be ").replace(", got ", ", not ")
     return text, next((hint for start, hint in _HINTS if text.startswith(start)), "correct or remove it")
+
+
+def _described(wanted: Any) -> str:
+    """The form of a setting that has one, in words."""
+    forms = [str(meta.description) for meta in get_args(wanted) if isinstance(meta, msgspec.Meta) and meta.description]
+    return next(iter(forms or filter(None, map(_described, get_args(wanted)))), "")
 
 
 def _options(wanted: Any) -> list[str]:

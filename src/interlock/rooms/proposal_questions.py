@@ -18,7 +18,7 @@ from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.proposals import Proposal
 from interlock.rooms.hub_tool_server import PREFIX
 
-RULE: Final = "the proposer may not do this by itself"
+RULE: Final = "whoever proposes asks somebody else to act"
 
 
 class OpenProposal:

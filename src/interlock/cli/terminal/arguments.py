@@ -30,7 +30,8 @@ def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or not key:
-            raise WrongUsage(f"`{word}` is not an argument", "write key=value, or one JSON object")
+            hint = "write key=value, or one JSON object; a tool's name is SERVER__TOOL, in one word"
+            raise WrongUsage(f"`{word}` is not an argument", hint)
         if key in arguments:
             raise WrongUsage(f"`{key}` is given twice", "give it once; write a list as key='[1, 2]'")
         value = _value(text)
