@@ -497,6 +497,7 @@ async def test_a_client_that_does_not_answer_takes_no_place_from_others(tmp_path
             before = silent.asked.qsize()
             for _ in range(70):
                 await silent.select("a.note.talk")
+            await until(lambda: silent.asked.qsize() - before >= MAX_RUNNING)
             said = {"conversationId": "c1", "channelId": "a/chat:#general", "inferenceId": "i", "index": 0}
             await other.tell("channels/outgoing/chunk", {**said, "delta": "Hel"})
             await until(lambda: heard(hub, "a", "channels/outgoing/chunk"))
