@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from example_counts import example_count
 from interlock.config.settings import AuditLog, Config, Hub
 from interlock.hub.audit.argument_redaction import MAX_BYTES, prepare
-from interlock.hub.audit.search import Entry, search
+from interlock.hub.audit.search import FoundEntry, search
 from interlock.judge.secrets import redact
 from interlock.store.records import Search
 from interlock.store.secret_names import names_a_secret
@@ -26,7 +26,7 @@ from .running_hub import RawClient, RunningHub, child, running_hub
 GITHUB = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 
 
-async def calls(hub: RunningHub) -> list[Entry]:
+async def calls(hub: RunningHub) -> list[FoundEntry]:
     await hub.hub_app.recorder.flushed()
     return await hub.hub_app.store.read(lambda database: search(database, Search(event="TOOL_EXECUTED"), 100))
 

@@ -15,7 +15,7 @@ from interlock.config.settings import Restart, Server
 from interlock.hub.audit import search as records
 from interlock.hub.audit.entries import event_record
 from interlock.hub.audit.record import CLAIMED
-from interlock.hub.audit.search import Entry
+from interlock.hub.audit.search import FoundEntry
 from interlock.hub.audit.server_claims import RATE, ServerClaims
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.audit_receivers import CURSORS
@@ -47,7 +47,7 @@ def places(events: list[dict[str, Any]]) -> list[int]:
     return [event["details"]["record"]["seq"] for event in events]
 
 
-async def entries(hub: RunningHub, **wanted: Any) -> list[Entry]:
+async def entries(hub: RunningHub, **wanted: Any) -> list[FoundEntry]:
     await hub.hub_app.recorder.flushed()
     return (await hub.hub_app.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
 
@@ -205,8 +205,8 @@ async def test_what_servers_say_happened_is_kept_as_their_claim(tmp_path: Path) 
         assert not await entries(hub, event="ACCESS_GRANTED"), "never as the hub's own knowledge"
 
 
-async def claimed(hub: RunningHub, count: int) -> list[Entry]:
-    async def found() -> list[Entry] | None:
+async def claimed(hub: RunningHub, count: int) -> list[FoundEntry]:
+    async def found() -> list[FoundEntry] | None:
         rows = await entries(hub, event=CLAIMED)
         return rows if len(rows) >= count else None
 

@@ -29,7 +29,7 @@ from interlock.hub.audit.record import (
     Record,
 )
 from interlock.hub.audit.recorder import FLUSH_AT, OnCommitted, Recorder
-from interlock.hub.audit.search import Entry, export, search, show, tail
+from interlock.hub.audit.search import FoundEntry, export, search, show, tail
 from interlock.hub.audit.verify import Report, verify, verify_export
 from interlock.hub.audit.write_failures import CommitDeadline
 from interlock.hub.auth.principals import Principal
@@ -575,7 +575,7 @@ async def test_the_record_is_searched_shown_and_exported(running_hub: RunningHub
     assert verify_export(lines, {}) == Report(31, ("node-1",), ())
     assert not verify_export(lines[:5] + lines[6:], {}).sound
     assert not verify_export([*lines[:-1], lines[-1].replace(b'"29"', b'"28"')], {}).sound
-    last: list[Entry] = await running_hub.store.read(lambda database: tail(database, 2))
+    last: list[FoundEntry] = await running_hub.store.read(lambda database: tail(database, 2))
     assert [entry.record.rule for entry in last] == ["28", "29"]
     await running_hub.close()
 

@@ -12,7 +12,7 @@ from cases import each_case
 from example_counts import example_count
 from interlock.config.settings import Validation
 from interlock.config.value_types import Mode
-from interlock.hub.calls.gates.validator_choice import Chosen, choose, choose_configured, combined
+from interlock.hub.calls.gates.validator_choice import ChosenValidators, choose, choose_configured, combined
 from interlock.judge.arguments import ValidatorName
 
 TEXT = {"type": "string"}
@@ -34,7 +34,7 @@ def definition(name: str, validator: object, members: list[str], read_only: bool
     return json.dumps(made).encode()
 
 
-def enforced(chosen: Chosen) -> set[str]:
+def enforced(chosen: ChosenValidators) -> set[str]:
     return {use.validator for use in chosen.uses if use.enforced}
 
 

@@ -13,7 +13,7 @@ from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts, V
 from interlock.hub.audit import search as records
 from interlock.hub.audit.mgp_format import to_mgp
 from interlock.hub.audit.record import EVENTS
-from interlock.hub.audit.search import Entry
+from interlock.hub.audit.search import FoundEntry
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.states import ServerState
 from interlock.store import NotRecorded, StoreFull
@@ -28,22 +28,22 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 META = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
 
 
-async def entries(hub: RunningHub, **wanted: Any) -> list[Entry]:
+async def entries(hub: RunningHub, **wanted: Any) -> list[FoundEntry]:
     await hub.hub_app.recorder.flushed()
     return (await hub.hub_app.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
 
 
-async def entries_soon(hub: RunningHub, count: int, **wanted: Any) -> list[Entry]:
+async def entries_soon(hub: RunningHub, count: int, **wanted: Any) -> list[FoundEntry]:
     """The same, once there are so many."""
 
-    async def found() -> list[Entry] | None:
+    async def found() -> list[FoundEntry] | None:
         rows = await entries(hub, **wanted)
         return rows if len(rows) >= count else None
 
     return await until(found) or []
 
 
-async def only(hub: RunningHub, event: str) -> Entry:
+async def only(hub: RunningHub, event: str) -> FoundEntry:
     found = await entries(hub, event=event)
     assert len(found) == 1, [entry.record for entry in found]
     return found[0]

@@ -15,7 +15,7 @@ from interlock.config.settings import Config, Hub, Permissions, Server
 from interlock.config.value_types import PermissionPolicy
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
-from interlock.hub.approvals.permission_entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
+from interlock.hub.approvals.permission_entries import ENTRIES, PermissionEntry, PermissionStatus, entry_id, place_of
 from interlock.hub.approvals.permissions import Permissions as Room
 from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.sealed_views import ViewSeal
@@ -66,7 +66,7 @@ class PermissionSetup:
             place = place_of(self.config.servers["s"] if more != "elsewhere" else Server(command=("b",)))
             end = NOW - timedelta(seconds=1) if grant.endswith(",") else NOW + timedelta(days=1)
             word: Any = grant.rstrip(",")
-            change.put(ENTRIES, Entry(entry_id("s", SHELL), "s", SHELL, word, "person:ada", NOW, place, end))
+            change.put(ENTRIES, PermissionEntry(entry_id("s", SHELL), "s", SHELL, word, "person:ada", NOW, place, end))
 
 
 @pytest.fixture

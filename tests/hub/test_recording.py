@@ -12,7 +12,7 @@ import pytest
 from interlock.config.settings import Agent, Hub, Timeouts
 from interlock.hub.audit import search as records
 from interlock.hub.audit.head import read_head
-from interlock.hub.audit.search import Entry
+from interlock.hub.audit.search import FoundEntry
 from interlock.hub.audit.verify import verify
 from interlock.store.records import Search
 
@@ -28,7 +28,7 @@ def hub_of(mode: Literal["batched", "strict"]) -> Hub:
     return Hub(audit=mode, timeouts=Timeouts(start_s=30, tool_s=20))
 
 
-async def entries(hub: RunningHub, **wanted: Any) -> list[Entry]:
+async def entries(hub: RunningHub, **wanted: Any) -> list[FoundEntry]:
     await hub.hub_app.recorder.flushed()
     return (await hub.hub_app.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
 

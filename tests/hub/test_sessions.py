@@ -14,7 +14,7 @@ import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Limits, Server, Timeouts
 from interlock.hub.admin.operations import Operations
-from interlock.hub.admin.sessions import Ended, SessionRows
+from interlock.hub.admin.sessions import EndedSessions, SessionRows
 from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.principals import local_person
 from interlock.hub.node_id import FILE, node_id
@@ -45,10 +45,10 @@ async def listed(hub: RunningHub, **params: Any) -> SessionRows:
     return rows
 
 
-async def end(hub: RunningHub, id: str) -> Ended:
+async def end(hub: RunningHub, id: str) -> EndedSessions:
     operations = Operations(hub.hub_app, lambda: None)
     ended = await operations.perform(operations.owner, "sessions.end", msgspec.json.encode({"id": id}))
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, EndedSessions)
     return ended
 
 
@@ -123,7 +123,7 @@ async def test_an_ended_session_is_unknown_and_its_calls_are_cancelled_and_answe
             await until(lambda: hub.hub_app.hub.open_calls == 1)
             (row,) = (await listed(hub)).sessions
             assert (row.calls, row.streams) == (1, 1)
-            assert await end(hub, row.id) == Ended(row.id, 1, 1, 1)
+            assert await end(hub, row.id) == EndedSessions(row.id, 1, 1, 1)
             async with asyncio.timeout(PATIENCE_S):
                 await listening.readuntil(b"0\r\n\r\n")
                 answer = await calling.readuntil(b"}}")
@@ -153,7 +153,7 @@ async def test_stateless_clients_show_as_principals_and_ending_one_closes_its_st
         async with open_request(client, "POST", body, **headers) as listening:
             await listening.readuntil(b"acknowledged")
             assert (await listed(hub)).principals[0].streams == 1
-            assert await end(hub, "agent:ci") == Ended("agent:ci", 0, 1, 0)
+            assert await end(hub, "agent:ci") == EndedSessions("agent:ci", 0, 1, 0)
             async with asyncio.timeout(PATIENCE_S):
                 assert b"complete" in await listening.readuntil(b"0\r\n\r\n")
         assert (await listed(hub)).principals[0].streams == 0
@@ -161,7 +161,7 @@ async def test_stateless_clients_show_as_principals_and_ending_one_closes_its_st
         caller = hub.hub_app.authenticator.admit_principal(local_person("ann"), "/mcp")
         caller.last_dialect = Dialect(R2026_07_28)
         assert (await listed(hub)).principals[0].id == "person:ann"
-        assert await end(hub, "person:ann") == Ended("person:ann", 0, 0, 0)
+        assert await end(hub, "person:ann") == EndedSessions("person:ann", 0, 0, 0)
         (*_, entry) = await entries(hub, event="dev.interlock.session_ended")
         assert entry.record.details["owner"] == "person:ann"
         with pytest.raises(Fault, match="no session 'person:somebody'"):
@@ -183,7 +183,7 @@ async def test_ending_a_principal_ends_its_calls_without_a_session(tmp_path: Pat
         await until(lambda: hub.hub_app.hub.open_calls == 4 and len(clients.calls_of("agent:ci")) == 3)
         calls = {row.id: row.calls for row in (await listed(hub)).principals}
         assert calls == {"agent:ci": 3, "agent:other": 2}, "the question of a stateless server waits at its client"
-        assert await end(hub, "agent:ci") == Ended("agent:ci", 0, 0, 3)
+        assert await end(hub, "agent:ci") == EndedSessions("agent:ci", 0, 0, 3)
         for ended in (await hanging[0], await held):
             assert "an operator ended it" in ended["error"]["message"]
         again = [

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from interlock.hub.upstreams import starts as module
-from interlock.hub.upstreams.starts import Limit, Starts, Turn, Urgency
+from interlock.hub.upstreams.starts import Limit, Starts, StartTurn, Urgency
 from memory_kept import kept_by
 
 EACH = Limit(at_once=2, per_second=1e6, burst=1000)
 LIMITS = dict.fromkeys(Urgency, EACH)
 
 
-def granted(turns: list[Turn]) -> list[int]:
+def granted(turns: list[StartTurn]) -> list[int]:
     return [number for number, turn in enumerate(turns) if turn.granted.done() and not turn.granted.cancelled()]
 
 

@@ -18,7 +18,7 @@ from interlock.hub.audit.record import TOOL_FAILED
 from interlock.hub.audit.search import search
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers import rooms as room_handler
-from interlock.hub.handlers.rooms import RoomHandler, RoomMessage, shown
+from interlock.hub.handlers.rooms import RoomHandler, UnjudgedMessage, shown
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.room_definitions import ROOM_DEFINITIONS, ROOM_TOKENS, ROOM_TOOLS
 from interlock.hub.upstreams.states import ServerState
@@ -279,7 +279,7 @@ async def test_messages_wait_for_the_next_call_if_the_client_goes_while_they_are
 
     judged, may_end, ended = threading.Event(), threading.Event(), asyncio.Event()
 
-    def judges(message: RoomMessage) -> str:
+    def judges(message: UnjudgedMessage) -> str:
         judged.set()
         may_end.wait()
         return shown(message)

@@ -13,7 +13,7 @@ from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.hub.approvals.rules import RULES, Rule
 from interlock.hub.audit.record import OPERATED, Outcome, Record
-from interlock.hub.audit.search import Entry
+from interlock.hub.audit.search import FoundEntry
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.hub.upstreams.states import ServerState
@@ -240,9 +240,9 @@ def found(answer: Answer, pattern: str) -> str:
     return match[1]
 
 
-def entry(took_us: int | None, result: str = "SUCCESS") -> Entry:
+def entry(took_us: int | None, result: str = "SUCCESS") -> FoundEntry:
     record = Record(seq=1, at=0, event="TOOL_EXECUTED", duration_us=took_us, outcome=Outcome("answered"))
-    return Entry("hub", 1, "", record, result, "")
+    return FoundEntry("hub", 1, "", record, result, "")
 
 
 def test_a_chart_scales_to_the_longest_call_and_counts_failures() -> None:

@@ -16,7 +16,7 @@ from interlock.hub.admin.rooms import (
     ChangeMode,
     ProposalAnswer,
     RoomRow,
-    Ticket,
+    RoomTicket,
 )
 from interlock.hub.app import HubApp
 from interlock.hub.approvals.decision import Decision
@@ -109,7 +109,7 @@ class Gateway:
         """Choose which envelopes a connected participant receives, from the next one on."""
         return self._operations.change_mode(params)
 
-    def ticket(self, by: Principal, topic: str, separate: bool) -> Ticket:
+    def ticket(self, by: Principal, topic: str, separate: bool) -> RoomTicket:
         """Admit the hub's user to a topic. Whether it may join is judged when it does."""
         return self._operations.ticket(by, topic, separate)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.hub.calls.call import Caller
-from interlock.hub.handlers.rooms import RoomMessage, RoomResult
+from interlock.hub.handlers.rooms import RoomResult, UnjudgedMessage
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search import room_definitions as tools
 from interlock.protocols.mcpx import kinds
@@ -200,7 +200,7 @@ class ToolParticipants:
             one.used_at = time.monotonic()
         if not exchange.can_answer_now:
             raise Fault("CANCELLED", "the client left before it got its messages; they wait")
-        messages: list[RoomMessage] = []
+        messages: list[UnjudgedMessage] = []
         envelopes: list[Envelope] = []
         while len(messages) < MAX_MESSAGES and sum(len(message.text) for message in messages) < MAX_CHARS:
             envelope = one.read()
@@ -223,7 +223,7 @@ def _kind(data: bytes) -> str:
         return ""
 
 
-def _message(envelope: Envelope) -> RoomMessage:
+def _message(envelope: Envelope) -> UnjudgedMessage:
     """A message for a model. Its label is the gateway's word."""
     head: dict[str, object] = {"from": envelope.sender, "kind": envelope.kind.text, "id": envelope.id}
     if envelope.to:
@@ -232,4 +232,4 @@ def _message(envelope: Envelope) -> RoomMessage:
         head["about"] = envelope.correlation_id
     payload = msgspec.json.decode(envelope.payload, type=dict[str, Any])
     text = payload.get("text") if envelope.kind.type == kinds.CHAT else None
-    return RoomMessage(head, text if isinstance(text, str) else envelope.payload.decode(), payload)
+    return UnjudgedMessage(head, text if isinstance(text, str) else envelope.payload.decode(), payload)

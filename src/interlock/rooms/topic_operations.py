@@ -11,7 +11,7 @@ from interlock.hub.admin.rooms import (
     ChangeMode,
     ParticipantRow,
     RoomRow,
-    Ticket,
+    RoomTicket,
 )
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
@@ -69,12 +69,12 @@ class TopicOperations:
             room.route(member.id, Mode(params.mode))
         return ChangedMode(params.id, topic, params.mode)
 
-    def ticket(self, by: Principal, topic: str, separate: bool) -> Ticket:
+    def ticket(self, by: Principal, topic: str, separate: bool) -> RoomTicket:
         """Admit the hub's user to a topic. Whether it may join is judged when it does."""
         if topic not in self._hub_app.config.rooms.topics:
             raise unknown_topic(topic)
         url = f"ws://{self._hub_app.listen}{PATH}?topic={topic}"
-        return Ticket(self._tickets.make(Admitted(by, separate), topic), topic, url)
+        return RoomTicket(self._tickets.make(Admitted(by, separate), topic), topic, url)
 
     def _row(self, name: str) -> RoomRow:
         settings, room = self._topics.settings.topics[name], self._topics.rooms.get(name)

@@ -48,7 +48,7 @@ class ApprovalOperations:
         part = self._inbox.part(wanted)
         return DecisionRows([self.shown(decision) for decision in part.decisions], part.total, part.next)
 
-    async def show(self, by: Principal, params: Named, trace: str) -> OneDecision:
+    async def show(self, by: Principal, params: NamedApproval, trace: str) -> OneDecision:
         """One approval request."""
         decision = self._inbox.get(params.id)
         view = await self._inbox.view(decision)
@@ -89,7 +89,7 @@ class ApprovalOperations:
         await self._passphrase.demand(by, params.passphrase)
         return MadeRule(_shown_rule(await self._inbox.make_rule(params.decision, by)))
 
-    async def revoke_rule(self, by: Principal, params: Named, trace: str) -> RevokedRule:
+    async def revoke_rule(self, by: Principal, params: NamedApproval, trace: str) -> RevokedRule:
         """Delete a rule."""
         return RevokedRule(_shown_rule(await self._inbox.revoke_rule(params.id, by)))
 
@@ -199,7 +199,7 @@ class ListDecisions(msgspec.Struct):
         return self.kind in ("", question.kind) and self.server in ("", question.server)
 
 
-class Named(msgspec.Struct):
+class NamedApproval(msgspec.Struct):
     """An approval request or a rule, by its id."""
 
     id: Text

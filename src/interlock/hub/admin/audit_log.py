@@ -54,12 +54,12 @@ class AuditLogOperations:
             raise Fault("NOT_FOUND", f"no entry {params.seq}", hint="`interlock audit tail` shows the newest")
         return OneEntry(*found)
 
-    async def verify(self, by: Principal, params: Nothing, trace: str) -> Verified:
+    async def verify(self, by: Principal, params: Nothing, trace: str) -> VerifiedLog:
         """Verify every record."""
         await self._hub_app.recorder.flushed()
         home = self._hub_app.home
         report = await self._hub_app.store.read(lambda database: verify_home(database, home))
-        return Verified(report.sound, report.records, report.chains, report.findings)
+        return VerifiedLog(report.sound, report.records, report.chains, report.findings)
 
     async def export(self, by: Principal, params: ToFile, trace: str) -> Exported:
         """Write every record to a new file that only this user can read."""
@@ -115,7 +115,7 @@ class ToFile(msgspec.Struct):
 class Entries(msgspec.Struct, omit_defaults=True):
     """Records, the oldest first."""
 
-    entries: list[records.Entry]
+    entries: list[records.FoundEntry]
     searched_to: records.RecordId | None = None
     """Set if the search stopped at its bound. It continues there with `before` and `before_chain`."""
 
@@ -123,13 +123,13 @@ class Entries(msgspec.Struct, omit_defaults=True):
 class OneEntry(msgspec.Struct):
     """A record, and the records of its trace."""
 
-    entry: records.Entry
-    related: list[records.Entry]
+    entry: records.FoundEntry
+    related: list[records.FoundEntry]
     stopped: bool = False
     """Whether the search for `related` ended at its bound: the 50,000 records on either side."""
 
 
-class Verified(msgspec.Struct):
+class VerifiedLog(msgspec.Struct):
     """The result of a verification."""
 
     sound: bool

@@ -103,7 +103,7 @@ class JoinRoom(msgspec.Struct):
     """Join beside other connections of the user, under an id of its own."""
 
 
-class Ticket(msgspec.Struct):
+class RoomTicket(msgspec.Struct):
     """Admits the hub's user to one topic, once, for a minute: the bearer token of `/ws`."""
 
     ticket: str
@@ -221,7 +221,7 @@ class RoomGateway(Protocol):
     def change_mode(self, params: ChangeMode) -> ChangedMode:
         """Choose which envelopes a connected participant receives."""
 
-    def ticket(self, by: Principal, topic: str, separate: bool) -> Ticket:
+    def ticket(self, by: Principal, topic: str, separate: bool) -> RoomTicket:
         """Admit the hub's user to a topic."""
 
     def visitors(self) -> RoomVisitors:
@@ -246,7 +246,7 @@ class RoomOperations:
         """Choose which envelopes a connected participant receives."""
         return self._known().change_mode(params)
 
-    async def join(self, by: Principal, params: JoinRoom, trace: str) -> Ticket:
+    async def join(self, by: Principal, params: JoinRoom, trace: str) -> RoomTicket:
         """A ticket for the hub's own user."""
         return self._known().ticket(by, params.topic, params.separate)
 

@@ -88,7 +88,7 @@ class SessionRows(msgspec.Struct):
     principals: list[PrincipalRow]
 
 
-class Ended(msgspec.Struct):
+class EndedSessions(msgspec.Struct):
     """The ended sessions, and the streams and calls that were open, in these sessions and without one."""
 
     id: str
@@ -122,7 +122,7 @@ class SessionOperations:
             [self._principal(owner, each) for owner, each in principals if agent in (None, each.principal.id)],
         )
 
-    async def end(self, by: Principal, params: EndSession, trace: str) -> Ended:
+    async def end(self, by: Principal, params: EndSession, trace: str) -> EndedSessions:
         """End a session, or everything that a principal has open. The calls are cancelled and answered."""
         id_ = params.id
         session = self._clients.sessions.get(id_)
@@ -143,7 +143,7 @@ class SessionOperations:
         kind: Literal["session", "principal"] = "session" if session is not None else "principal"
         ended = {"sessions": len(found), "streams": streams, "calls": calls}
         self._journal.session_ended(by, kind, id_, shown_owner(owner), ended, trace)
-        return Ended(id_, len(found), streams, calls)
+        return EndedSessions(id_, len(found), streams, calls)
 
     async def test_channel(self, by: Principal, params: ChannelTest, trace: str) -> ChannelTested:
         """Send a test notification to the channel of one session, the way of a wake, and to nobody else."""

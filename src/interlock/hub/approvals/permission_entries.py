@@ -17,7 +17,7 @@ from interlock.protocols.mgp.permissions import Grant
 from interlock.store import Collection
 
 
-class Entry(msgspec.Struct, frozen=True):
+class PermissionEntry(msgspec.Struct, frozen=True):
     """A person's decision about one permission of one server. A later one replaces it."""
 
     id: str
@@ -38,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True):
         return self.expires_at is None or now < self.expires_at
 
 
-ENTRIES: Final = Collection("permissions", Entry, key="id", columns=("server",))
+ENTRIES: Final = Collection("permissions", PermissionEntry, key="id", columns=("server",))
 
 
 class PermissionStatus(msgspec.Struct, frozen=True):

@@ -9,14 +9,14 @@ from typing import Final
 from interlock.config.settings import Permissions
 from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Question
-from interlock.hub.approvals.permission_entries import Entry, PermissionStatus
+from interlock.hub.approvals.permission_entries import PermissionEntry, PermissionStatus
 from interlock.protocols.mgp.permissions import decide, expand_all, is_permission, risk_of
 
 MAX_TOOLS_NAMED: Final = 20
 
 
 def decide_without_asking(
-    permission: str, settings: Permissions, mode: Mode, entry: Entry | None, place: str, now: datetime
+    permission: str, settings: Permissions, mode: Mode, entry: PermissionEntry | None, place: str, now: datetime
 ) -> PermissionStatus | None:
     """The status of a permission, or None if a person must decide.
 
@@ -62,7 +62,7 @@ def question_about(server: str, permission: str, place: str, *, whole: bool, too
     )
 
 
-def status_of(entry: Entry) -> PermissionStatus:
+def status_of(entry: PermissionEntry) -> PermissionStatus:
     """The status that follows from a person's decision."""
     verb = "approved" if entry.grant == "approved" else "revoked" if entry.revoked else "denied"
     return PermissionStatus(

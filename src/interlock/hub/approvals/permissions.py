@@ -14,7 +14,7 @@ from interlock.config.settings import Config
 from interlock.config.settings import Permissions as Settings
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
-from interlock.hub.approvals.permission_entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
+from interlock.hub.approvals.permission_entries import ENTRIES, PermissionEntry, PermissionStatus, entry_id, place_of
 from interlock.hub.approvals.permission_policy import MAX_TOOLS_NAMED, decide_without_asking, question_about, status_of
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.access import utc_now
@@ -38,7 +38,7 @@ PermissionEvent: TypeAlias = Literal["PERMISSION_GRANTED", "PERMISSION_DENIED", 
 Log = Callable[[str, str], None]
 Record = Callable[[PermissionEvent, str, PermissionStatus], None]
 """Writes an event type, a server and a status to the audit log."""
-RecordEntry = Callable[[Entry, Principal, str], object]
+RecordEntry = Callable[[PermissionEntry, Principal, str], object]
 """Makes the audit record of a person's decision, with a trace id."""
 
 
@@ -66,7 +66,7 @@ class Permissions:
         self._record_entry = record_entry
         self.now = now
         self._store: Store
-        self._entries: Mirror[Entry] | None = None
+        self._entries: Mirror[PermissionEntry] | None = None
         self._declared: dict[str, tuple[str, ...]] = {}
         """By server, the permissions it needs as a whole; families are expanded."""
         self._named: dict[str, dict[str, list[str]]] = {}
@@ -260,7 +260,7 @@ class Permissions:
         """Store a decision. It holds from the next call on, and closes the open request."""
         if grant == "approved" and by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can grant a permission, and {by.id} is a {by.kind}")
-        entry = Entry(
+        entry = PermissionEntry(
             entry_id(server, permission),
             server,
             permission,
@@ -280,7 +280,7 @@ class Permissions:
         if request is not None and request.state is DecisionState.OPEN:
             await self._inbox.void([request])
 
-    def entry(self, server: str, permission: str) -> Entry | None:
+    def entry(self, server: str, permission: str) -> PermissionEntry | None:
         """The last decision of a person."""
         return None if self._entries is None else self._entries.get(entry_id(server, permission))
 
@@ -318,7 +318,7 @@ class Permissions:
 
     # Consequences
 
-    def _entry_changed(self, _: str, entry: Entry | None) -> None:
+    def _entry_changed(self, _: str, entry: PermissionEntry | None) -> None:
         if entry is None:
             return
         self._note(entry.server, self.status(entry.server, entry.permission), decision=entry)
@@ -346,14 +346,14 @@ class Permissions:
                 self._note_expired(entry)
         self._watch_expiry()
 
-    def _note_expired(self, entry: Entry) -> None:
+    def _note_expired(self, entry: PermissionEntry) -> None:
         status = self.status(entry.server, entry.permission)
         if self._note(entry.server, status):
             self._changed(entry.server)
             if status.grant == "deferred" and entry.permission in self._wanted(entry.server):
                 self._tasks.begin(self._settle(entry.server, [entry.permission]))
 
-    def _note(self, server: str, status: PermissionStatus, *, decision: Entry | None = None) -> bool:
+    def _note(self, server: str, status: PermissionStatus, *, decision: PermissionEntry | None = None) -> bool:
         """Log a status that differs from the last one. Returns whether it did.
 
         The audit log gets it too, unless `decision` led to it: that was recorded in the commit of the decision.

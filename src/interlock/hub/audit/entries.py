@@ -20,14 +20,14 @@ from interlock.hub.catalog.target import Target
 from interlock.wire.large import Read
 
 
-class Judged(NamedTuple):
+class TargetJudgement(NamedTuple):
     """The hub's knowledge of a target when a call was made (MGP, Audit Event Format)."""
 
     risk_level: str = ""
     validator_applied: str = ""
 
 
-NOT_JUDGED: Final = Judged()
+NOT_JUDGED: Final = TargetJudgement()
 
 
 class Ticket(msgspec.Struct, eq=False):
@@ -48,7 +48,7 @@ class Ticket(msgspec.Struct, eq=False):
     """How it ended, if it did before its entry left."""
     reason: str = ""
     took_us: int = 0
-    judged: Judged = NOT_JUDGED
+    judged: TargetJudgement = NOT_JUDGED
 
     def record(self) -> Record:
         """The entry with the sequence number of its intent."""

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from interlock.hub.audit.batch_writer import BatchWriter, open_chain
 from interlock.hub.audit.commit_publisher import CommitPublisher
-from interlock.hub.audit.entries import NOT_JUDGED, Entry, EntryTimes, Judged, Ticket, digest, event_record
+from interlock.hub.audit.entries import NOT_JUDGED, Entry, EntryTimes, TargetJudgement, Ticket, digest, event_record
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.queued_arguments import MAX_QUEUED_BYTES, QueuedArguments
 from interlock.hub.audit.record import BLOCKED, CLOSED, NOT_SENT, OTHER_BLOCKED, OVERFLOWED, Outcome, Record
@@ -130,7 +130,7 @@ class Recorder:
         trace: str,
         arguments: bytes = b"",
         committed: OnCommitted | None = None,
-        judged: Judged = NOT_JUDGED,
+        judged: TargetJudgement = NOT_JUDGED,
     ) -> Ticket:
         """Record that a call is about to be sent. Raises Fault if it must not be, CommitSlow if it needs `committed`:
         then it is sent after `committed(None)`, and refused after `committed(error)`, which the recorder records."""

@@ -24,7 +24,7 @@ MAX_SCANNED: Final = 50_000
 """Records that one part of a search looks at, about 15 ms of work. A filter that matches nothing ends there."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class FoundEntry(msgspec.Struct, frozen=True):
     """A record with its chain, sequence number and hash."""
 
     chain: str
@@ -43,15 +43,15 @@ class RecordId(msgspec.Struct, frozen=True):
     seq: int
 
 
-class Part(msgspec.Struct, frozen=True):
+class SearchPart(msgspec.Struct, frozen=True):
     """Records that match, newest first."""
 
-    entries: list[Entry]
+    entries: list[FoundEntry]
     searched_to: RecordId | None = None
     """Where the search stopped because it looked at `MAX_SCANNED` records: the next part begins before it."""
 
 
-def tail(database: Database, limit: int) -> list[Entry]:
+def tail(database: Database, limit: int) -> list[FoundEntry]:
     """The newest records, oldest of them first."""
     return [_entry(row) for row in reversed(rows.newest_first(database, Search(), min(limit, MAX_RESULTS)))]
 
@@ -62,7 +62,7 @@ def search(
     limit: int,
     before: tuple[str, int] | None = None,
     down_to: RecordRow | None = None,
-) -> list[Entry]:
+) -> list[FoundEntry]:
     """The newest records that match, newest first; `before` names the last of an earlier page."""
     if wanted.trace:
         wanted = msgspec.structs.replace(wanted, trace=trace_id_from(wanted.trace))
@@ -70,21 +70,23 @@ def search(
     return [_entry(row) for row in rows.newest_first(database, wanted, min(limit, MAX_RESULTS), last, down_to)]
 
 
-def search_part(database: Database, wanted: Search, limit: int, before: tuple[str, int] | None = None) -> Part | None:
+def search_part(
+    database: Database, wanted: Search, limit: int, before: tuple[str, int] | None = None
+) -> SearchPart | None:
     """The same, among the next `MAX_SCANNED` records. None if there is no record `before`: it may be pruned."""
     last = None if before is None else rows.get(database, *before)
     if before is not None and last is None:
         return None
     if wanted == Search():
-        return Part(search(database, wanted, limit, before))  # Every record matches.
+        return SearchPart(search(database, wanted, limit, before))  # Every record matches.
     down_to = rows.last_of_next(database, MAX_SCANNED, last)
     found = search(database, wanted, limit, before, down_to)
     if down_to is None or len(found) >= min(limit, MAX_RESULTS):
-        return Part(found)
-    return Part(found, RecordId(down_to.chain, down_to.seq))
+        return SearchPart(found)
+    return SearchPart(found, RecordId(down_to.chain, down_to.seq))
 
 
-def show(database: Database, chain: str, seq: int) -> tuple[Entry, list[Entry], bool] | None:
+def show(database: Database, chain: str, seq: int) -> tuple[FoundEntry, list[FoundEntry], bool] | None:
     """One record, the records of its trace in order, and whether the search for those ended at its bound.
 
     Records of one trace lie close together, so it looks at the `MAX_SCANNED` records on either side. None if there is
@@ -107,14 +109,14 @@ def export(database: Database, chain: str = "", after: int = 0) -> Iterator[byte
             yield msgspec.json.encode(_line(row)) + b"\n"
 
 
-def _entry(row: RecordRow) -> Entry:
+def _entry(row: RecordRow) -> FoundEntry:
     try:
         record = record_of(row.body)
     except UnreadableRecord as cause:
         record = Record(row.seq, row.at, row.event, row.actor, server=row.server, name=row.name, trace=row.trace)
-        return Entry(row.chain, row.seq, row.hash.hex(), record, row.result, f"was altered: {row.damage or cause}")
+        return FoundEntry(row.chain, row.seq, row.hash.hex(), record, row.result, f"was altered: {row.damage or cause}")
     problem = f"was altered: {row.damage}" if row.damage else ""
-    return Entry(row.chain, row.seq, row.hash.hex(), record, record.result, problem)
+    return FoundEntry(row.chain, row.seq, row.hash.hex(), record, record.result, problem)
 
 
 def _line(row: RecordRow) -> Line:

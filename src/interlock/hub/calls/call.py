@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from interlock.hub.audit.entries import NOT_JUDGED, Judged
+from interlock.hub.audit.entries import NOT_JUDGED, TargetJudgement
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal, server_principal
 from interlock.hub.calls.timeouts import CallTimeouts
@@ -268,7 +268,7 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
     valid_until: float = FOREVER
     meters: tuple[Meter, ...] = ()
     """The rates that each call counts for."""
-    judged: Judged = NOT_JUDGED
+    judged: TargetJudgement = NOT_JUDGED
     """Risk and validators of the target, for the audit log."""
 
     def checks_behind(self, gate: str) -> tuple[tuple[str, Check], ...]:

@@ -12,7 +12,7 @@ from interlock.hub.catalog.audiences import declared_audience, has
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.resource_uris import original_uri
 from interlock.hub.catalog.target import Target, TargetKind
-from interlock.hub.catalog.unknown_names import Unusable, unknown
+from interlock.hub.catalog.unknown_names import UnusableName, unknown
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.sharing import audiences
@@ -115,7 +115,7 @@ class NameResolution:
             rule = item.findings[0].rule
             message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
             hint = "the operator decides: `interlock status` shows the finding and how to allow it"
-            raise Unusable(Target(kind, item.server, item.name), message, hint, {"rule": rule})
+            raise UnusableName(Target(kind, item.server, item.name), message, hint, {"rule": rule})
 
     def _refuse_unlisted(self, caller: Caller, name: str, exchange: Exchange | None) -> None:
         """Refuse a tool of a server that was never listed, as it is starting or down: the tool may exist."""
@@ -141,7 +141,7 @@ def _check_asked(upstream: Upstream | None, exchange: Exchange) -> None:
 
 
 def _withheld(name: str, tool: Tool, decision: str) -> Fault:
-    return Unusable(
+    return UnusableName(
         Target("tool", tool.server, tool.name),
         f"{name[:200]} has changed since it was approved and waits for approval {decision}",
         f"the operator reviews it with `interlock approvals show {decision}`",

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.audit.entries import Judged
+from interlock.hub.audit.entries import TargetJudgement
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Caller, CallPipeline, Check, FleetingCheck, Plan, ResultProcessor
 from interlock.hub.calls.timeouts import CallTimeouts
@@ -90,7 +90,7 @@ class CallPolicy(Protocol):
     def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
         """The rates that a principal's calls of a target count for."""
 
-    def judged_of(self, target: Target) -> Judged:
+    def judged_of(self, target: Target) -> TargetJudgement:
         """Risk and validators of a target, for the audit log."""
 
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.audit.entries import Judged, Ticket, event_record
+from interlock.hub.audit.entries import TargetJudgement, Ticket, event_record
 from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import OnCommitted, Recorder
 from interlock.hub.calls.call import Call, Caller
@@ -58,7 +58,7 @@ class Recording:
         """Record in this mode from now on."""
         self.strict = strict
 
-    def begin(self, call: Call, judged: Judged, committed: OnCommitted | None = None) -> None:
+    def begin(self, call: Call, judged: TargetJudgement, committed: OnCommitted | None = None) -> None:
         """Record the intent. Raises a `Fault` where it cannot be recorded: then the call must not be sent.
 
         With `committed`, the call is sent only after `committed(None)`.

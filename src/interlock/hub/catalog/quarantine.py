@@ -62,7 +62,7 @@ class Quarantine:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="definitions")
         # Only that thread uses the attributes below, except `_idle_timer`.
         self._known: dict[bytes, tuple[Finding, ...]] = {}
-        self._judged: dict[str, _Judged] = {}
+        self._judged: dict[str, _JudgedOffer] = {}
         self._alike: dict[str, dict[str, dict[str, None]]] = {}
         """The names of all tools with their servers, by their skeleton: names that look the same share one."""
         self._last: dict[str, Offer] = {}
@@ -156,7 +156,7 @@ class Quarantine:
         """The offers that change: this one, and those with tool names that look like its names."""
         affected = self._forget(offer.server)
         names = {tool.shown: skeleton(tool.shown) for tool in offer.tools.values()}
-        self._judged[offer.server] = _Judged(offer, found, names)
+        self._judged[offer.server] = _JudgedOffer(offer, found, names)
         for name, alike in names.items():
             others = self._alike.setdefault(alike, {})
             others.setdefault(name, {})[offer.server] = None
@@ -211,7 +211,7 @@ class Quarantine:
         self._last[server] = offer
         return offer
 
-    def _lookalikes(self, server: str, judged: _Judged) -> dict[Key, _Flag]:
+    def _lookalikes(self, server: str, judged: _JudgedOffer) -> dict[Key, _Flag]:
         """Flag the names that look like a name of a server that comes earlier in the configuration."""
         found: dict[Key, _Flag] = {}
         ambiguous = [(name, alike) for name, alike in judged.names.items() if len(self._alike[alike]) > 1]
@@ -280,7 +280,7 @@ class _Flag(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-class _Judged(NamedTuple):
+class _JudgedOffer(NamedTuple):
     offer: Offer
     found: Mapping[Key, _Flag]
     names: dict[str, str]

@@ -10,7 +10,7 @@ from interlock.wire.errors import Fault
 MAX_NAME_CHARS: Final = 1000
 
 
-class Unusable(Fault):
+class UnusableName(Fault):
     """A name whose item the hub knows and lets nobody use now: in quarantine, or changed since it was approved."""
 
     def __init__(self, target: Target, message: str, hint: str, data: dict[str, object]) -> None:
@@ -20,7 +20,7 @@ class Unusable(Fault):
 
 def refused_target(kind: TargetKind, name: str, fault: Fault) -> Target:
     """The target of a name that was refused, for the audit log. Without a server where the hub knows none."""
-    return fault.target if isinstance(fault, Unusable) else Target(kind, "", name[:MAX_NAME_CHARS])
+    return fault.target if isinstance(fault, UnusableName) else Target(kind, "", name[:MAX_NAME_CHARS])
 
 
 def unknown(kind: str, name: str, meant: str | None = None) -> Fault:

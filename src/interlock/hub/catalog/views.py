@@ -45,11 +45,11 @@ class Catalog:
         self._offers: dict[str, Offer] = {}
         self._profiles: dict[str, ProfileFilter] = {}
         self._lists: dict[tuple[View, ItemKind], _Listing] = {}
-        self._whole: dict[str, dict[ItemKind, Part]] = {}
+        self._whole: dict[str, dict[ItemKind, OfferPart]] = {}
         """The parts of each server outside profiles."""
         self._rendered: dict[tuple[View, ItemKind], dict[str, Piece]] = {}
         """Pieces that were rendered in turns, for the next list."""
-        self._parts: dict[tuple[View, ItemKind], tuple[int, dict[str, Part]]] = {}
+        self._parts: dict[tuple[View, ItemKind], tuple[int, dict[str, OfferPart]]] = {}
         self._servers: dict[View, tuple[int, dict[str, None]]] = {}
         self.arrangement = 0
         """Grows with every configuration."""
@@ -167,7 +167,7 @@ class Catalog:
         """Every item of one kind in a view, in order."""
         return [*chain.from_iterable(part.items for part in self.parts(view, kind).values())]
 
-    def parts(self, view: View, kind: ItemKind) -> dict[str, Part]:
+    def parts(self, view: View, kind: ItemKind) -> dict[str, OfferPart]:
         """The items of one kind in a view, by server, in order. The part of an unchanged offer is the same object."""
         generation, before = self._parts.get((view, kind), (-1, {}))
         if generation == self.generation:
@@ -275,7 +275,9 @@ class Catalog:
             return profile.sees(item)
         return self.sees_server(view, item.server)
 
-    def _piece(self, before: _Listing, rendered: Mapping[str, Piece], view: View, part: Part) -> Piece | _PieceSpan:
+    def _piece(
+        self, before: _Listing, rendered: Mapping[str, Piece], view: View, part: OfferPart
+    ) -> Piece | _PieceSpan:
         known = before.spans.get(part.offer.server)
         if known is not None and known.offer is part.offer:
             return known
@@ -285,7 +287,7 @@ class Catalog:
         return _rendered(part.offer, [self.render(view, item) for item in part.items])
 
 
-class Part(NamedTuple):
+class OfferPart(NamedTuple):
     """The items of one kind that a view shows of one offer."""
 
     offer: Offer
@@ -296,12 +298,12 @@ class Part(NamedTuple):
     """Whether not everybody has each of the items."""
 
 
-def _part(offer: Offer, items: tuple[Item, ...]) -> Part:
+def _part(offer: Offer, items: tuple[Item, ...]) -> OfferPart:
     for_some = any(item.only_for is not None for item in items)
-    return Part(offer, items, max_bytes_of(items), for_some)
+    return OfferPart(offer, items, max_bytes_of(items), for_some)
 
 
-def _parts(offer: Offer) -> dict[ItemKind, Part]:
+def _parts(offer: Offer) -> dict[ItemKind, OfferPart]:
     return {kind: _part(offer, tuple(offer.items(kind))) for kind in KINDS}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from interlock.config.settings import Config
-from interlock.hub.audit.entries import NOT_JUDGED, Judged
+from interlock.hub.audit.entries import NOT_JUDGED, TargetJudgement
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Caller, ResultProcessor
 from interlock.hub.calls.dispatch.result_pages import Pages
@@ -109,12 +109,12 @@ class GateChain:
         """The rates that a principal's calls of a target count for."""
         return self._authentication.rates.of(principal, target)
 
-    def judged_of(self, target: Target) -> Judged:
+    def judged_of(self, target: Target) -> TargetJudgement:
         """Risk and validators of a target, for the audit log."""
         if target.tool is None:
             return NOT_JUDGED
         risk = self._approvals.server_policies.risk_of(target.tool)
-        return Judged(risk.word, self._validators.applied(target))
+        return TargetJudgement(risk.word, self._validators.applied(target))
 
     def processor_of(self, caller: SessionCaller, target: Target) -> ResultProcessor | None:
         """The processor of a target's results: what its server's settings ask for, events, and taints of the caller."""

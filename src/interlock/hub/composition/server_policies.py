@@ -10,7 +10,7 @@ from collections.abc import Callable
 from interlock.client.connection import Connection
 from interlock.config.settings import Config
 from interlock.hub.approvals.inbox import Inbox
-from interlock.hub.approvals.permission_entries import Entry, PermissionStatus
+from interlock.hub.approvals.permission_entries import PermissionEntry, PermissionStatus
 from interlock.hub.approvals.permission_policy import status_of
 from interlock.hub.approvals.permissions import Log, PermissionEvent, Permissions
 from interlock.hub.audit.entries import NOBODY
@@ -108,7 +108,7 @@ class ServerPolicies:
         by = NOBODY if status.by_kind is None else Principal(status.by, status.by_kind)
         self._journal.settled(event, by, server, status.permission, status.rule)
 
-    def _record_of(self, entry: Entry, by: Principal, trace: str) -> object:
+    def _record_of(self, entry: PermissionEntry, by: Principal, trace: str) -> object:
         event: PermissionEvent = "PERMISSION_REVOKED" if entry.revoked else "PERMISSION_DENIED"
         if entry.grant == "approved":
             event = "PERMISSION_GRANTED"

@@ -31,7 +31,7 @@ LISTED = 1000
 """Servers in one answer."""
 
 
-class Filter(msgspec.Struct):
+class ServerFilter(msgspec.Struct):
     """Which servers to list. A server must match every member."""
 
     extensions: Names = ()
@@ -46,7 +46,7 @@ class Filter(msgspec.Struct):
 class ListServers(msgspec.Struct):
     """Params of `mgp/discovery/list`."""
 
-    filter: Filter = msgspec.field(default_factory=Filter)
+    filter: ServerFilter = msgspec.field(default_factory=ServerFilter)
 
 
 class Deregister(msgspec.Struct):
@@ -218,7 +218,7 @@ def _denied(decision: Decision) -> DiscoveredServer:
     )
 
 
-def _matches(row: DiscoveredServer, wanted: Filter) -> bool:
+def _matches(row: DiscoveredServer, wanted: ServerFilter) -> bool:
     return (
         set(wanted.extensions) <= set(row.extensions)
         and set(wanted.permissions) <= set(row.permissions)

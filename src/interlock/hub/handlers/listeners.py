@@ -13,7 +13,7 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers import claude_channel
 from interlock.hub.handlers.extension_notifiers import ExtensionNotifiers
-from interlock.hub.handlers.notifications import ChangeNotifier, Filter, ListName
+from interlock.hub.handlers.notifications import ChangeNotifier, ListName, NotificationFilter
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tasks.handler import TaskHandler
@@ -95,7 +95,7 @@ class ListenStream:
         self._followed: list[StoredTask] = []
         self._meta = {SUBSCRIPTION_ID: exchange.request.id}
         self._watched: list[tuple[str, str]] = []
-        self._filter = Filter()
+        self._filter = NotificationFilter()
         self._acknowledged = False
         self._early: list[str] = []
         """Resources that changed before the stream was acknowledged."""
@@ -132,14 +132,14 @@ class ListenStream:
         self._leave(reason)
         self._exchange.result(msgspec.json.encode({"resultType": "complete", "_meta": self._meta}))
 
-    async def _open(self, wanted: Filter) -> None:
+    async def _open(self, wanted: NotificationFilter) -> None:
         try:
             await self._subscribe_and_acknowledge(wanted)
         except BaseException:
             self._leave("the stream could not be opened")
             raise
 
-    async def _subscribe_and_acknowledge(self, wanted: Filter) -> None:
+    async def _subscribe_and_acknowledge(self, wanted: NotificationFilter) -> None:
         subscribed = await self._subscribe(list(dict.fromkeys(wanted.resource_subscriptions)))
         self._followed = self._tasks.follow(self._exchange, self._caller, wanted.task_ids, self, self._notify_task)
         await self._tasks.watch(self._followed)
@@ -246,4 +246,4 @@ class ListenStream:
 
 
 class _Params(msgspec.Struct):
-    notifications: Filter
+    notifications: NotificationFilter

@@ -229,7 +229,7 @@ class MgpFilter(msgspec.Struct):
     events: SubscribeParams | None = None
 
 
-class Filter(msgspec.Struct, rename="camel"):
+class NotificationFilter(msgspec.Struct, rename="camel"):
     """The notifications that a listen stream requested (2026-07-28, Subscriptions: Notification Filter)."""
 
     tools_list_changed: bool = False

@@ -24,7 +24,7 @@ from interlock.protocols.mcpx.system import GATEWAY
 from interlock.wire.errors import Fault
 
 
-class RoomMessage(msgspec.Struct, frozen=True):
+class UnjudgedMessage(msgspec.Struct, frozen=True):
     """A message of another participant, before it was judged."""
 
     label: dict[str, object]
@@ -46,7 +46,7 @@ class RoomResult(msgspec.Struct):
 
     facts: dict[str, object]
     """The hub's own words."""
-    messages: list[RoomMessage] = []
+    messages: list[UnjudgedMessage] = []
     """Each stands in a content block of its own."""
     taken: TakenMessages | None = None
     """Set where the messages waited for this client alone."""
@@ -111,7 +111,7 @@ class RoomHandler:
         result = msgspec.json.encode({"contents": [content]})
         answer(exchange, result, ttl_ms=0)
 
-    async def _judged(self, caller: Caller, messages: list[RoomMessage]) -> list[str]:
+    async def _judged(self, caller: Caller, messages: list[UnjudgedMessage]) -> list[str]:
         """Messages as a model reads them. From now on the agent's tools that change something ask a person."""
         if any(message.label["from"] != GATEWAY for message in messages):
             self._deliveries.touch(caller.principal.id)
@@ -125,7 +125,7 @@ class RoomHandler:
         return self.clients
 
 
-def shown(message: RoomMessage) -> str:
+def shown(message: UnjudgedMessage) -> str:
     """A message with its label on the first line, hidden characters visible. Pure and slow: it searches the text."""
     found = judge_result(message.payload, may_ask=True)
     label = message.label | ({"warnings": [finding.message for finding in found]} if found else {})

@@ -8,7 +8,7 @@ from interlock.hub.live.events import Pending
 from interlock.protocols.mcpl.wake import Verdict, WakeDecision
 
 
-class Chosen(msgspec.Struct):
+class ChosenEvents(msgspec.Struct):
     """The events of a group for which its agent is woken now, and the rest."""
 
     events: list[Pending] = []

@@ -111,7 +111,7 @@ class LiveConnection:
         return agents if self.agent is None else tuple(name for name in agents if name == self.agent)
 
 
-class Named(msgspec.Struct, frozen=True):
+class MessageNames(msgspec.Struct, frozen=True):
     """The names in a message of a server. A member of a wrong type names nothing."""
 
     feature_set: str = ""
@@ -120,7 +120,7 @@ class Named(msgspec.Struct, frozen=True):
     cause: str = ""
 
 
-def named_in(params: bytes) -> Named | None:
+def named_in(params: bytes) -> MessageNames | None:
     """The names in a message that may be refused. None where it is no object."""
     try:
         decoded = msgspec.json.decode(params, type=dict[str, Any])
@@ -128,7 +128,7 @@ def named_in(params: bytes) -> Named | None:
         return None
     meta = decoded.get("_meta")
     found = (decoded.get("featureSet"), decoded.get("eventId"), decoded.get("conversationId"))
-    return Named(*map(_text, (*found, meta.get(CAUSE) if isinstance(meta, dict) else None)))
+    return MessageNames(*map(_text, (*found, meta.get(CAUSE) if isinstance(meta, dict) else None)))
 
 
 def _text(value: object) -> str:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.live.connection import LiveConnection, Named, named_in
+from interlock.hub.live.connection import LiveConnection, MessageNames, named_in
 from interlock.hub.live.feature_updates import ANSWER_TIMEOUT_S, FeatureUpdates
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.upstreams.logs import Logs
@@ -154,7 +154,7 @@ class ServerMessages:
             self._refusals.add(live.server, request.method, "", "", fault)
 
     def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
-        named = named_in(request.params) or Named()
+        named = named_in(request.params) or MessageNames()
         self._refusals.add(live.server, request.method, named.feature_set, named.event, fault)
         error = fault.render(ErrorDialect.MCPL)
         if live.connection.modern:

@@ -20,7 +20,7 @@ from interlock.events.types import AgentWoken, now_us
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
 from interlock.hub.live.causes import TURN_S, Causes
-from interlock.hub.live.chosen_events import Chosen
+from interlock.hub.live.chosen_events import ChosenEvents
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import (
     LIVE_PENDING,
@@ -291,7 +291,7 @@ class Wakes:
             self._deliveries.wake(agent, [event.id for event in chosen.events])
             self.announce(wake)
 
-    def _choose(self, agent: str, events: list[Pending]) -> Chosen:
+    def _choose(self, agent: str, events: list[Pending]) -> ChosenEvents:
         """Judge the events. Those of one rule that fit into the budgets share a wake.
 
         Rules see no difference between events of one kind but their size, so a group of 256 takes few decisions.
@@ -300,7 +300,7 @@ class Wakes:
         for event in events:
             kind = (event.server, event.feature_set, event.channel, event.tags, event.from_agent)
             kinds.setdefault(kind, []).append(event)
-        chosen = Chosen()
+        chosen = ChosenEvents()
         for alike in kinds.values():
             smallest = self._decide(min(alike, key=lambda event: event.tokens), agent, chosen.tokens)
             if not chosen.takes(smallest):
@@ -314,7 +314,7 @@ class Wakes:
                 self._choose_some(chosen, agent, alike)
         return chosen
 
-    def _choose_some(self, chosen: Chosen, agent: str, alike: list[Pending]) -> None:
+    def _choose_some(self, chosen: ChosenEvents, agent: str, alike: list[Pending]) -> None:
         """Choose events of one kind, oldest first, as far as the budgets have room."""
         full: WakeDecision | None = None
         for event in alike:
@@ -325,7 +325,7 @@ class Wakes:
                 chosen.held.append((event, decision))
                 full = decision if chosen.events else None
 
-    async def _commit(self, agent: str, wake: Wake | None, chosen: Chosen, at: float) -> None:
+    async def _commit(self, agent: str, wake: Wake | None, chosen: ChosenEvents, at: float) -> None:
         """Commit a wake, and for the rest of its group why each of them is held. Raises StoreError or a `Fault`."""
         noted = [(event, why) for event, why in chosen.held if wake is not None or event.cause != self._why(agent, why)]
         if wake is None and not noted:

@@ -22,7 +22,7 @@ from interlock.wire.errors import Fault
 INVALID: Final = "its credential is no longer valid"
 
 
-class OpenCall(Protocol):
+class StatelessCall(Protocol):
     """A call that is under way, parked, or waiting for an approval."""
 
     @property
@@ -32,14 +32,14 @@ class OpenCall(Protocol):
     def exchange(self) -> Exchange: ...
 
 
-class OpenCalls(Protocol):
+class StatelessCalls(Protocol):
     """Knows the open calls of every principal."""
 
-    def stateless_calls(self) -> Sequence[OpenCall]:
+    def stateless_calls(self) -> Sequence[StatelessCall]:
         """Those without a session."""
 
 
-class OpenRequests(Protocol):
+class StatelessRequests(Protocol):
     """Knows the requests that the hub itself answers later: lists, tasks, discovery, operations."""
 
     def stateless_requests(self) -> Sequence[Exchange]:
@@ -54,8 +54,8 @@ class Clients:
         limits: SessionLimits,
         clock: Callable[[], float],
         streams: OpenStreams,
-        calls: OpenCalls,
-        requests: OpenRequests,
+        calls: StatelessCalls,
+        requests: StatelessRequests,
         opened: Callable[[Session], None],
         ended: Callable[[Session, SessionEvent], None],
     ) -> None:
@@ -80,7 +80,7 @@ class Clients:
             stream.end(reason)
         return len(streams)
 
-    def calls_of(self, owner: str) -> list[OpenCall]:
+    def calls_of(self, owner: str) -> list[StatelessCall]:
         """The open calls of an owner that belong to no session."""
         return [call for call in self._calls.stateless_calls() if call.caller.owner == owner]
 

@@ -18,7 +18,7 @@ import msgspec
 from interlock.discovery.entries import Identity
 from interlock.discovery.usage import MAX_TERMS, Usage, Use, largest
 from interlock.hub.audit.record import EXECUTED
-from interlock.hub.audit.search import Entry, search
+from interlock.hub.audit.search import FoundEntry, search
 from interlock.process.turns import in_turns
 from interlock.store import Collection, Document, Store
 from interlock.store.errors import StoreDamaged, StoreError
@@ -199,7 +199,7 @@ class Learning:
             self._open.pop(owner, None)
 
 
-def _served(entry: Entry, search: _Search) -> Identity | None:
+def _served(entry: FoundEntry, search: _Search) -> Identity | None:
     """The tool of a call that succeeded soon after a search that found it."""
     record = entry.record
     tool = (record.server, record.name)

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import Item, max_bytes_of
-from interlock.hub.catalog.views import Part
+from interlock.hub.catalog.views import OfferPart
 from interlock.process.turns import in_turns
 
 WRAPPING_TOKENS: Final = 20
@@ -72,7 +72,7 @@ class PartSum:
 class SeenPart(msgspec.Struct, frozen=True, eq=False):
     """The items of one server."""
 
-    part: Part
+    part: OfferPart
     items: tuple[Item, ...]
     most: int
     """Upper bound for the tokens of the tools: as if each byte were one, with one more at each joint."""
@@ -101,7 +101,7 @@ class SeenItems(msgspec.Struct, frozen=True, eq=False):
 
 
 def seen_items(
-    parts: Mapping[str, Part], audiences: tuple[str, ...], select: Select, before: SeenItems | None
+    parts: Mapping[str, OfferPart], audiences: tuple[str, ...], select: Select, before: SeenItems | None
 ) -> SeenItems:
     """The items that are offered to these audiences and selected. `before` was made by an equal selection."""
     known = {} if before is None else before.parts
@@ -113,7 +113,7 @@ def seen_items(
 
 
 async def seen_in_turns(
-    parts: Mapping[str, Part], audiences: tuple[str, ...], select: Select, before: SeenItems | None
+    parts: Mapping[str, OfferPart], audiences: tuple[str, ...], select: Select, before: SeenItems | None
 ) -> SeenItems:
     """The same in short turns of the loop. The caller checks that `select` still holds at the end."""
     known = {} if before is None else before.parts
@@ -129,7 +129,7 @@ def _joined(seen: Mapping[str, SeenPart]) -> SeenItems:
     return SeenItems(seen, items, sum(one.most for one in seen.values()))
 
 
-def _seen_part(server: str, part: Part, audiences: tuple[str, ...], select: Select) -> SeenPart:
+def _seen_part(server: str, part: OfferPart, audiences: tuple[str, ...], select: Select) -> SeenPart:
     items = part.items
     if part.for_some:
         items = tuple(item for item in items if has(item, audiences))

@@ -33,7 +33,7 @@ LOOKED_AT_S: Final = 0.3
 """How long a server has to look at the folders that it was told. It says no word when it is done."""
 
 
-class OpenCall(Protocol):
+class UnansweredCall(Protocol):
     """A call that the server has not answered yet."""
 
     @property
@@ -72,10 +72,10 @@ class ConnectionOwner(RequestListener):
         """Set when the server has asked for roots."""
         self.tasks: dict[str, str] = {}
         """Tasks of the owner that are not fetched yet: the server's id, and the hub's."""
-        self.waits: dict[str, OpenCall] = {}
+        self.waits: dict[str, UnansweredCall] = {}
         """Calls that wait for the result of a task, by the server's id of the task."""
         self.questions = ServerRequests(server, judge)
-        self.open: set[OpenCall] = set()
+        self.open: set[UnansweredCall] = set()
         """Calls of the owner that the server has not answered yet."""
         self.used = 0.0
         """When the owner last sent a call, on the clock of the loop."""
@@ -223,7 +223,7 @@ class ConnectionOwner(RequestListener):
         """A request of the client on which it can be asked beside all calls."""
         return self._unsent[0] if self._unsent else self.only_call()
 
-    def only_call(self) -> OpenCall | None:
+    def only_call(self) -> UnansweredCall | None:
         """The one call that the client waits for. Calls that wait for the client have sent their request already."""
         if len(self.open) == 1:
             return next(iter(self.open))

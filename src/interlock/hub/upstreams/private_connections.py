@@ -14,7 +14,7 @@ from interlock.process.task_set import TaskSet
 from interlock.wire.errors import Fault
 
 
-class _Entry:
+class _PrivateConnection:
     __slots__ = ("began", "connection", "opening", "principal")
 
     def __init__(self, opening: asyncio.Future[UpstreamConnection], principal: str, began: float) -> None:
@@ -35,7 +35,7 @@ class PrivateConnections:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _PrivateConnection] = {}
         self._open: dict[str, UpstreamConnection] = {}
         self.get = self._open.get
         """The open connection of a name, if there is one. The dictionary's own method: every call uses it."""
@@ -73,12 +73,12 @@ class PrivateConnections:
                     retry_after_ms=5000,
                 )
             loop = asyncio.get_running_loop()
-            entry = _Entry(asyncio.ensure_future(opener()), principal, loop.time())
+            entry = _PrivateConnection(asyncio.ensure_future(opener()), principal, loop.time())
             self._entries[name] = entry
             entry.opening.add_done_callback(partial(self._on_opened, name, entry))
         return await asyncio.shield(entry.opening)
 
-    def _on_opened(self, name: str, entry: _Entry, opening: asyncio.Future[UpstreamConnection]) -> None:
+    def _on_opened(self, name: str, entry: _PrivateConnection, opening: asyncio.Future[UpstreamConnection]) -> None:
         """Lend a connection that is open, and give the place of one that failed back. Its callers may all have left."""
         failed = opening.cancelled() or opening.exception() is not None
         if self._entries.get(name) is not entry:
@@ -135,7 +135,7 @@ class PrivateConnections:
         self.drop(min(idle)[2])
         return True
 
-    async def _close(self, entry: _Entry) -> None:
+    async def _close(self, entry: _PrivateConnection) -> None:
         if not entry.opening.done():
             entry.opening.cancel()
         try:
@@ -145,7 +145,7 @@ class PrivateConnections:
         await opened.connection.close()
 
 
-def _idle(entry: _Entry) -> bool:
+def _idle(entry: _PrivateConnection) -> bool:
     """Whether a connection has no request pending and no task running."""
     found = entry.connection
     return found is not None and not found.connection.pending and not (found.owner is not None and found.owner.tasks)

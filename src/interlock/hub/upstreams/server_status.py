@@ -15,7 +15,7 @@ from interlock.process.wake_signal import WakeSignal
 from interlock.wire.errors import Fault
 
 
-class ServerStatus:
+class SupervisedStatus:
     """The status of one server. Its supervisor takes the steps."""
 
     def __init__(self, upstream: Supervised, plan: RestartPlan) -> None:

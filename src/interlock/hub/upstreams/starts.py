@@ -57,7 +57,7 @@ ADDRESSES: Final[Mapping[Urgency, Limit]] = {
 """Limits for servers at a URL: a start is a few requests."""
 
 
-class Turn:
+class StartTurn:
     """One start: waits until it is granted, and ends when the server is ready or has failed."""
 
     def __init__(self, starts: Starts, failures: int, *, called: bool) -> None:
@@ -101,13 +101,13 @@ class Starts:
     def __init__(self, limits: Mapping[Urgency, Limit]) -> None:
         self._queues = {urgency: _Queue(limit) for urgency, limit in limits.items()}
 
-    def ask(self, failures: int, *, called: bool) -> Turn:
+    def ask(self, failures: int, *, called: bool) -> StartTurn:
         """Request a start of a server with so many recent failures. Await `granted`, and `end` the turn in any case."""
-        turn = Turn(self, failures, called=called)
+        turn = StartTurn(self, failures, called=called)
         self.join(turn)
         return turn
 
-    def join(self, turn: Turn) -> None:
+    def join(self, turn: StartTurn) -> None:
         """Put a turn in the queue of its urgency, and take it out of any other."""
         if turn.queue is not None:
             turn.queue.on_left()
@@ -125,7 +125,7 @@ class _Queue:
     def __init__(self, limit: Limit) -> None:
         self._limit = limit
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[tuple[tuple[bool, int, int], Turn]] = []
+        self._waiting: list[tuple[tuple[bool, int, int], StartTurn]] = []
         self._number = 0
         self._stale = 0
         """Upper bound for the number of stale entries."""
@@ -134,7 +134,7 @@ class _Queue:
         self._counted = self._loop.time()
         self._later: asyncio.TimerHandle | None = None
 
-    def add(self, turn: Turn) -> None:
+    def add(self, turn: StartTurn) -> None:
         self._number += 1
         heapq.heappush(self._waiting, ((not turn.called, turn.failures, self._number), turn))
         self._let_through()
@@ -150,7 +150,7 @@ class _Queue:
         self.running -= 1
         self._let_through()
 
-    def _waits(self, turn: Turn) -> bool:
+    def _waits(self, turn: StartTurn) -> bool:
         return turn.queue is self and not turn.granted.done()
 
     def _let_through(self) -> None:

@@ -23,8 +23,8 @@ from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restart_plan import RestartPlan
 from interlock.hub.upstreams.restarts import Restarts
-from interlock.hub.upstreams.server_status import ServerStatus
-from interlock.hub.upstreams.starts import Starts, Turn
+from interlock.hub.upstreams.server_status import SupervisedStatus
+from interlock.hub.upstreams.starts import Starts, StartTurn
 from interlock.hub.upstreams.states import ServerEvent, ServerState
 from interlock.hub.upstreams.unavailable import defect, unavailable
 from interlock.hub.upstreams.watched_connection import watch_connection
@@ -58,10 +58,10 @@ class Supervisor:
         self._lists = lists
         self._restarts = restarts
         self.plan = RestartPlan(current, restarts, logs)
-        self.status = ServerStatus(upstream, self.plan)
+        self.status = SupervisedStatus(upstream, self.plan)
         self._starts = starts
         self._logs = logs
-        self._turn: Turn | None = None
+        self._turn: StartTurn | None = None
         """The start that waits in a queue or is under way."""
         self._caller_waits = False
         """Whether a call or a person waits for the next start."""
@@ -348,7 +348,7 @@ class Supervisor:
             self._lists.on_disconnected()
             await self._pool.close_shared()
 
-    def _end_turn(self, turn: Turn) -> None:
+    def _end_turn(self, turn: StartTurn) -> None:
         self._turn = None
         turn.end()
 

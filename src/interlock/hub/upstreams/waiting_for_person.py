@@ -15,7 +15,7 @@ VALID_S: Final = 600.0
 MAX_PENDING: Final = 256
 
 
-class Entry(Protocol):
+class WaitingEntry(Protocol):
     """Something that waits."""
 
     @property
@@ -27,7 +27,7 @@ class Entry(Protocol):
         """Whether it waits no longer."""
 
 
-T = TypeVar("T", bound=Entry)
+T = TypeVar("T", bound=WaitingEntry)
 
 
 class WaitingForPerson(Generic[T]):

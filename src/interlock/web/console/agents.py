@@ -12,7 +12,7 @@ from interlock.hub.admin.approvals import RevokedRule, RuleRow, RuleRows
 from interlock.hub.admin.audit_log import Entries
 from interlock.hub.admin.features import UsageRows
 from interlock.hub.admin.keys import KeyRow, KeyRows, MadeKey, RotatedKey
-from interlock.hub.admin.sessions import Ended, SessionRows
+from interlock.hub.admin.sessions import EndedSessions, SessionRows
 from interlock.hub.admin.status import Status
 from interlock.hub.admin.taints import TaintRow, TaintRows
 from interlock.hub.admin.tools import Budget
@@ -119,7 +119,7 @@ async def change(visit: Visit) -> Response:
             await visit.perform("keys.revoke", RevokedCount, agent=agent)
             return RedirectResponse(ADDRESS, 303)
         case "end-session":
-            await visit.perform("sessions.end", Ended, id=form.get("id", ""))
+            await visit.perform("sessions.end", EndedSessions, id=form.get("id", ""))
         case "grant" | "deny" as decision:
             permission = "allow" if decision == "grant" else "deny"
             because = {"permission": permission, "justification": form.get("because", "")}

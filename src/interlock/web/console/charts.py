@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.audit.search import Entry
+from interlock.hub.audit.search import FoundEntry
 
 CALLS: Final = 60
 """Calls in one chart."""
@@ -41,7 +41,7 @@ class Chart(msgspec.Struct, frozen=True):
         return -(-100 * self.failed // self.calls) if self.calls else 0
 
 
-def chart_of(entries: Sequence[Entry]) -> Chart:
+def chart_of(entries: Sequence[FoundEntry]) -> Chart:
     """The chart of entries that come newest first. Entries without a duration are no calls."""
     calls = [entry for entry in entries if entry.record.duration_us is not None][:CALLS][::-1]
     durations = [entry.record.duration_us or 0 for entry in calls]

@@ -13,7 +13,7 @@ from interlock.hub.admin.server_entries import ChangedFile
 from interlock.hub.admin.servers import LogLines, ServerAfter
 from interlock.hub.admin.status import ServerStatus, Status
 from interlock.hub.admin.tools import ToolRows
-from interlock.hub.audit.search import Entry
+from interlock.hub.audit.search import FoundEntry
 from interlock.web.console.charts import CALLS, Chart, chart_of
 from interlock.web.console.page import Visit
 from interlock.web.console.paging import part_of
@@ -194,7 +194,7 @@ def _named(status: Status, id: str) -> ServerStatus:
 async def _charts(visit: Visit) -> dict[str, Chart]:
     """The charts of all servers that had a call lately."""
     found = await visit.perform("audit.search", Entries, event="TOOL_EXECUTED", most=RECENT)
-    calls: dict[str, list[Entry]] = {}
+    calls: dict[str, list[FoundEntry]] = {}
     for entry in found.entries[::-1]:
         calls.setdefault(entry.record.server, []).append(entry)
     return {server: chart_of(entries) for server, entries in calls.items()}

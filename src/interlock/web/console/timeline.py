@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from interlock.hub.admin.audit_log import Entries, OneEntry
 from interlock.hub.admin.tools import ToolRows, Why
 from interlock.hub.audit.record import DECISION, RETRIED, Record
-from interlock.hub.audit.search import Entry, RecordId
+from interlock.hub.audit.search import FoundEntry, RecordId
 from interlock.web.console.page import Visit
 from interlock.wire.errors import Fault
 
@@ -111,7 +111,7 @@ def _with_arguments(found: OneEntry) -> Record:
     return msgspec.structs.replace(record, redacted_arguments=intent.redacted_arguments)
 
 
-def _approvals(entries: list[Entry]) -> list[tuple[str, str]]:
+def _approvals(entries: list[FoundEntry]) -> list[tuple[str, str]]:
     """The approval requests of a trace, each with its last state."""
     found: dict[str, str] = {}
     for entry in entries:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from opentelemetry.trace import Span
 
-from interlock.hub.audit.entries import Judged, Ticket
+from interlock.hub.audit.entries import TargetJudgement, Ticket
 from interlock.hub.audit.record import NOT_SENT, outcome_of
 from interlock.hub.audit.recorder import OnCommitted
 from interlock.hub.audit.tracing.spans import CALLS, Spans, end_with, failed, resolved, traceparent_of, with_traceparent
@@ -60,7 +60,7 @@ class TracedRecording(Recording):
         self._spans = spans
         self._spans_of_calls: dict[Call, Span] = {}
 
-    def begin(self, call: Call, judged: Judged, committed: OnCommitted | None = None) -> None:
+    def begin(self, call: Call, judged: TargetJudgement, committed: OnCommitted | None = None) -> None:
         self._start_span(call)
         try:
             super().begin(call, judged, committed)

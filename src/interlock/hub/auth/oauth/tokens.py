@@ -33,7 +33,7 @@ MAX_SUBJECT: Final = 255
 _TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
 
 
-class Verified(msgspec.Struct, frozen=True):
+class VerifiedToken(msgspec.Struct, frozen=True):
     """The kept facts of a verified token."""
 
     key: Key
@@ -57,7 +57,7 @@ class Tokens:
         self._resource = resource
         self._changed = changed
         self._now = now
-        self._verified: dict[str, Verified] = {}
+        self._verified: dict[str, VerifiedToken] = {}
         self._registry = JWSRegistry(algorithms=list(settings.algorithms), strict_check_header=False)
 
     def principal(self, text: str, path: str) -> Principal:
@@ -104,7 +104,7 @@ class Tokens:
         message, hint = f"the token has no scope that permits {right}", f"get a token with the scope {scope}"
         return self._resource.refusal("INSUFFICIENT_SCOPE", message, "", hint, (scope,))
 
-    def _verify(self, text: str, hash_: str, path: str) -> Verified:
+    def _verify(self, text: str, hash_: str, path: str) -> VerifiedToken:
         try:
             token = jws.extract_compact(text.encode(), registry=self._registry)
             header = token.headers()
@@ -134,7 +134,7 @@ class Tokens:
         if not isinstance(type_, str) or type_.lower() not in _TYPES or "crit" in header:
             raise self._bad("this is not an access token", path)
 
-    def _read(self, payload: bytes, hash_: str, path: str) -> Verified:
+    def _read(self, payload: bytes, hash_: str, path: str) -> VerifiedToken:
         """Check the claims of a token with a valid signature (RFC 9068, Validating JWT Access Tokens)."""
         settings = self._settings
         checks = JWTClaimsRegistry(
@@ -171,7 +171,7 @@ class Tokens:
             self._permissions(claims, path),
         )
         audiences = (checked.aud,) if isinstance(checked.aud, str) else checked.aud
-        return Verified(key, frozenset(name.rstrip("/") for name in audiences))
+        return VerifiedToken(key, frozenset(name.rstrip("/") for name in audiences))
 
     def _permissions(self, claims: dict[str, object], path: str) -> tuple[str, ...] | None:
         """The permissions of the token's scopes; None for those of its kind. Raises INSUFFICIENT_SCOPE."""
@@ -189,7 +189,7 @@ class Tokens:
             raise self._resource.refusal("INSUFFICIENT_SCOPE", message, path, hint)
         return permissions
 
-    def _remember(self, hash_: str, token: Verified) -> None:
+    def _remember(self, hash_: str, token: VerifiedToken) -> None:
         if hash_ in self._verified:
             return
         if len(self._verified) >= MAX_TOKENS:

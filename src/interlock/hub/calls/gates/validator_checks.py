@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from interlock.hub.calls.call import Call
-from interlock.hub.calls.gates.validator_choice import Chosen, Use
+from interlock.hub.calls.gates.validator_choice import ChosenValidators, Use
 from interlock.hub.calls.gates.validator_refusals import Objection, ask, refuse
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict, Wait
 from interlock.hub.judging_threads import JudgingThreads
@@ -45,7 +45,7 @@ class ToolCheck:
         self,
         server: str,
         tool: str,
-        chosen: Chosen,
+        chosen: ChosenValidators,
         judging: JudgingThreads,
         *,
         local: bool,

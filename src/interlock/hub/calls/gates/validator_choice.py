@@ -41,7 +41,7 @@ class Use(msgspec.Struct, frozen=True):
     """Whether what it finds is refused, or only noted as what would have been."""
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class ChosenValidators(msgspec.Struct, frozen=True):
     """All validators of a tool, and where they look."""
 
     uses: tuple[Use, ...] = ()
@@ -50,18 +50,20 @@ class Chosen(msgspec.Struct, frozen=True):
     """A declared validator that is not known here; the tool cannot be called."""
 
 
-NOTHING: Final = Chosen()
+NOTHING: Final = ChosenValidators()
 
 
-def choose(server: str, tool: str, definition: bytes, configured: Mapping[str, Validation], mode: Mode) -> Chosen:
+def choose(
+    server: str, tool: str, definition: bytes, configured: Mapping[str, Validation], mode: Mode
+) -> ChosenValidators:
     """The validators of a tool as its definition stands."""
     about = _read(definition)
     if isinstance(about, str):
-        return Chosen(unknown=about)
+        return ChosenValidators(unknown=about)
     operator = combined(configured, tool)
     declared = about.security.validator if about.security is not None else ""
     if declared and declared not in VALIDATORS:
-        return Chosen(unknown=declared)
+        return ChosenValidators(unknown=declared)
     context = context_of((server, tool)) | ({"shell"} if declared == "sandbox" else set())
     by_schema = kinds_in_schema(about.schema, context)
     code = _declared_code(about.security.code_safety if about.security is not None else None)
@@ -82,15 +84,15 @@ def choose(server: str, tool: str, definition: bytes, configured: Mapping[str, V
     if not wanted:
         return NOTHING
     uses = tuple(_use(name, origin, rules, operator, mode) for name, origin in wanted)
-    return Chosen(uses, _places(uses, context, by_schema, operator, about.schema))
+    return ChosenValidators(uses, _places(uses, context, by_schema, operator, about.schema))
 
 
-def choose_configured(tool: str, configured: Mapping[str, Validation]) -> Chosen:
+def choose_configured(tool: str, configured: Mapping[str, Validation]) -> ChosenValidators:
     """The validators that the configuration alone names for a tool, before its server connects."""
     operator = combined(configured, tool)
     rules = rules_of(operator, CodeRules(), tells_language=True)
     uses = tuple(Use(name, "configured", rules, True) for name in operator.use if name != "none")
-    return Chosen(uses, _places(uses, context_of((tool,)), {}, operator, _CLOSED)) if uses else NOTHING
+    return ChosenValidators(uses, _places(uses, context_of((tool,)), {}, operator, _CLOSED)) if uses else NOTHING
 
 
 def combined(configured: Mapping[str, Validation], tool: str) -> Validation:

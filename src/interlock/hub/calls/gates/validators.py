@@ -14,7 +14,7 @@ from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.gates.validator_checks import ToolCheck
-from interlock.hub.calls.gates.validator_choice import NOTHING, Chosen, choose
+from interlock.hub.calls.gates.validator_choice import NOTHING, ChosenValidators, choose
 from interlock.hub.calls.gates.validator_refusals import refuse_unknown
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
@@ -36,7 +36,7 @@ class ValidatorsGate:
         self._mode: Mode = mode
         self._judging = judging
         self._asks = asks if mode == "guard" else None
-        self._last: tuple[Tool | None, Chosen] = (None, NOTHING)
+        self._last: tuple[Tool | None, ChosenValidators] = (None, NOTHING)
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
         """A validator that nobody knows denies the tool."""
@@ -62,7 +62,7 @@ class ValidatorsGate:
         used = dict.fromkeys(use.validator for use in self._chosen(target).uses if use.validator in VALIDATORS)
         return ", ".join(used) or "none"
 
-    def _chosen(self, target: Target) -> Chosen:
+    def _chosen(self, target: Target) -> ChosenValidators:
         tool = target.tool
         if tool is None:
             return NOTHING
