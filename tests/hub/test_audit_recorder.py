@@ -13,7 +13,7 @@ import pytest
 from interlock.events import Bus, EventFilter
 from interlock.events.types import AuditCommitted
 from interlock.hub.audit import entries, write_failures
-from interlock.hub.audit.batch_writer import PIECE
+from interlock.hub.audit.batch_writer import PIECE_ENTRIES
 from interlock.hub.audit.commit_publisher import CommitPublisher
 from interlock.hub.audit.entries import Ticket, event_record
 from interlock.hub.audit.head import Head, HeadFile, read_head
@@ -298,7 +298,7 @@ async def test_the_loop_runs_between_the_pieces_of_a_batch_that_nobody_waits_for
         await until(lambda: not recorder.waiting)
         return sizes[:]
 
-    assert max(await sent(FLUSH_AT - 1)) <= PIECE
+    assert max(await sent(FLUSH_AT - 1)) <= PIECE_ENTRIES
     assert await sent(FLUSH_AT) == [FLUSH_AT]
     assert await sent(FLUSH_AT - 1, committed=lambda error: None) == [FLUSH_AT - 1]
     await running_hub.close()

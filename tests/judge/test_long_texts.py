@@ -26,7 +26,7 @@ WORD = re.compile(r"(?<!a)[ab]{1,7}(?=c|$)")
 @given(st.text("abc ", max_size=60), st.integers(1, 12))
 def test_a_search_in_pieces_finds_what_one_search_finds(text: str, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regexes, "PIECE", piece)
+        patch.setattr(regexes, "PIECE_CHARS", piece)
         found = [match.span() for match in find_in_pieces(WORD, text, 8)]
     assert found == [match.span() for match in WORD.finditer(text)]
 

@@ -14,7 +14,7 @@ import pytest
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.events import Gap
-from interlock.events.subscription import PIECE, Subscription
+from interlock.events.subscription import BATCH_EVENTS, Subscription
 from interlock.events.types import ApprovalChanged, Delivery
 from interlock.hub.approvals.decision import Question
 from interlock.hub.audit import search
@@ -287,7 +287,7 @@ async def test_a_stream_that_lost_events_is_told_of_a_change_and_of_nothing_else
     # A gap alone: no event of its topic is left.
     take = Subscription.take
 
-    def lose(subscription: Subscription, most: int = PIECE) -> list[Delivery]:
+    def lose(subscription: Subscription, most: int = BATCH_EVENTS) -> list[Delivery]:
         return [
             Gap(ApprovalChanged, event.source, event.sequence, event.sequence)
             if isinstance(event, ApprovalChanged)

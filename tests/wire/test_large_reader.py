@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from cases import each_case
 from interlock.protocols.mcp.answers import HUB_PREFIX
 from interlock.wire import large, large_places, large_reader
-from interlock.wire.large import NOTED_PREFIX, PIECE, Read
+from interlock.wire.large import NOTED_PREFIX, PIECE_BYTES, Read
 from interlock.wire.large_messages import CALL, decode_large, decode_large_value
 from interlock.wire.large_pieces import NAME, NUMBER, Unreadable
 from interlock.wire.large_reader import AROUND, MAX_REST, LargeReader
@@ -32,7 +32,7 @@ LIMITS = Limits(depth=6)
 MEMBERS = 60
 LONG_NAME = 300
 """Most bytes of the names here."""
-PIECES = [64, 65, 100, 1_000, PIECE]
+PIECES = [64, 65, 100, 1_000, PIECE_BYTES]
 
 _TEXTS = st.text(max_size=12) | st.sampled_from(
     ["\n", '"', "\\", "  ", "😀", "\x7f", "{", "[,]", "é" * 40, "x" * 86, "\ud83d", "\udc00"]
@@ -102,7 +102,7 @@ def _texts_of_values(draw: st.DrawFn) -> bytes:
 @contextmanager
 def pieces_of(size: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(large_reader, "PIECE", size)
+        patched.setattr(large_reader, "PIECE_BYTES", size)
         patched.setattr(large_reader, "LONG_TEXT", max(size // 2, LONG_NAME))
         yield
 
@@ -209,9 +209,9 @@ ENVELOPES = [
     st.integers(0, 200),
 )
 @example([b"1", b'{"a":1,"a":2}'], 64, ENVELOPES[0], False, 0)
-@example([b"[[[[[[[]]]]]]]", b"1"], PIECE, ENVELOPES[0], True, 0)
-@example([b"[" + b"0," * 58 + b"0]"], PIECE, ENVELOPES[0], True, 0)
-@example([b'"\\ud83d"', b'"\\ude00"'], PIECE, ENVELOPES[0], False, 0)
+@example([b"[[[[[[[]]]]]]]", b"1"], PIECE_BYTES, ENVELOPES[0], True, 0)
+@example([b"[" + b"0," * 58 + b"0]"], PIECE_BYTES, ENVELOPES[0], True, 0)
+@example([b'"\\ud83d"', b'"\\ude00"'], PIECE_BYTES, ENVELOPES[0], False, 0)
 @example([b"[", b"]"], 64, ENVELOPES[0], False, 0)
 @example([b"[" + b" " * 70, b"]"], 64, ENVELOPES[0], False, 0)
 def test_a_message_means_the_same_wherever_its_pieces_end(
@@ -250,7 +250,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize("written", WRITTEN)
-@each_case("size", [64, 65, 67, PIECE])
+@each_case("size", [64, 65, 67, PIECE_BYTES])
 def test_texts_blanks_and_names_go_over_the_ends_of_pieces(written: bytes, size: int) -> None:
     for shift in range(0, 70, 5):
         for opening, closing in ENVELOPES[:3]:
@@ -263,11 +263,11 @@ def test_texts_blanks_and_names_go_over_the_ends_of_pieces(written: bytes, size:
 def test_a_message_that_is_cut_off_is_refused(cut: int) -> None:
     item = b'{"name":"caf\xc3\xa9 \\n","n":[1,2.50,-0,null]}'
     data = b'{"id":1,"result":{"x":[' + b",".join([item] * 2_000) + b"]}}"
-    assert taken(data[: len(data) - cut], PIECE, NEVER) is (cut == 0)
+    assert taken(data[: len(data) - cut], PIECE_BYTES, NEVER) is (cut == 0)
 
 
 @each_case("members", [-1, 0, 1])
-@each_case("size", [100, PIECE])
+@each_case("size", [100, PIECE_BYTES])
 def test_the_members_of_all_pieces_are_counted(members: int, size: int) -> None:
     items = b",".join(b'{"a":[%d,"x,y[{"]}' % number for number in range(5_000))
     data = b'{"result":{"x":[' + items + b"]}}"
@@ -325,7 +325,7 @@ def test_the_arguments_of_a_call_are_put_together_from_all_pieces() -> None:
         deep = {"a": [level, deep], "b": "\n" * level} if level % 2 else [deep, level]
     arguments = {"rows": [{"n": number, "text": "é" * number} for number in range(900)], "deep": deep, "last": [1, []]}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x", "arguments": arguments}}
-    for size in (100, 1_000, PIECE):
+    for size in (100, 1_000, PIECE_BYTES):
         with pieces_of(size):
             read = decode_large(json.dumps(message).encode(), Limits(), NEVER)
         assert isinstance(read, Request)
@@ -365,7 +365,7 @@ SHAPES: dict[str, Callable[[], bytes]] = {
     "numbers": lambda: b'"x":[' + b",".join([b"1e5"] * 150_000) + b"]",
     "long names": lambda: b'"x":[' + b",".join(b'{"%b":1}' % (b"n" * 200) for _ in range(3_000)) + b"]",
     "texts nearly as large as a piece": lambda: (
-        b'"x":[' + b",".join([b'["' + b"x" * (PIECE - 100) + b'",' + b"[" * 30 + b"]" * 31] * 20) + b"]"
+        b'"x":[' + b",".join([b'["' + b"x" * (PIECE_BYTES - 100) + b'",' + b"[" * 30 + b"]" * 31] * 20) + b"]"
     ),
     "deep": lambda: CONTENT + b',"x":[' + b",".join([b"[" * 50 + b"]" * 50] * 6_000) + b"]",
     "blanks": lambda: b'"x":[' + b",".join([b" " * 40_000 + b"1"] * 20) + b"]",
@@ -392,7 +392,7 @@ def test_no_shape_takes_more_than_a_few_calls_for_each_piece(members: Callable[[
     finally:
         sys.setprofile(None)
     assert isinstance(read, Result)
-    assert calls < 300 * (len(data) // PIECE + 1) + 8 * data.count(b"[]")
+    assert calls < 300 * (len(data) // PIECE_BYTES + 1) + 8 * data.count(b"[]")
 
 
 def test_the_steps_of_a_message_without_commas_do_not_grow_with_its_square(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -459,7 +459,7 @@ def test_very_many_names_are_checked_and_not_kept(form: bytes) -> None:
         patched.setattr(large_places, "Names", Watched)
         reader.read()
     assert reader.names == {b'"structuredContent"'}
-    assert max(sizes) <= large_places.MAX_NAMES_TOGETHER + large.PIECE
+    assert max(sizes) <= large_places.MAX_NAMES_TOGETHER + large.PIECE_BYTES
     if form[:1] == b"{":
         assert sum(sizes) > count * 9 // 10, "all but those of the last piece"
         twice = body.replace(b'"name099999"', b'"name000000"')

@@ -15,7 +15,7 @@ from interlock.judge.code.python import judge_python
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.definitions import judge_definition
 from interlock.judge.results import judge_result
-from interlock.wire.unicode_forms import MAX_MARKS, PIECE, Form, has_long_run, normalize
+from interlock.wire.unicode_forms import MAX_MARKS, PIECE_CHARS, Form, has_long_run, normalize
 from processor_work import work_of
 
 FORMS: tuple[Form, ...] = ("NFC", "NFD", "NFKC", "NFKD")
@@ -30,7 +30,7 @@ def marks(count: int) -> str:
 
 @given(st.lists(st.sampled_from(PARTS), max_size=40), st.integers(0, 4), st.sampled_from(FORMS))
 def test_short_runs_are_normalized_as_the_standard_library_does(parts: list[str], at: int, form: Form) -> None:
-    text = "x" * (PIECE - 2 + at) + "".join(f"{part}." if n % 20 == 19 else part for n, part in enumerate(parts))
+    text = "x" * (PIECE_CHARS - 2 + at) + "".join(f"{part}." if n % 20 == 19 else part for n, part in enumerate(parts))
     assert normalize(form, text * 3) == unicodedata.normalize(form, text * 3)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from .ring import Ring
 from .types import Delivery, Event, Gap
 
-PIECE: Final = 256
+BATCH_EVENTS: Final = 256
 """How many events one `take` returns, unless the reader asks for more."""
 
 MAX_SOURCES: Final = 4096
@@ -59,7 +59,7 @@ class Subscription:
         self._waiter: asyncio.Future[None] | None = None
         self.closed = False
 
-    def take(self, most: int = PIECE) -> list[Delivery]:
+    def take(self, most: int = BATCH_EVENTS) -> list[Delivery]:
         """The new events, oldest first. A gap comes before the events that follow it."""
         found: list[tuple[int, Delivery]] = []
         for ring in self._rings:

@@ -74,7 +74,7 @@ def find_in_pieces(pattern: re.Pattern[str], text: str, reach: int) -> Iterator[
     """
     at = 0
     while at < len(text):
-        end = at + PIECE
+        end = at + PIECE_CHARS
         for match in pattern.finditer(text, at, end + reach):
             if match.start() >= end:
                 break
@@ -83,7 +83,7 @@ def find_in_pieces(pattern: re.Pattern[str], text: str, reach: int) -> Iterator[
         at = max(at, end)
 
 
-PIECE = 8_192
+PIECE_CHARS = 8_192
 
 
 class OctetMatch(Protocol):

@@ -11,7 +11,7 @@ import msgspec
 
 LARGE: Final = 64 * 1024
 """Messages over this size are read in a thread (`large_reader.py`)."""
-PIECE: Final = 32 * 1024
+PIECE_BYTES: Final = 32 * 1024
 """Bytes that one native call may see."""
 
 
@@ -145,9 +145,9 @@ def _encode_into(out: list[bytes], value: object) -> None:
                 out.append(b",")
             _encode_into(out, item)
         out.append(b"]")
-    elif isinstance(value, str) and len(value) > PIECE:
+    elif isinstance(value, str) and len(value) > PIECE_BYTES:
         out.append(b'"')
-        out += [_encode(value[at : at + PIECE])[1:-1] for at in range(0, len(value), PIECE)]
+        out += [_encode(value[at : at + PIECE_BYTES])[1:-1] for at in range(0, len(value), PIECE_BYTES)]
         out.append(b'"')
     else:
         out.append(_encode(value))

@@ -1,7 +1,7 @@
 """Reads a large message piece by piece, in a thread.
 
 A native decoder holds the interpreter for as long as one call takes: tens of milliseconds for ten megabytes. Here no
-call sees more than a few times `PIECE` bytes of the message, so that the event loop gets its turn.
+call sees more than a few times `PIECE_BYTES` bytes of the message, so that the event loop gets its turn.
 
 A piece ends before a comma, or before a long text. It is decoded with the arrays and objects that are open around it:
 `,2],[3` within `{"a":[[1` becomes `{"a":[["",2],[3]]}`, with an empty text for the value that was read last.
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.wire.large import PIECE, noted
+from interlock.wire.large import PIECE_BYTES, noted
 from interlock.wire.large_pieces import (
     NAME,
     Piece,
@@ -33,9 +33,9 @@ from interlock.wire.limits import Limits
 
 AROUND: Final = 16
 """Members of an envelope, which do not count for what is in it."""
-LONG_TEXT: Final = PIECE // 2
+LONG_TEXT: Final = PIECE_BYTES // 2
 """A text of which so much is there without its end is read by itself."""
-MAX_REST: Final = 4 * PIECE
+MAX_REST: Final = 4 * PIECE_BYTES
 """Upper bound for bytes without a comma, blanks aside: names have a bound, and so has the depth."""
 MAX_KNOWN: Final = 4_096
 """Names that are remembered as looked at. Most messages have few, again and again."""
@@ -87,7 +87,7 @@ class LargeReader:
         return b"".join(self._out)
 
     def _read_pieces(self) -> None:
-        size = PIECE
+        size = PIECE_BYTES
         while self._pos < len(self._data) or not self._begun:
             try:
                 self._step(size)
@@ -311,16 +311,16 @@ def _keep_values(stack: list[Open], nodes: list[Any]) -> None:
 
 def _end_of_text(data: bytes, pos: int) -> tuple[int, bool]:
     """Where a piece of a text ends, and whether the text does: not inside an escape, a pair of them or a character."""
-    masked = mask(data[pos : pos + PIECE])
+    masked = mask(data[pos : pos + PIECE_BYTES])
     if (found := masked.find(b'"')) >= 0:
         return pos + found, True
-    if pos + PIECE >= len(data):
+    if pos + PIECE_BYTES >= len(data):
         raise no_json("a text does not end")
-    stop = PIECE
+    stop = PIECE_BYTES
     if (escape := masked.rfind(b"\\", stop - _ESCAPE)) >= 0:
         is_pair = masked[escape - _ESCAPE : escape - 2].lower() in _FIRST_OF_PAIR
         stop = escape - _ESCAPE if is_pair else escape
-    while stop > PIECE - 2 * _ESCAPE and data[pos + stop] & 0xC0 == 0x80:
+    while stop > PIECE_BYTES - 2 * _ESCAPE and data[pos + stop] & 0xC0 == 0x80:
         stop -= 1
     return pos + stop, False
 

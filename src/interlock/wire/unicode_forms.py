@@ -15,10 +15,10 @@ from typing import Final, Literal
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
 MAX_MARKS: Final = 30
-PIECE: Final = 512
+PIECE_CHARS: Final = 512
 """Characters for each call of the standard library, or more where that would split a syllable. One character can
 become eighteen."""
-MAX_PIECE: Final = 4_096
+MAX_PIECE_CHARS: Final = 4_096
 
 
 def normalize(form: Form, text: str) -> str:
@@ -26,7 +26,7 @@ def normalize(form: Form, text: str) -> str:
     if text.isascii():
         return text
     text = without_long_runs(text)
-    if len(text) <= PIECE:
+    if len(text) <= PIECE_CHARS:
         return unicodedata.normalize(form, text)
     return "".join([unicodedata.normalize(form, piece) for piece in _pieces(text)])
 
@@ -54,8 +54,8 @@ def _cut(found: re.Match[str]) -> str:
 def _pieces(text: str) -> Iterator[str]:
     start, end = 0, len(text)
     while start < end:
-        stop = start + PIECE
-        while stop < end and stop < start + MAX_PIECE and _JOINING.match(text, stop):
+        stop = start + PIECE_CHARS
+        while stop < end and stop < start + MAX_PIECE_CHARS and _JOINING.match(text, stop):
             stop += 1
         yield text[start:stop]
         start = stop

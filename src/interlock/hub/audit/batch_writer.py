@@ -25,7 +25,8 @@ from interlock.hub.audit.resume import Resumed, resume
 from interlock.store import records as rows
 from interlock.store.database import Database
 
-PIECE: Final = 16
+PIECE_ENTRIES: Final = 16
+"""Entries of a batch that are written in one go."""
 PAUSE_S: Final = 0.00002
 """The event loop runs between two pieces of a batch."""
 
@@ -58,7 +59,7 @@ class BatchWriter:
         # Entries of one batch repeat most of their texts. The cache ends with the batch: it holds texts with secrets.
         redact_texts = cache(self._redact)
         written: list[Entry] = []
-        size = PIECE if in_pieces and not retry else len(batch)
+        size = PIECE_ENTRIES if in_pieces and not retry else len(batch)
         for start in range(0, len(batch), size):
             if start:
                 sleep(PAUSE_S)

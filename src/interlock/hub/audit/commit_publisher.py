@@ -13,7 +13,7 @@ from interlock.events.types import AuditAppended, AuditCommitted, now_us
 from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.entries import Entry, Ticket
 
-PIECE: Final = 256
+ENTRIES_AT_ONCE: Final = 256
 """Entries published in one turn of the loop."""
 
 
@@ -30,9 +30,9 @@ class CommitPublisher:
             self._counts.take(written)
         bus = self._bus
         if bus.wants(AuditAppended):
-            self._publish(chain, written[:PIECE])
-            for start in range(PIECE, len(written), PIECE):
-                asyncio.get_running_loop().call_soon(self._publish, chain, written[start : start + PIECE])
+            self._publish(chain, written[:ENTRIES_AT_ONCE])
+            for start in range(ENTRIES_AT_ONCE, len(written), ENTRIES_AT_ONCE):
+                asyncio.get_running_loop().call_soon(self._publish, chain, written[start : start + ENTRIES_AT_ONCE])
         if bus.wants(AuditCommitted):
             bus.publish(AuditCommitted(chain, written[-1].seq, now_us(), written[0].seq))
 

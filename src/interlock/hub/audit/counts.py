@@ -21,7 +21,7 @@ MAX_SERVERS: Final = 1000
 MAX_RULES: Final = 256
 OTHER: Final = "other"
 """The label of servers and rules beyond those numbers."""
-PIECE: Final = 512
+ENTRIES_AT_ONCE: Final = 512
 """Entries counted in one turn of the loop."""
 
 _BOUNDS_US: Final = tuple(int(bound * 1_000_000) for bound in BOUNDS_S)
@@ -53,8 +53,8 @@ class Counts:
     def take(self, entries: Sequence[Entry]) -> None:
         """Count committed entries, in pieces that do not block the loop."""
         loop = asyncio.get_running_loop()
-        for at in range(0, len(entries), PIECE):
-            loop.call_soon(self.count, entries[at : at + PIECE])
+        for at in range(0, len(entries), ENTRIES_AT_ONCE):
+            loop.call_soon(self.count, entries[at : at + ENTRIES_AT_ONCE])
 
     def count(self, entries: Sequence[Entry]) -> None:
         self.entries += len(entries)
