@@ -125,7 +125,7 @@ def _plain(joined: bytes) -> list[bytes]:
 
 
 _BETWEEN: Final = b'","'
-"""What stands between two texts of an array. No text that is masked has a quote."""
+"""The bytes between two texts of an array. No text that is masked has a quote."""
 _BLANK: Final = b" \t\r\n"
 _BLANKS: Final = re.compile(rb"[ \t\r\n]++")
 _SCALAR: Final = b"-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

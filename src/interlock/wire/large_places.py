@@ -61,14 +61,14 @@ class Open:
     def __init__(self, is_object: bool, name: str, value: Any = None) -> None:
         self.is_object = is_object
         self.head = b"["
-        """What opens it before the next piece: of an object, with the name of its last member."""
+        """Bytes to put before the next piece: `[`, or `{` and the name of the last member."""
         self.name = name
         """The name that it has in the object around it."""
         self.names = Names()
         self.key = ""
         """The name of its last member."""
         self.value = value
-        """What is read of it, where that is wanted; else None."""
+        """Its value as far as it is read, where a reader wants it; else None."""
         self.begun = 0
         self.base = 0
         """Where the member of the envelope around it begins."""
@@ -137,7 +137,7 @@ class Places:
 
 
 class Ends(msgspec.Struct, frozen=True):
-    """What is open at the two ends of a piece."""
+    """The arrays and objects that are open at the two ends of a piece."""
 
     before: list[Open]
     behind: list[Open]

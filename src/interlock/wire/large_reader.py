@@ -40,7 +40,7 @@ MAX_REST: Final = 4 * PIECE_BYTES
 MAX_KNOWN: Final = 4_096
 """Names that are remembered as looked at. Most messages have few, again and again."""
 SMALLEST: Final = 4
-"""Bytes of the smallest piece, which is read before an error."""
+"""After an error, pieces are halved down to this size to find the members before it."""
 
 
 class Cut(str):
@@ -181,7 +181,7 @@ class LargeReader:
         return kinds, lowest
 
     def _continued(self, tree: Any) -> list[Any]:
-        """What a piece has of the arrays and objects that were open before it. No name may stand there once more."""
+        """The piece's part of each array and object that was already open. Refuses a name that repeats there."""
         nodes: list[Any] = []
         node = tree
         for opened in self._stack:
@@ -275,7 +275,7 @@ def _walk(before: bytes, brackets: bytes) -> tuple[bytes, int, int]:
 
 
 def _tree(whole: bytes) -> Any:
-    """What a piece means, with all around it. No name stands twice in one object."""
+    """The value of a piece, with the arrays and objects around it. No name stands twice in one object."""
     try:
         tree = _decode(whole)
     except (msgspec.DecodeError, ValueError) as cause:

@@ -30,7 +30,7 @@ ROOTS: Final = "roots/list"
 FIRST_QUESTIONS_S: Final = 3.0
 """How long the first calls wait for a server that asks for the roots of its client."""
 LOOKED_AT_S: Final = 0.3
-"""How long a server has to look at the folders that it was told. It says no word when it is done."""
+"""Pause after `roots/list` was answered: servers open the folders then, and do not report when they finish."""
 
 
 class UnansweredCall(Protocol):

@@ -1,4 +1,4 @@
-"""What is known of how one server uses the roots of its clients, from every connection it had.
+"""How one server uses the roots of its clients, as far as its connections have shown.
 
 A server of the handshake era asks when it likes and keeps the answer. The hub learns from the first question.
 """
