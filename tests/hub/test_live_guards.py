@@ -29,6 +29,7 @@ from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import LIVE_PENDING, Pending, pending_id, seen_id
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.passed_messages import PassedMessages
+from interlock.hub.live.touches import Touches
 from interlock.protocols.mcpl import coalescing
 from interlock.protocols.mcpl.authorization import Arrival
 from interlock.protocols.mcpl.channels import Author, IncomingMessage
@@ -66,6 +67,10 @@ async def pushing(folder: Path, rule: LiveRule | None = None) -> AsyncIterator[t
         enable = {"server": "s", "features": [FEATURE], "agent": "mine", "terminal": True}
         await hub.operate("features.enable", **enable)
         yield hub, server
+
+
+def quiet_touches() -> Touches:
+    return Touches(lambda: 0.0, lambda *_: None)
 
 
 def connection(hub: RunningHub) -> LiveConnection:
@@ -168,15 +173,13 @@ class Everyone:
     def addressed(self, server: str, agent: str, feature: str) -> bool:
         return True
 
-    def on_touched(self, agent: str) -> None: ...
-
 
 async def test_two_hubs_of_one_store_hand_out_an_event_once(tmp_path: Path) -> None:
     stores = [await Store.open(tmp_path / "hub.db", COLLECTIONS) for _ in range(2)]
     recorders = [await Recorder.open(store, name, tmp_path / name) for name, store in zip("ab", stores, strict=True)]
-    hubs = [Deliveries(cast(Any, Everyone()), Journal(lambda: recorders[0]), Bus()) for _ in stores]
+    hubs = [Deliveries(cast(Any, Everyone()), Journal(lambda: recorders[0]), Bus(), quiet_touches()) for _ in stores]
     for name, hub, store in zip("ab", hubs, stores, strict=True):
-        await hub.start(store, Everyone(), name)
+        await hub.start(store, name)
     event = Pending(pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held")
     async with stores[0].transaction() as change:
         change.put(LIVE_PENDING, event)
@@ -201,8 +204,8 @@ async def handing_on(folder: Path, node: str) -> AsyncIterator[tuple[Deliveries,
     """The deliveries of one hub, on the store of this folder."""
     store = await Store.open(folder / "hub.db", COLLECTIONS)
     recorder = await Recorder.open(store, node, folder / node)
-    deliveries = Deliveries(cast(Any, Everyone()), Journal(lambda: recorder), Bus())
-    await deliveries.start(store, Everyone(), node)
+    deliveries = Deliveries(cast(Any, Everyone()), Journal(lambda: recorder), Bus(), quiet_touches())
+    await deliveries.start(store, node)
     try:
         yield deliveries, store
     finally:
@@ -270,13 +273,13 @@ def room(deliveries: Deliveries, server: str, size: int) -> int:
 
 @pytest.mark.parametrize(("size", "first", "second"), [(10, 1_000, 500), (64 * 1024, 128, 64)])
 def test_t36_a_server_that_fills_its_room_leaves_room_for_others(size: int, first: int, second: int) -> None:
-    deliveries = Deliveries(cast(Any, None), cast(Any, None), Bus())
+    deliveries = Deliveries(cast(Any, None), cast(Any, None), Bus(), quiet_touches())
     assert (fill(deliveries, "chatty", size), fill(deliveries, "alarms", size)) == (first, second)
     assert fill(deliveries, "hook:ci", size)
 
 
 def test_t36_a_server_with_many_agents_leaves_room_for_other_servers() -> None:
-    deliveries = Deliveries(cast(Any, None), cast(Any, None), Bus())
+    deliveries = Deliveries(cast(Any, None), cast(Any, None), Bus(), quiet_touches())
     assert sum(fill(deliveries, "chatty", 10, f"x{number}") for number in range(21)) == 10_000
     assert fill(deliveries, "hook:ci", 10) == 1_000
 

@@ -177,7 +177,7 @@ async def test_the_bound_of_a_history_counts_bytes_and_holds_while_the_store_han
         history.add(decode(encode(str(number), "ann", "chat", {"text": text})), None)
     bob = RoutedParticipant("bob", "bob", CapabilitySet(()), Mode.ALL)
     missed = [history.missed(cursor, "bob", bob) for cursor in cursors]
-    sizes = [sum(map(len, one)) for one in missed if one is not None]
+    sizes = [sum(len(entry.data.encode()) for entry in one) for one in missed if one is not None]
     assert max(sizes) <= MAX_BYTES
     assert len(sizes) < 13
     store = await Store.open(tmp_path / "hub.db", COLLECTIONS)

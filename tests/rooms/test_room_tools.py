@@ -112,7 +112,7 @@ async def test_the_definitions_stay_within_the_tokens_that_a_budget_counts_for_t
 
 
 async def test_an_agent_joins_talks_waits_proposes_and_leaves(rooms: RunningRooms) -> None:
-    coder, lead = await agent(rooms, "coder"), await rooms.join("lead")
+    coder, lead = await agent(rooms, "coder"), await rooms.join("lead", kind="person")
     facts, _ = await coder.use("join_room")
     assert facts["you"] == "coder"
     assert facts["your_capabilities"] == ["mcp/proposal:*", "mcp/response:*", "chat"]
@@ -149,7 +149,7 @@ async def test_an_agent_joins_talks_waits_proposes_and_leaves(rooms: RunningRoom
 
 async def test_t94_a_tool_gives_no_more_than_the_topic_does(rooms: RunningRooms) -> None:
     """No capability, no session of another caller, no stolen connection, no forged head."""
-    mute, lead = await agent(rooms, "mute"), await rooms.join("lead")
+    mute, lead = await agent(rooms, "mute"), await rooms.join("lead", kind="person")
     facts, _ = await mute.use("join_room")
     with pytest.raises(AssertionError, match="You lack capability for 'mcp/proposal:tools/call:echo'"):
         await mute.use("propose_in_room", method="tools/call", params={"name": "echo", "arguments": {}})
@@ -172,7 +172,7 @@ async def test_t94_a_tool_gives_no_more_than_the_topic_does(rooms: RunningRooms)
 
 
 async def test_t43_messages_of_a_room_are_judged_and_tools_that_write_ask_afterwards(rooms: RunningRooms) -> None:
-    other, lead = await agent(rooms, "other"), await rooms.join("lead")
+    other, lead = await agent(rooms, "other"), await rooms.join("lead", kind="person")
     await other.use("join_room")
     call = {"name": "busy__echo", "arguments": {"text": "written"}}
     assert "result" in await other.modern("tools/call", call), "before"
@@ -200,7 +200,7 @@ async def test_t43_messages_of_a_room_are_judged_and_tools_that_write_ask_afterw
 
 
 async def test_the_hub_answers_lists_for_such_a_participant_and_requests_reach_it(rooms: RunningRooms) -> None:
-    other, lead = await agent(rooms, "other"), await rooms.join("lead")
+    other, lead = await agent(rooms, "other"), await rooms.join("lead", kind="person")
     await other.use("join_room")
     request = {"jsonrpc": "2.0", "id": 5, "method": "tools/list", "params": {}}
     sent = await lead.send("mcp/request:tools/list", request, to=["other"])
@@ -217,7 +217,7 @@ async def test_the_hub_answers_lists_for_such_a_participant_and_requests_reach_i
 
 
 async def test_a_client_that_goes_away_leaves_the_room(rooms: RunningRooms, monkeypatch: pytest.MonkeyPatch) -> None:
-    lead, coder = await rooms.join("lead"), await agent(rooms, "coder")
+    lead, coder = await rooms.join("lead", kind="person"), await agent(rooms, "coder")
     await coder.initialize()
     await coder.use("join_room")
     assert (await lead.next("system/presence"))["payload"]["event"] == "join"
@@ -306,7 +306,7 @@ async def test_messages_wait_for_the_next_call_if_the_client_goes_while_they_are
 async def test_a_client_is_woken_by_the_resource_of_a_room(
     rooms: RunningRooms, era: Literal["legacy", "modern"]
 ) -> None:
-    lead, heard = await rooms.join("lead"), asyncio.Queue[tuple[str, Any]]()
+    lead, heard = await rooms.join("lead", kind="person"), asyncio.Queue[tuple[str, Any]]()
     headers = {"Authorization": f"Bearer {await rooms.key('coder')}"}
     url = f"http://127.0.0.1:{rooms.port}/mcp"
     async with Client(
@@ -333,7 +333,7 @@ def participants(rooms: RunningRooms) -> list[tool_participants.ToolParticipant]
 
 
 async def test_a_cursor_of_a_history_ends_no_wait(rooms: RunningRooms) -> None:
-    keeper, lead = await agent(rooms, "keeper"), await rooms.join("lead", "kept")
+    keeper, lead = await agent(rooms, "keeper"), await rooms.join("lead", "kept", kind="person")
     await keeper.use("join_room", "kept")
     await lead.send("chat", {"text": "system/history is a kind."})
     _, (said,) = await keeper.use("wait_in_room", "kept", seconds=30)

@@ -71,7 +71,7 @@ class ClientMessages:
 
         try:
             shown = await hub_app.judging.run_result(host.principal.owner, checked)
-            hub_app.live.deliveries.touch(agent)
+            await hub_app.live.touches.added(agent)
             params = msgspec.json.encode({"messages": shown})
             answer = await hub_app.live.hosts.requests.ask(host.key, METHOD, None, params)
         except Fault as fault:

@@ -101,7 +101,7 @@ class RoomConversations:
     async def _answer(
         self, member: Participant, name: str, table: Table, topic: str, envelope: Envelope, text: str
     ) -> None:
-        self._hub_app.live.deliveries.touch(table.agent)
+        await self._hub_app.live.touches.added(table.agent)
         conversation, outcome, reason = "", "delivered", ""
         try:
             turn = await self._conversations.begin(name, table, None, f"{envelope.sender}: {show_hidden(text)}")

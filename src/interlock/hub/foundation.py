@@ -30,6 +30,7 @@ from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES, UNSENT_WAKES
 from interlock.hub.live.features import FEATURES
+from interlock.hub.live.touches import LIVE_TOUCHED
 from interlock.hub.node_id import node_id
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, ROOM_CAPABILITIES
 from interlock.hub.sealing_key import claim_store
@@ -75,6 +76,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LIVE_PENDING,
     LIVE_WAKES,
     UNSENT_WAKES,
+    LIVE_TOUCHED,
     TAINTS,
     LOGINS,
     CONVERSATIONS,

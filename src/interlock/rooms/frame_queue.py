@@ -18,8 +18,25 @@ AT_ONCE: Final = 256
 """Frames written in one turn of the loop, so that a large topic does not hold it."""
 JOINED_BYTES: Final = 16 * 1024
 """Small frames are written together up to this size."""
+HELD_S: Final = 0.01
+"""While a frame is held, a slow participant is looked at again after this time."""
 MAX_WAITING: Final = 64
 """Envelopes that may wait for their delivery before nothing more is read from senders."""
+
+
+class Hold:
+    """Stops a frame, and all frames behind it, until it is released."""
+
+    __slots__ = ("_release", "is_over")
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release = release
+        self.is_over = False
+
+    def release(self) -> None:
+        """Let the frame go."""
+        self.is_over = True
+        self._release()
 
 
 class FrameQueue:
@@ -30,7 +47,7 @@ class FrameQueue:
     def __init__(self, drop: Callable[[Member], None]) -> None:
         self._drop = drop
         """Ends a participant that left too much unread."""
-        self._queue: deque[tuple[bytes, Sequence[Member]]] = deque()
+        self._queue: deque[tuple[bytes, Sequence[Member], Hold | None]] = deque()
         self._position = 0
         """Participants that have the first frames of the queue already."""
         self._written: tuple[bytes, int] | None = None
@@ -63,17 +80,28 @@ class FrameQueue:
         else:
             self.send_soon(frame, members)
 
-    def send_soon(self, frame: bytes, members: Sequence[Member]) -> None:
+    def send_soon(self, frame: bytes, members: Sequence[Member], hold: Hold | None = None) -> None:
         """Write a frame in the next turn, together with those that follow it to the same members."""
-        self._queue.append((frame, members))
-        if not self._scheduled:
+        self._queue.append((frame, members, hold))
+        self._schedule()
+
+    def hold(self) -> Hold:
+        """A hold for the next frame."""
+        return Hold(self._schedule)
+
+    @property
+    def _is_held(self) -> bool:
+        return bool(self._queue) and not _may_go(self._queue[0][2])
+
+    def _schedule(self) -> None:
+        if self._queue and not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
         self._scheduled = False
         left = AT_ONCE
-        while self._queue and left > 0:
+        while self._queue and left > 0 and not self._is_held:
             members = self._queue[0][1]
             frames, count = self._written = self._written or self._joined(members)
             piece = members[self._position : self._position + left]
@@ -84,9 +112,8 @@ class FrameQueue:
                     self._queue.popleft()
                 self._position, self._written = 0, None
             self._write(frames, count, piece)
-        if self._queue:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._pump)
+        if not self._is_held:
+            self._schedule()
         if self._blocked and not self.full:
             blocked, self._blocked = self._blocked, {}
             for member in blocked:
@@ -97,9 +124,9 @@ class FrameQueue:
         """The first frames of the queue that go to the same members, as one piece of bytes."""
         found: list[bytes] = []
         size = 0
-        for frame, to in self._queue:
+        for frame, to, hold in self._queue:
             size += len(frame)
-            if to is not members or (found and size > JOINED_BYTES):
+            if to is not members or not _may_go(hold) or (found and size > JOINED_BYTES):
                 break
             found.append(frame)
         return b"".join(found), len(found)
@@ -118,7 +145,7 @@ class FrameQueue:
     def _drop_next(self) -> None:
         loop = asyncio.get_running_loop()
         if self.full:  # the others could not be told of it yet
-            loop.call_soon(self._drop_next)
+            loop.call_later(HELD_S if self._is_held else 0, self._drop_next)
             return
         member = next(iter(self._slow))
         try:
@@ -127,3 +154,7 @@ class FrameQueue:
             del self._slow[member]
             if self._slow:
                 loop.call_soon(self._drop_next)
+
+
+def _may_go(hold: Hold | None) -> bool:
+    return hold is None or hold.is_over

@@ -70,6 +70,7 @@ class Gateway:
         """Store the histories, and end the inboxes. All connections have ended, and the store is open."""
         for inbox in self.topics.inboxes.values():
             await inbox.close()
+        await self.topics.given_texts.close()
         await self.topics.histories.close()
 
     @property

@@ -16,7 +16,8 @@ from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.routing import Participant
 from interlock.protocols.mcpx.topic import Topic
 from interlock.rooms.frame_queue import FrameQueue
-from interlock.rooms.history import History
+from interlock.rooms.given_texts import GivenTexts
+from interlock.rooms.history import History, servers_in
 from interlock.rooms.member import Member
 from interlock.rooms.timestamps import timestamp
 from interlock.transports.websocket import text_frame
@@ -25,9 +26,10 @@ from interlock.transports.websocket import text_frame
 class GatewayMessages:
     """Says to the members of one topic what the gateway has to say."""
 
-    def __init__(self, topic: Topic, frames: FrameQueue) -> None:
+    def __init__(self, topic: Topic, frames: FrameQueue, given_texts: GivenTexts) -> None:
         self._topic = topic
         self._frames = frames
+        self._given_texts = given_texts
 
     def welcome(
         self, member: Member, history: History | None, cursor: str | None = None, *, recovered: bool | None = None
@@ -46,8 +48,10 @@ class GatewayMessages:
         missed = None if history is None else history.missed(since, member.subject, participant)
         # Its cursor stays until it has everything: the connection may end before.
         self.welcome(member, history, since if missed is not None else None, recovered=missed is not None)
-        for data in missed or ():
-            self._frames.send(text_frame(data), (member,))
+        if missed:
+            hold = self._given_texts.note_history(member, servers_in(missed), self._frames)
+            for entry in missed:
+                self._frames.send_soon(text_frame(entry.data.encode()), (member,), hold)
         if missed is None:
             message = "The envelopes that you missed are not kept any more."
             self.refuse(member, Refusal(Reason.HISTORY_LOST, message, "Ask the others what happened."))

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from interlock.hub.approvals.sealed_views import SealedView, ViewSeal
+from interlock.hub.auth.principals import SERVER
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead, HistorySegment, history_key
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.routing import Participant, recipients
@@ -81,7 +82,7 @@ class History:
         """Where a participant is now. Only the same participant can come back with it."""
         return self._cursor(subject, self.offset)
 
-    def missed(self, cursor: str, subject: str, participant: Participant) -> list[bytes] | None:
+    def missed(self, cursor: str, subject: str, participant: Participant) -> list[Entry] | None:
         """The envelopes since a participant's cursor, in order; None where they are not known."""
         epoch, _, rest = cursor.partition(".")
         number = rest.partition(".")[0]
@@ -93,7 +94,7 @@ class History:
         if offset + 1 < self._first:
             return None
         return [
-            entry.data.encode()
+            entry
             for entry in self._entries
             if entry.offset > offset and recipients((participant,), entry.sender, entry.to, entry.proposer)
         ]
@@ -198,6 +199,11 @@ async def delete_history(store: Store, place: str) -> None:
         for segment in segments:
             change.delete(HISTORY_SEGMENTS, segment.key)
         change.delete(HISTORY_HEADS, place)
+
+
+def servers_in(entries: Iterable[Entry]) -> set[str]:
+    """The tool servers of the hub whose results are among some envelopes."""
+    return {each.sender.removeprefix(SERVER) for each in entries if each.sender.startswith(SERVER)}
 
 
 def _size(entry: Entry) -> int:

@@ -51,6 +51,7 @@ class RoomRequest(NamedTuple):
     request: Request
     to: list[str]
     """The receivers of the response."""
+    asker: Principal | None
 
 
 class HubToolServer:
@@ -84,7 +85,9 @@ class HubToolServer:
         if proposal is not None and proposal.proposer != sender.id:
             # MCPx, Proposal Fulfillment: the response goes to the fulfiller and the proposer.
             to.append(proposal.proposer)
-        room_request = RoomRequest(envelope, Request(operation.id, operation.method or "", params_of(envelope)), to)
+        room_request = RoomRequest(
+            envelope, Request(operation.id, operation.method or "", params_of(envelope)), to, sender.principal
+        )
         try:
             self._serve(sender, room_request)
         except Fault as fault:
@@ -110,7 +113,7 @@ class HubToolServer:
         about = room_request.envelope.id
         id_, now = str(uuid.uuid4()), timestamp()
         envelope = encode(id_, self.id, kind, payload, to=room_request.to, correlation_id=about, ts=now)
-        if not self._room.speak(self.id, envelope) and member == "result":
+        if not self._room.answer(self.id, envelope, room_request.asker) and member == "result":
             # Such as one with numbers that no reader holds. Every request is answered.
             self.respond(room_request, "error", _rendered(Fault("UPSTREAM_ERROR", "the topic cannot carry the answer")))
 

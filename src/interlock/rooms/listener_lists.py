@@ -13,20 +13,27 @@ from interlock.rooms.member import Member
 MAX_SENDERS: Final = 16
 
 
+class Listeners(list[Member]):
+    """The connections that the envelopes of one sender go to."""
+
+    noted_until = 0.0
+    """Until this time it is known of all of them that they get messages (`given_texts.py`)."""
+
+
 class ListenerLists:
     """The lists of one topic."""
 
     __slots__ = ("_lists",)
 
     def __init__(self) -> None:
-        self._lists: dict[str, tuple[tuple[str, ...], list[Member]]] = {}
+        self._lists: dict[str, tuple[tuple[str, ...], Listeners]] = {}
 
-    def find(self, members: Mapping[str, Member], recipients: tuple[str, ...], sender: str) -> list[Member]:
+    def find(self, members: Mapping[str, Member], recipients: tuple[str, ...], sender: str) -> Listeners:
         """The connections of the recipients."""
         known = self._lists.get(sender)
         if known is not None and known[0] is recipients:
             return known[1]
-        found = [members[id_] for id_ in recipients if id_ in members]
+        found = Listeners(members[id_] for id_ in recipients if id_ in members)
         if len(self._lists) >= MAX_SENDERS:
             self._lists.clear()
         self._lists[sender] = recipients, found

@@ -11,7 +11,7 @@ import contextlib
 import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
@@ -29,6 +29,9 @@ MAX_UNREAD_BYTES: Final = 1024 * 1024
 class LocalParticipant:
     """One member of a topic without a socket (`member.MemberConnection`)."""
 
+    keeps_unread: ClassVar[bool] = True
+    """Its user notes that an agent is given the envelopes that waited here."""
+
     def __init__(self, member: Member) -> None:
         self.member = member
         self.ended = ""
@@ -38,7 +41,7 @@ class LocalParticipant:
         self._unread: deque[bytes] = deque()
         self._unread_bytes = 0
         self._arrived = asyncio.Event()
-        member.attach(self)
+        member.attach(self, keeps_unread=self.keeps_unread)
         member.on_open()
 
     @property

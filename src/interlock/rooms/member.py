@@ -69,7 +69,8 @@ class Member:
     """A participant's connection, as its room sees it (`websocket.MessageReceiver`)."""
 
     __slots__ = (
-        "_room", "_timer", "_unrecorded", "_warned", "connected_at", "connection", "gone", "id", "meter", "principal",
+        "_room", "_timer", "_unrecorded", "_warned", "connected_at", "connection", "gone", "id",
+        "keeps_unread", "meter", "principal",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +84,8 @@ class Member:
         self.connected_at = connected_at
         self.connection: MemberConnection
         """Set by `attach`."""
+        self.keeps_unread = False
+        """Whether its connection keeps envelopes, and notes by itself that somebody reads them."""
         self.gone = False
         self._timer: asyncio.TimerHandle | None = None
         self._unrecorded: dict[Reason, tuple[float, int]] | None = None
@@ -94,9 +97,10 @@ class Member:
         """The id under which its capabilities are changed."""
         return subject_of(self.id, self.principal)
 
-    def attach(self, connection: MemberConnection) -> None:
+    def attach(self, connection: MemberConnection, *, keeps_unread: bool = False) -> None:
         """This is the participant's connection."""
         self.connection = connection
+        self.keeps_unread = keeps_unread
 
     # The connection calls these.
 

@@ -15,7 +15,7 @@ import msgspec
 from websockets.frames import CloseCode
 
 from interlock.config.settings import Topic as TopicSettings
-from interlock.hub.auth.principals import Principal
+from interlock.hub.auth.principals import SERVER, Principal
 from interlock.hub.journal import Journal
 from interlock.protocols.mcpx import system
 from interlock.protocols.mcpx.capabilities import CapabilitySet
@@ -29,9 +29,10 @@ from interlock.rooms.audit import RoomAudit
 from interlock.rooms.counts import RoomCounts
 from interlock.rooms.frame_queue import FrameQueue
 from interlock.rooms.gateway_messages import GatewayMessages
+from interlock.rooms.given_texts import GivenTexts
 from interlock.rooms.history import History, Positions
 from interlock.rooms.internal_participants import InternalParticipant, InternalParticipants
-from interlock.rooms.listener_lists import ListenerLists
+from interlock.rooms.listener_lists import ListenerLists, Listeners
 from interlock.rooms.member import MAX_PAUSE_S, Member
 from interlock.rooms.policy import ANONYMOUS, rules_of
 from interlock.transports.websocket import text_frame
@@ -54,6 +55,7 @@ class Room:
         settings: TopicSettings,
         journal: Journal,
         check: Callable[[Member], None],
+        given_texts: GivenTexts,
         history: History | None = None,
     ) -> None:
         self.name = name
@@ -62,12 +64,13 @@ class Room:
         self._audit = RoomAudit(journal, name)
         self._check = check
         """Raises Refusal for a participant whose envelopes cannot be judged now, or no longer."""
+        self._given_texts = given_texts
         self._topic = Topic(rules_of(settings))
         self._members: dict[str, Member] = {}
         self._internal = InternalParticipants()
         self._admissions = Admissions(settings)
         self._frames = FrameQueue(self.drop_slow)
-        self._gateway = GatewayMessages(self._topic, self._frames)
+        self._gateway = GatewayMessages(self._topic, self._frames, given_texts)
         self._listeners = ListenerLists()
         self._history = history
         self._positions = Positions()
@@ -206,7 +209,9 @@ class Room:
             return
         envelope = member.read(data, binary, now)
         accepted = self._topic.accept(envelope, member.id, now)
-        self._pass_on(envelope, accepted)
+        listeners = self._listeners_of(envelope, accepted)
+        hold = self._given_texts.note(listeners, member.principal, self._frames)
+        self._frames.send_soon(text_frame(envelope.raw), listeners, hold)
         self._internal.pass_on(member, envelope, accepted.proposal)
         if accepted.proposal is not None:
             self._audit.proposal(member, accepted.proposal)
@@ -242,23 +247,25 @@ class Room:
         """The ids of the hub's own participants."""
         return self._internal.ids
 
-    def speak(self, id: str, data: bytes) -> bool:
-        """Pass on an envelope of a participant of the hub's own. Judged like others, but for rates. False: refused."""
+    def answer(self, id: str, data: bytes, asker: Principal | None) -> bool:
+        """Pass on the answer of a tool server of the hub. Judged like others, but for rates. False: refused."""
         try:
             envelope = decode(data)
             accepted = self._topic.accept(envelope, id, clock_s())
         except Refusal as refusal:
             self.counts.refused[refusal.reason] += 1
             return False
-        self._pass_on(envelope, accepted)
+        listeners = self._listeners_of(envelope, accepted)
+        hold = self._given_texts.note_result(listeners, asker, id.removeprefix(SERVER), self._frames)
+        self._frames.send_soon(text_frame(envelope.raw), listeners, hold)
         return True
 
-    def _pass_on(self, envelope: Envelope, accepted: Accepted) -> None:
+    def _listeners_of(self, envelope: Envelope, accepted: Accepted) -> Listeners:
+        """Those who get an accepted envelope, which is counted and kept."""
         self.counts.passed += 1
         if self._history is not None:
             self._history.add(envelope, accepted.proposer)
-        listeners = self._listeners.find(self._members, accepted.recipients, envelope.sender)
-        self._frames.send_soon(text_frame(envelope.raw), listeners)
+        return self._listeners.find(self._members, accepted.recipients, envelope.sender)
 
     def tick(self) -> None:
         """End proposals whose time has passed, and forget rates that nobody uses."""

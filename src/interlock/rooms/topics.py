@@ -23,6 +23,7 @@ from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.mcpx.system import INBOX
 from interlock.protocols.patterns import PatternError
 from interlock.rooms.capability_changes import RoomCapabilities
+from interlock.rooms.given_texts import GivenTexts
 from interlock.rooms.histories import Histories
 from interlock.rooms.member import EXTRA_CONNECTION, Member, subject_of
 from interlock.rooms.policy import GUEST, capabilities_of, check_member
@@ -49,6 +50,7 @@ class Topics:
         """The inbox of each topic that has one."""
         self.changes = RoomCapabilities()
         self.histories = Histories(hub_app)
+        self.given_texts = GivenTexts(hub_app)
         self._loading: asyncio.Task[ModuleType] | None = None
 
     async def start(self) -> None:
@@ -173,7 +175,7 @@ class Topics:
         from interlock.rooms.room import Room
 
         history = self.histories.of(topic, settings)
-        room = self.rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check, history)
+        room = self.rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check, self.given_texts, history)
         self._place_internal(room)
         return room
 

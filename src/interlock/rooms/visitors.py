@@ -45,6 +45,8 @@ Key = tuple[Principal, str]
 class Visitor(LocalParticipant):
     """One principal in one topic. It keeps the last messages, for several pages to read."""
 
+    keeps_unread = False
+
     def __init__(self, topics: Topics, topic: str, by: Principal) -> None:
         self.looked_at = time.monotonic()
         self.messages: deque[RoomMessage] = deque(maxlen=MAX_KEPT)

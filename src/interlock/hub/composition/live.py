@@ -37,6 +37,7 @@ from interlock.hub.live.intake import Intake
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.scopes import ScopeGate
 from interlock.hub.live.tools import LiveOffers
+from interlock.hub.live.touches import Touches
 from interlock.hub.live.usage import Usage
 from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.hub.live.wakes import Wakes
@@ -53,7 +54,8 @@ class LiveParts:
         self.features = Features(lambda: foundation.config)
         self.refusals = RecordedRefusals(journal, time.monotonic)
         addresses = Addresses(self.features, authentication.access, self._hook_settings)
-        self.deliveries = Deliveries(addresses, journal, foundation.bus)
+        self.touches = Touches(lambda: settings().ask_s, foundation.log)
+        self.deliveries = Deliveries(addresses, journal, foundation.bus, self.touches)
         self.causes = Causes()
         self.webhook = WakeWebhook(
             lambda: settings().webhook, foundation.resolver, lambda: foundation.node, foundation.log
@@ -82,7 +84,8 @@ class LiveParts:
         elevations = Elevations(inbox, self.features, self.scope_hold_s, self._servers, foundation.journal)
         self.connections.messages.serve_with("scope/elevate", elevations)
         await self.features.start(store, self._on_features, self.connections)
-        await self.deliveries.start(store, self, foundation.node)
+        await self.touches.start(store, self)
+        await self.deliveries.start(store, foundation.node)
         await self.webhook.start(store)
         await self.wakes.start(store)
         self.intake.start(store)
@@ -105,6 +108,7 @@ class LiveParts:
         await self.webhook.close()
         for timer in self._touched.values():
             timer.cancel()
+        await self.touches.close()
         await self._tasks.close()
 
     async def sweep(self) -> None:
@@ -112,6 +116,7 @@ class LiveParts:
         try:
             await self.deliveries.sweep(self._settings().keep_days * DAY_S)
             await self.intake.prune()
+            await self.touches.sweep()
         except StoreError as cause:
             self._foundation.log("hub", f"old events could not be deleted: {cause.for_operators}")
 
@@ -121,15 +126,14 @@ class LiveParts:
         self.hosts.refresh()
 
     def on_touched(self, agent: str) -> None:
-        """An agent was given an event: its calls are planned anew, now and when that no longer counts."""
+        """An agent was given text from outside: its calls are planned anew, now and when that no longer counts."""
         self._foundation.plan_generation.advance()
         known = self._touched.pop(agent, None)
         if known is not None:
             known.cancel()
-        left_s = self.deliveries.touched_at(agent) + self._settings().ask_s - now()
+        left_s = self.touches.at(agent) + self._settings().ask_s - now()
         if left_s > 0:
-            loop, advance = asyncio.get_running_loop(), self._foundation.plan_generation.advance
-            self._touched[agent] = loop.call_later(left_s + 1.0, advance)
+            self._touched[agent] = asyncio.get_running_loop().call_later(left_s + 1.0, self.on_touched, agent)
 
     def scope_gate(self) -> ScopeGate:
         """The gate for tools of feature sets."""
@@ -146,7 +150,7 @@ class LiveParts:
     def gate(self, risk_of: Callable[[Tool], Risk]) -> LiveGate:
         """The gate of the configuration in force."""
         config = self._foundation.config
-        return LiveGate(config.hub.mode, config.live.ask_s, self.deliveries, risk_of, self._foundation.log)
+        return LiveGate(config.hub.mode, config.live.ask_s, self.touches, risk_of, self._foundation.log)
 
     def with_events(
         self, principal: Principal, server: str, inner: ResultProcessor | None, judging: JudgingThreads

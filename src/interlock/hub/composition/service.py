@@ -71,7 +71,7 @@ def build_service(
         background,
         live.offers,
     )
-    rooms = RoomHandler(calls.judging, live.deliveries)
+    rooms = RoomHandler(calls.judging, live.touches, calls.gate_chain)
     live_tools = LiveTools(live.offers, live.deliveries, listings.recorded_requests, calls.judging, background)
     own_tools = OwnToolCalls(listings.recorded_requests, background, search, live_tools, rooms)
     own_resources = OwnResources(rooms, live_tools)

@@ -7,13 +7,15 @@ may do in it.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from interlock.hub.auth.principals import SERVER
 from interlock.hub.calls.call import Caller
 from interlock.hub.judging_threads import JudgingThreads
-from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.inference_hooks import Tainting
+from interlock.hub.live.touches import Touches
 from interlock.hub.sessions.exchanges import answer
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.argument_check import ArgumentCheck
@@ -22,6 +24,9 @@ from interlock.judge.results import judge_result
 from interlock.judge.text import show_hidden
 from interlock.protocols.mcpx.system import GATEWAY
 from interlock.wire.errors import Fault
+
+MESSAGE: Final = "rooms"
+"""Names a room's messages among the sources of a taint."""
 
 
 class UnjudgedMessage(msgspec.Struct, frozen=True):
@@ -67,9 +72,10 @@ class RoomHandler:
 
     names = ROOM_TOOLS
 
-    def __init__(self, judging: JudgingThreads, deliveries: Deliveries) -> None:
+    def __init__(self, judging: JudgingThreads, touches: Touches, tainting: Tainting) -> None:
         self._judging = judging
-        self._deliveries = deliveries
+        self._touches = touches
+        self._tainting = tainting
         self.clients: RoomClients | None = None
         self.arguments = ArgumentCheck(ROOM_SCHEMAS)
 
@@ -113,8 +119,13 @@ class RoomHandler:
 
     async def _judged(self, caller: Caller, messages: list[UnjudgedMessage]) -> list[str]:
         """Messages as a model reads them. From now on the agent's tools that change something ask a person."""
-        if any(message.label["from"] != GATEWAY for message in messages):
-            self._deliveries.touch(caller.principal.id)
+        senders = {str(message.label["from"]) for message in messages} - {GATEWAY}
+        if senders:
+            await self._touches.added(caller.principal.id)
+        # Only the hub's own participants have such an id.
+        servers = [id_.removeprefix(SERVER) for id_ in senders if id_.startswith(SERVER)]
+        if servers:
+            await self._tainting.note_delivery(caller.principal, servers, MESSAGE, caller.view.profile)
         if not messages:
             return []
         return await self._judging.run_result(caller.owner, lambda: [shown(message) for message in messages])

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from interlock.hub.journal import Journal
 from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.agent_queue import AgentQueue
 from interlock.hub.live.events import LIVE_PENDING, Pending, agent_of, now, seen_id
+from interlock.hub.live.touches import Touches
 from interlock.store import Conflict, Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 
@@ -38,18 +39,12 @@ ON_WAY_S: Final = 7_200.0
 may wait for its conversation for half as long."""
 
 
-class TouchListener(Protocol):
-    """Hears that an agent was given an event from outside."""
-
-    def on_touched(self, agent: str) -> None:
-        """An agent was given an event, after a time without one."""
-
-
 class Deliveries:
     """The events of all agents."""
 
-    def __init__(self, addresses: Addresses, journal: Journal, bus: Bus) -> None:
+    def __init__(self, addresses: Addresses, journal: Journal, bus: Bus, touches: Touches) -> None:
         self._addresses = addresses
+        self._touches = touches
         self._journal = journal
         self._bus = bus
         self._agents: dict[str, AgentQueue] = {}
@@ -57,18 +52,16 @@ class Deliveries:
         """Events that this node handed on and that nobody has answered for yet."""
         self._counts: Counter[str] = Counter()
         """Waiting and reserved events of all agents, by server."""
-        self._touched: dict[str, float] = {}
-        self._touch_listener: TouchListener | None = None
         self._node = ""
         self._store: Store
         self._mirror: Mirror[Pending]
 
-    async def start(self, store: Store, touch_listener: TouchListener, node: str) -> None:
+    async def start(self, store: Store, node: str) -> None:
         """Load what waits. Events that were on their way when the last run of this node ended wait again.
 
         Another hub of the same store may be handing on the rest. `sweep` frees those of a node that is gone.
         """
-        self._touch_listener, self._node = touch_listener, node
+        self._node = node
         mirror = await store.mirror(LIVE_PENDING)
         if on_way := [event for event in mirror.values() if event.on_way and event.node in ("", node)]:
             async with store.transaction() as transaction:
@@ -128,14 +121,6 @@ class Deliveries:
     def all(self) -> list[Pending]:
         """Every event that waits or was delivered lately."""
         return list(self._mirror.values())
-
-    def touched_at(self, agent: str) -> float:
-        """When an agent was last given an event, by the wall clock; 0 for never."""
-        return self._touched.get(agent, 0.0)
-
-    def touch(self, agent: str) -> None:
-        """An agent was given something from outside in another way: its tools ask, as after an event."""
-        self._touch(agent, now())
 
     # Delivery
 
@@ -327,7 +312,7 @@ class Deliveries:
             waiting.delivered.pop(key, None)
         elif event.delivered:
             waiting.delivered[key] = event
-            self._touch(agent, event.delivered)
+            self._touches.note(agent, event.delivered)
         else:
             self.release(agent, seen_id(event.server, event.event))
             waiting.delivered.pop(key, None)
@@ -350,13 +335,6 @@ class Deliveries:
         self._counts[server] -= 1
         if not self._counts[server]:
             del self._counts[server]
-
-    def _touch(self, agent: str, at: float) -> None:
-        before = self._touched.get(agent, 0.0)
-        if at > before:
-            self._touched[agent] = at
-            if self._touch_listener is not None:
-                self._touch_listener.on_touched(agent)
 
 
 def _full(message: str) -> Fault:

@@ -14,8 +14,8 @@ from interlock.hub.calls.gates.would_ask import Note, WouldAsk
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
-from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import now
+from interlock.hub.live.touches import Touches
 from interlock.protocols.mgp.permissions import Risk
 
 RULE = "live: after an event from outside, tools that change something need approval"
@@ -30,13 +30,13 @@ class LiveGate:
         self,
         mode: Mode,
         ask_s: float,
-        deliveries: Deliveries,
+        touches: Touches,
         risk_of: Callable[[Tool], Risk],
         note: Note,
     ) -> None:
         self._mode = mode
         self._ask_s = ask_s
-        self._deliveries = deliveries
+        self._touches = touches
         self._risk_of = risk_of
         self._note = note
 
@@ -58,5 +58,5 @@ class LiveGate:
     def _asks(self, principal: Principal, tool: Tool) -> bool:
         if principal.kind not in ("agent", "service"):
             return False
-        touched = self._deliveries.touched_at(principal.id)
+        touched = self._touches.at(principal.id)
         return bool(touched) and now() < touched + self._ask_s and self._risk_of(tool) is not Risk.SAFE

@@ -1,0 +1,164 @@
+"""Agents that were given text from outside, an event or a message: `gate.py` asks because of it.
+
+Rule: text is delivered after its touch is stored, so other nodes and the next run know it. A further message within
+`renew_s` is not stored again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.live.events import now
+from interlock.store import Collection, Mirror, Store, StoreError
+
+MAX_TOUCHED: Final = 10_000
+"""Agents that are remembered; beyond that the oldest go first."""
+MAX_RENEW_S: Final = 60.0
+AT_ONCE: Final = 256
+"""Agents in one transaction."""
+KEEP_S: Final = 86_400.0
+"""Touches are kept for at least this time, as `ask_s` may grow."""
+
+
+class Touch(msgspec.Struct, frozen=True):
+    """When an agent was last given text from outside."""
+
+    agent: str
+    at: float
+    """The wall clock, as other nodes and later runs read it."""
+
+
+LIVE_TOUCHED: Final = Collection("live_touched", Touch, key="agent")
+
+
+class TouchListener(Protocol):
+    """Hears that the calls of an agent are judged in another way."""
+
+    def on_touched(self, agent: str) -> None:
+        """An agent was given text from outside, after a time without any."""
+
+
+class Touches:
+    """The touches of all agents."""
+
+    def __init__(self, ask_s: Callable[[], float], log: Callable[[str, str], None]) -> None:
+        self._ask_s = ask_s
+        self._log = log
+        self._at: dict[str, float] = {}
+        self._stored: dict[str, float] = {}
+        self._unstored: dict[str, float] = {}
+        """Touches that the running task stores next."""
+        self._waiting: list[Callable[[], None]] = []
+        """Deliveries that wait for these."""
+        self._tasks = BackgroundTasks()
+        self._is_storing = False
+        self._listener: TouchListener | None = None
+        self._store: Store
+        self._mirror: Mirror[Touch]
+
+    async def start(self, store: Store, listener: TouchListener) -> None:
+        """Load the touches of earlier runs and other nodes, and follow them."""
+        self._listener = listener
+        mirror = self._mirror = await store.mirror(LIVE_TOUCHED)
+        for touch in list(mirror.values()):
+            self._changed(touch.agent, touch)
+        mirror.on_change(self._changed)
+        self._store = store
+
+    async def close(self) -> None:
+        """Give up touches that are not stored yet, and the deliveries that wait for them."""
+        await self._tasks.close()
+
+    def at(self, agent: str) -> float:
+        """When an agent was last given text from outside, by the wall clock; 0 for never."""
+        return self._at.get(agent, 0.0)
+
+    @property
+    def renew_s(self) -> float:
+        """After this time a further touch is stored again."""
+        return min(MAX_RENEW_S, self._ask_s() / 10) or MAX_RENEW_S
+
+    def note(self, agent: str, at: float) -> None:
+        """An agent was given text from outside, which the store knows already."""
+        before = self._at.get(agent, 0.0)
+        if at > before:
+            self._at[agent] = at
+            if self._listener is not None and before + self._ask_s() <= at:
+                self._listener.on_touched(agent)
+
+    def add(self, agents: Iterable[str], then: Callable[[], None]) -> None:
+        """Agents are about to be given text from outside. It counts at once; `then` follows once it is stored.
+
+        Nothing is stored while nobody asks because of it.
+        """
+        at, renew_s = now(), self.renew_s
+        waits = False
+        for agent in agents:
+            self.note(agent, at)
+            if self._ask_s() and at >= self._stored.get(agent, 0.0) + renew_s:
+                self._unstored[agent] = at
+                waits = True
+        if not waits:
+            then()
+            return
+        self._waiting.append(then)
+        if not self._is_storing:
+            self._is_storing = True
+            self._tasks.begin(self._store_all(), None)
+
+    async def added(self, agent: str) -> None:
+        """An agent is about to be given text from outside. Returns once that is stored."""
+        stored = asyncio.Event()
+        self.add((agent,), stored.set)
+        await stored.wait()
+
+    async def sweep(self) -> None:
+        """Forget touches that no longer count, and the oldest where there are too many."""
+        oldest = sorted(self._at.items(), key=lambda each: each[1])
+        surplus, expired = len(oldest) - MAX_TOUCHED, now() - max(KEEP_S, self._ask_s())
+        gone = [agent for place, (agent, at) in enumerate(oldest) if place < surplus or at < expired][:1000]
+        async with self._store.transaction() as transaction:
+            for agent in gone:
+                if (document := self._mirror.document(agent)) is not None:
+                    # Another node may have stored a newer one in this moment.
+                    transaction.expect(LIVE_TOUCHED, agent, document.version)
+                    transaction.delete(LIVE_TOUCHED, agent)
+        for agent in gone:
+            self._changed(agent, None)
+
+    async def _store_all(self) -> None:
+        try:
+            while self._unstored:
+                unstored, self._unstored = self._unstored, {}
+                waiting, self._waiting = self._waiting, []
+                await self._store_some(unstored)
+                for then in waiting:
+                    then()
+        finally:
+            self._is_storing = False
+
+    async def _store_some(self, touched: dict[str, float]) -> None:
+        agents = iter(touched)
+        try:
+            while chosen := list(islice(agents, AT_ONCE)):
+                async with self._store.transaction() as transaction:
+                    for agent in chosen:
+                        transaction.put(LIVE_TOUCHED, Touch(agent, touched[agent]))
+        except StoreError as cause:
+            # They count in this process all the same, and the next message stores them.
+            self._log("hub", f"messages from outside could not be noted for other hubs: {cause.for_operators}")
+
+    def _changed(self, agent: str, touch: Touch | None) -> None:
+        """The store has another state of a touch. A deleted one no longer counts."""
+        if touch is None:
+            self._at.pop(agent, None)
+            self._stored.pop(agent, None)
+            return
+        self._stored[agent] = max(touch.at, self._stored.get(agent, 0.0))
+        self.note(agent, touch.at)

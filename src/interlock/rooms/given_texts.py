@@ -1,0 +1,77 @@
+"""Agents that a room is about to give text of others: from then on their tools that change something ask a person.
+
+Rule: an envelope is delivered after that is stored (`hub/live/touches.py`). Results of servers that are not trusted
+taint their readers besides, as they taint their caller (`hub/taints.py`). A participant of this process that keeps
+envelopes for somebody notes it when it hands them on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import LOCAL_AGENT, Principal
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.handlers.rooms import MESSAGE
+from interlock.rooms.frame_queue import FrameQueue, Hold
+from interlock.rooms.listener_lists import Listeners
+from interlock.rooms.member import Member
+
+
+class GivenTexts:
+    """Notes who is given text in the rooms of one hub."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+        self._tasks = BackgroundTasks()
+
+    async def close(self) -> None:
+        """Give up deliveries that wait."""
+        await self._tasks.close()
+
+    def note(self, listeners: Listeners, sender: Principal | None, frames: FrameQueue) -> Hold | None:
+        """An envelope of a sender is about to be delivered. The hold is released once that is stored."""
+        now = time.monotonic()
+        if now < listeners.noted_until:
+            return None
+        touches, hold = self._hub_app.live.touches, frames.hold()
+        # Frames keep their order, so none of these listeners gets a later one before this is stored.
+        listeners.noted_until = now + touches.renew_s
+        touches.add({each.id for each in _readers(listeners, sender) if _acts(each)}, hold.release)
+        return hold
+
+    def note_result(
+        self, members: Sequence[Member], asker: Principal | None, server: str, frames: FrameQueue
+    ) -> Hold | None:
+        """A server's answer is about to be delivered to others than `asker`, whose own call is judged elsewhere."""
+        return self._note_texts(_readers(members, asker), (server,), frames)
+
+    def note_history(self, member: Member, servers: Iterable[str], frames: FrameQueue) -> Hold | None:
+        """A member is about to be given what was said before, partly by these servers."""
+        return self._note_texts(_readers((member,), None), tuple(servers), frames)
+
+    def _note_texts(self, readers: set[Principal], servers: tuple[str, ...], frames: FrameQueue) -> Hold | None:
+        if not readers:
+            return None
+        hold = frames.hold()
+        self._tasks.begin(self._store_texts(readers, servers, hold), None)
+        return hold
+
+    async def _store_texts(self, readers: set[Principal], servers: tuple[str, ...], hold: Hold) -> None:
+        for reader in readers:
+            if _acts(reader):
+                await self._hub_app.live.touches.added(reader.id)
+            await self._hub_app.gate_chain.note_delivery(reader, servers, MESSAGE)
+        hold.release()
+
+
+def _readers(members: Iterable[Member], sender: Principal | None) -> set[Principal]:
+    """The principals that get an envelope at once. Own words are not from outside; guests are callers without a key."""
+    found = {each.principal or LOCAL_AGENT for each in members if not each.keeps_unread}
+    return found if sender is None else found - {sender}
+
+
+def _acts(principal: Principal) -> bool:
+    """Whether the live gate judges its calls."""
+    return principal.kind in ("agent", "service")
