@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,16 @@ def test_a_text_has_the_same_vector_alone_and_among_others(tensors: dict[str, An
         assert among is not None
         assert alone is not None
         assert np.allclose(alone, among, atol=1e-5)
+
+
+def test_the_layers_use_the_tables_where_they_were_read(tensors: dict[str, Any]) -> None:
+    """Copies of them would take 42 MB."""
+    tracemalloc.start()
+    model = SentenceModel(tensors, PIECES)
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert model(["a file"])[0] is not None
+    assert grown < 200_000
 
 
 def test_only_the_published_weights_are_run(tmp_path: Path) -> None:

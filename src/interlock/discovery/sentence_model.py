@@ -66,34 +66,40 @@ class _Layer:
     """One layer of the encoder: every piece looks at all others, then thinks for itself."""
 
     def __init__(self, tensors: dict[str, Array], prefix: str) -> None:
-        import numpy as np
-
         def of(name: str) -> Array:
             return tensors[prefix + name]
 
-        parts = ("query", "key", "value")
-        self._in = np.concatenate([of(f"attention.self.{part}.weight") for part in parts]).T.copy()
-        self._in_bias = np.concatenate([of(f"attention.self.{part}.bias") for part in parts])
-        self._out, self._out_bias = of("attention.output.dense.weight").T.copy(), of("attention.output.dense.bias")
+        # The tables stay where they were read: transposed views cost no memory, copies would take 42 MB.
+        self._looks = [
+            (of(f"attention.self.{part}.weight").T, of(f"attention.self.{part}.bias"))
+            for part in ("query", "key", "value")
+        ]
+        self._out, self._out_bias = of("attention.output.dense.weight").T, of("attention.output.dense.bias")
         self._out_norm = of("attention.output.LayerNorm.weight"), of("attention.output.LayerNorm.bias")
-        self._wide, self._wide_bias = of("intermediate.dense.weight").T.copy(), of("intermediate.dense.bias")
-        self._narrow, self._narrow_bias = of("output.dense.weight").T.copy(), of("output.dense.bias")
+        self._wide, self._wide_bias = of("intermediate.dense.weight").T, of("intermediate.dense.bias")
+        self._narrow, self._narrow_bias = of("output.dense.weight").T, of("output.dense.bias")
         self._norm = of("output.LayerNorm.weight"), of("output.LayerNorm.bias")
 
     def __call__(self, state: Array, rows: int, length: int) -> Array:
         import numpy as np
 
         width = DIMENSIONS // _HEADS
-        joint = (state @ self._in + self._in_bias).reshape(rows, length, 3, _HEADS, width)
-        query, key, value = joint.transpose(2, 0, 3, 1, 4)
-        seen = query @ key.transpose(0, 1, 3, 2) * np.float32(width**-0.5)
+        by_head = (rows, length, _HEADS, width)
+        query, key, value = (self._look(number, state).reshape(by_head).transpose(0, 2, 1, 3) for number in range(3))
+        seen: Array = query @ key.transpose(0, 1, 3, 2) * np.float32(width**-0.5)
         seen -= seen.max(axis=-1, keepdims=True)
         np.exp(seen, out=seen)
         seen /= seen.sum(axis=-1, keepdims=True)
-        mixed = (seen @ value).transpose(0, 2, 1, 3).reshape(rows * length, DIMENSIONS)
+        mixed: Array = (seen @ value).transpose(0, 2, 1, 3).reshape(rows * length, DIMENSIONS)
         state = _norm(state + mixed @ self._out + self._out_bias, *self._out_norm)
         thought = _gelu(state @ self._wide + self._wide_bias)
         return _norm(state + thought @ self._narrow + self._narrow_bias, *self._norm)
+
+    def _look(self, number: int, state: Array) -> Array:
+        """What each piece asks for, is found by, or says."""
+        table, bias = self._looks[number]
+        seen: Array = state @ table + bias
+        return seen
 
 
 def load(folder: Path) -> SentenceModel:
