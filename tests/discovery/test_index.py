@@ -232,6 +232,7 @@ def test_an_embedder_is_shown_what_a_tool_is_for_and_its_parameters_only_if_that
     long = short | {"description": "Open an issue in a repository. " * 10}
     assert from_definition("github", long).text == f"github create issue. {long['description']}"
     assert from_definition("my-files", {"name": "read"}).text == "my files read"
+    assert from_definition("tools-of-the-forest", {"name": "read"}).text == "read", "a field, not a service"
 
 
 def test_a_hostile_schema_gives_bounded_parameters() -> None:

@@ -22,6 +22,8 @@ _MAX_NAME = 256
 _MAX_DESCRIPTION = 4_096
 _ENOUGH_TO_EMBED = 300
 """Characters from which an embedder knows a tool without its parameters."""
+_MAX_NAME_WORDS = 2
+"""Words of a server's name that an embedder reads: a longer one describes a field that all its tools share."""
 
 
 class ToolEntry(msgspec.Struct, frozen=True):
@@ -49,7 +51,9 @@ class ToolEntry(msgspec.Struct, frozen=True):
 
         Parameters follow where the rest is short. Behind a description they only blur what the tool is for.
         """
-        text = " ".join(_spaced(name) for name in (self.server, self.name) if name)
+        server = words.split(self.server, wholes=False)
+        named = [" ".join(server)] if 0 < len(server) <= _MAX_NAME_WORDS else []
+        text = " ".join([*named, _spaced(self.name)])
         text = ". ".join(part for part in (text, self.description, *self.keywords) if part)
         for name, description in self.parameters:
             if len(text) >= _ENOUGH_TO_EMBED:
