@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Scores = NDArray[np.float32]
+    Flags = NDArray[np.bool_]
 
 STEP_WEIGHT = 0.7
 """The weight of the best single step of a query beside the whole query."""
 MANY_STEPS = 3
 """From here on the parts of a query are steps of a task; two are as often one step and what surrounds it."""
 FIRST_OF_STEP = 0.3
+ENOUGH_KNOWN = 0.5
+"""The share of tools from which meaning has its whole weight."""
 
 
 def min_max(scores: Scores) -> Scores:
@@ -32,9 +35,18 @@ def min_max(scores: Scores) -> Scores:
     return moved
 
 
-def blend(lexical: Scores, semantic: Scores, lexical_weight: float) -> Scores:
-    """One score from words and meaning."""
-    mixed: Scores = lexical_weight * min_max(lexical) + (1 - lexical_weight) * min_max(semantic)
+def blend(lexical: Scores, semantic: Scores, lexical_weight: float, known: Flags | None = None) -> Scores:
+    """One score from words and meaning.
+
+    A tool whose meaning is not known is ranked as if it fitted as well as its words do. Where few are known, their
+    range is that of chance, and meaning weighs less.
+    """
+    mixed = min_max(lexical)
+    if known is None or known.all():
+        mixed = lexical_weight * mixed + (1 - lexical_weight) * min_max(semantic)
+    else:
+        weight = (1 - lexical_weight) * min(1.0, float(known.mean()) / ENOUGH_KNOWN)
+        mixed[known] = (1 - weight) * mixed[known] + weight * min_max(semantic[known])
     if not mixed.any():
         # Nothing tells the tools apart, as with a single one: it is found all the same.
         mixed = lexical_weight * lexical + (1 - lexical_weight) * semantic

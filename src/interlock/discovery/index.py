@@ -186,8 +186,9 @@ class ToolIndex:
         scale = min(1.0, float(matched[0].max()) / self._words.ideal(weighed[0], scope))
         if near[0] is None:
             return fuse.steps(matched[0], matched[1:]), scale, "keyword"
+        known = self._vectors.known(slots)
         mixed = [
-            by_word if by_meaning is None else fuse.blend(by_word, by_meaning, LEXICAL_WEIGHT)
+            by_word if by_meaning is None else fuse.blend(by_word, by_meaning, LEXICAL_WEIGHT, known)
             for by_word, by_meaning in zip_longest(matched, near)
         ]
         return fuse.steps(mixed[0], mixed[1:]), max(scale, min(1.0, float(near[0].max()))), strategy

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float32]
     Slots = NDArray[np.intp]
+    Flags = NDArray[np.bool_]
 
 Embedder = Callable[[Sequence[str]], "Sequence[Sequence[float] | Vector | None]"]
 """Texts to vectors, one for each; None for a text whose vector is not at hand."""
@@ -61,14 +62,20 @@ class VectorIndex:
             self._count -= 1
             self._blocks[slot // _BLOCK][slot % _BLOCK] = 0
 
+    def known(self, slots: Slots) -> Flags:
+        """Which of the slots, in rising order, have a vector."""
+        import numpy as np
+
+        return np.frombuffer(bytes(self._known).ljust(int(slots[-1]) + 1, b"\0"), np.bool_)[slots]
+
     def score(self, queries: Sequence[Sequence[float] | Vector], slots: Slots) -> Vector | None:
         """The cosine of each of the slots, in rising order, with every query; one row for each query.
 
-        A slot without a vector gets the mean of the others: its words decide. None if no slot has one.
+        A slot without a vector gets the mean of the others. None if no slot has one.
         """
         import numpy as np
 
-        known = np.frombuffer(bytes(self._known).ljust(int(slots[-1]) + 1, b"\0"), np.bool_)[slots]
+        known = self.known(slots)
         if not known.any():
             return None
         units = np.stack([self._unit(query) for query in queries])
