@@ -134,7 +134,8 @@ def _rankers(tools: Sequence[dict[str, Any]], embedder: Embedder | None) -> dict
     bm25f = _bm25f(tools)
     if embedder is not None:
         known = _at_once(embedder, tools)
-        vectors = _index(tools, known)
+        least = sentence_model.LEAST_ALONE if isinstance(embedder, sentence_model.SentenceModel) else 0.0
+        vectors = _index(tools, known, least)
         rankers["hybrid+vectors"] = _searcher(vectors, "hybrid", tools)
         rankers["semantic"] = _searcher(vectors, "semantic", tools)
         rankers["plain_bm25f+vectors"] = _best_of(tools, _with_meaning(tools, bm25f, known))
@@ -157,8 +158,8 @@ def _at_once(embedder: Embedder, tools: Sequence[dict[str, Any]]) -> Embedder:
     return vectors
 
 
-def _index(tools: Sequence[dict[str, Any]], embedder: Embedder | None) -> ToolIndex:
-    index = ToolIndex(embedder)
+def _index(tools: Sequence[dict[str, Any]], embedder: Embedder | None, least_alone: float = 0.0) -> ToolIndex:
+    index = ToolIndex(embedder, least_alone)
     for number, tool in enumerate(tools):
         index.put(_entry(tool, number))
     return index

@@ -208,6 +208,22 @@ def test_a_tool_without_a_meaning_is_ranked_by_its_words_among_those_that_have_o
     assert index.search(query).hits[0].entry.name == "rent_car"
 
 
+@each_case(("least_alone", "found"), [(0.3, []), (0.05, ["cat"])])
+def test_a_query_without_a_known_word_finds_a_tool_only_if_its_meaning_is_near(
+    least_alone: float, found: list[str]
+) -> None:
+    meanings = {"purr": [1.0, 0.0, 0.0], "bark": [0.0, 1.0, 0.0], "qwzx": [0.1, 0.0, 1.0]}
+
+    def embed(texts: Sequence[str]) -> list[Any]:
+        return [next((vector for key, vector in meanings.items() if key in text), None) for text in texts]
+
+    index = ToolIndex(embed, least_alone)
+    index.put(tool("a", "cat", "purr"))
+    index.put(tool("a", "dog", "bark"))
+    assert [hit.entry.name for hit in index.search("qwzx qwzx").hits] == found
+    assert index.search("qwzx dog").hits, "a known word is enough"
+
+
 @pytest.mark.parametrize("query", ["", "   ", None, 7, ["file"]])
 def test_a_query_that_is_none_is_refused(index: ToolIndex, query: Any) -> None:
     with pytest.raises(DiscoveryError, match="query"):

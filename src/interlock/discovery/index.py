@@ -42,8 +42,10 @@ every tool on every search; None for all."""
 class ToolIndex:
     """All tools of all servers; each in a slot of its own that is reused when it leaves."""
 
-    def __init__(self, embedder: Embedder | None = None) -> None:
+    def __init__(self, embedder: Embedder | None = None, least_alone: float = 0.0) -> None:
         self._embedder = embedder
+        self._least_alone = least_alone
+        """The cosine from which meaning counts for a query without a word of any tool. Below it lies gibberish."""
         self._words = lexical.LexicalIndex()
         self._vectors = VectorIndex()
         self._lacking: dict[Identity, None] = {}
@@ -186,6 +188,8 @@ class ToolIndex:
         scale = min(1.0, float(matched[0].max()) / self._words.ideal(weighed[0], scope))
         if near[0] is None:
             return fuse.steps(matched[0], matched[1:]), scale, "keyword"
+        if matched[0].max() <= 0 and near[0].max() < self._least_alone:
+            return matched[0], 0.0, strategy
         known = self._vectors.known(slots)
         mixed = [
             by_word if by_meaning is None else fuse.blend(by_word, by_meaning, LEXICAL_WEIGHT, known)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 DIMENSIONS: Final = 384
 MAX_PIECES: Final = 128
 """Pieces of one text that are read. Texts say early enough what a tool does."""
+LEAST_ALONE: Final = 0.3
+"""The cosine that gibberish seldom reaches with the nearest of a few hundred tools."""
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
 _BATCH = 32
 

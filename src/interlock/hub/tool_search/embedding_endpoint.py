@@ -29,6 +29,7 @@ class Endpoint:
     def __init__(self, settings: Embeddings, resolver: Resolver) -> None:
         url = (settings.url or "").rstrip("/")
         self.name = f"{url} {settings.model}"
+        self.least_alone = 0.0
         self._model = settings.model
         url = url if url.endswith("/embeddings") else f"{url}/embeddings"
         # The key comes from an environment variable only. Many local endpoints need none.

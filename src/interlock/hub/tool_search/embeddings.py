@@ -50,6 +50,9 @@ class Engine(Protocol):
     name: str
     """The hub never compares vectors of engines with different names."""
 
+    least_alone: float
+    """The cosine from which meaning alone finds a tool; 0 if it is not known for this engine."""
+
     async def embed(self, texts: Sequence[str], within_s: float) -> list[str | None]:
         """Packed vectors, one for each text. Raises a `Fault`."""
 
@@ -90,6 +93,8 @@ class EmbeddingCache:
         self._failure = ""
         self.generation = 0
         """Grows with every change of the engine."""
+        self.least_alone = 0.0
+        """The cosine from which meaning alone finds a tool, with the present engine."""
 
     @property
     def available(self) -> bool:
@@ -168,6 +173,7 @@ class EmbeddingCache:
             self._used.clear()
             self._paused_until, self._pause_s, self._failure = 0.0, PAUSE_S, ""
             self.generation += 1
+            self.least_alone = 0.0 if self._engine is None else self._engine.least_alone
         return self._engine
 
     def _path(self) -> Path | None:

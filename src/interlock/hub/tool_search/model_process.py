@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from interlock.discovery import model_files
+from interlock.discovery.sentence_model import LEAST_ALONE
 from interlock.wire.errors import Fault
 
 IDLE_S: Final = 300.0
@@ -29,6 +30,7 @@ class ModelProcess:
     def __init__(self, path: Path) -> None:
         # A folder holds the published weights alone, but a file of word vectors may be replaced by another.
         self.name = f"{path}" if path.is_dir() else f"{path} {model_files.stamp(path)[0]}"
+        self.least_alone = LEAST_ALONE if path.is_dir() else 0.0
         self._path = path
         self._child: asyncio.subprocess.Process | None = None
         self._lock = asyncio.Lock()

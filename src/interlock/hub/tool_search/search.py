@@ -153,7 +153,9 @@ class ToolSearch:
 
         if self._index is None or self._engine_generation != self.embeddings.generation:
             # Vectors of different engines cannot be compared.
-            self._index = ToolIndex(lambda texts: [self._query_vectors.get(text) for text in texts])
+            self._index = ToolIndex(
+                lambda texts: [self._query_vectors.get(text) for text in texts], self.embeddings.least_alone
+            )
             self._indexed.clear()
             self._engine_generation = self.embeddings.generation
         offers = self._catalog.offers()
