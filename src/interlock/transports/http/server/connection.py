@@ -146,10 +146,6 @@ class HttpConnection(asyncio.Protocol):
 
     # The reader calls these, and a pending upgrade (`request_reader.Connection`, `upgrades.Upgradable`).
 
-    def is_answering(self) -> bool:
-        """Whether a request is being answered."""
-        return self._active is not None
-
     def is_idle(self) -> bool:
         """Whether all requests are answered."""
         return self._active is None and not self._queue

@@ -38,8 +38,8 @@ class Connection(http_request.Connection, asgi.Connection, BodyOwner, Protocol):
     listener: HttpListener
     writer: ResponseWriter
 
-    def is_answering(self) -> bool:
-        """Whether a request is being answered."""
+    def is_idle(self) -> bool:
+        """Whether all requests before the one that is read are answered."""
 
     def is_behind(self) -> bool:
         """Whether the next queued request could be answered now, but waits for loop time or for a slow client."""
@@ -191,7 +191,7 @@ class RequestReader:
     # The parser calls these.
 
     def on_message_begin(self) -> None:
-        """A request starts. Reading pauses if another is still being answered."""
+        """A request starts. Reading pauses if others are not answered yet."""
         if self.phase is _CLOSING:
             return
         self.phase = _HEAD
@@ -199,7 +199,7 @@ class RequestReader:
         self.target = b""
         self._head = {}
         self._repeats = 0
-        if self._connection.is_answering():
+        if not self._connection.is_idle():
             self.flow.pause_reading()
 
     def on_url(self, url: bytes) -> None:
