@@ -355,6 +355,8 @@ async def test_an_answer_that_came_while_the_hub_was_ending_is_taken_at_the_next
         question = await open_question(hub, "shell.execute")
         await hub.hub_app.permissions.close()
         await read_and_answer(hub.hub_app.inbox, question.id, "once", ADA)
+        await hub.hub_app.permissions.close()  # waits for work that is under way
+        assert hub.hub_app.permissions.status("s", "shell.execute").grant == "deferred"
     async with script.running_hub() as hub:
         await standing(hub, "shell.execute", "approved")
         assert "s__run" in await listed(hub)
