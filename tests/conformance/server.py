@@ -464,7 +464,7 @@ async def multi_input(ctx: Context) -> Text:
     return Text(f"{first.action} {second.action}")
 
 
-@server.tool(task="required", task_from="told")
+@server.tool(task="required", task_from="become_task")
 async def test_tool_with_task(ctx: Context) -> Text:
     """Ask in the call itself, and become a task afterwards."""
     answer = await ctx.elicit("What is your name?", NAME, key="user_name")

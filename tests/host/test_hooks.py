@@ -433,7 +433,7 @@ async def test_t43_turns_of_a_client_reach_only_the_servers_that_a_person_enable
         while not any(server == "rewriting" for server, _, _ in rows):
             rows = await recorded(hub)
         assert ("rewriting", "ignored", "the client had shown the answer") in rows
-        assert ("s", "told", "") in rows
+        assert ("s", "notified", "") in rows
         assert not any(server == "other" for server, _, _ in rows)
         await hub.operate("features.disable", server="s", features=["on.**"], agent="code")
         assert "contextInjections" not in (await code.modern("context/beforeInference", prompt))["result"]

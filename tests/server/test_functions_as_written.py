@@ -267,6 +267,19 @@ def test_suggestions_for_an_argument_that_is_not_there_are_refused() -> None:
         server.completion("greet", "name")(lambda prefix: [prefix])
 
 
+def test_a_tool_with_an_unknown_word_for_its_tasks_is_refused_where_it_is_defined() -> None:
+    server = Server("test")
+
+    async def work() -> str:
+        return "done"
+
+    with pytest.raises(DefinitionError, match="work: task_from is 'start' or 'become_task', not 'told'"):
+        server.tool(task="optional", task_from="told")(work)  # type: ignore[call-overload]
+    with pytest.raises(DefinitionError, match="work: task is 'forbidden' or 'optional' or 'required', not 'always'"):
+        server.tool(task="always")(work)  # type: ignore[call-overload]
+    server.tool(task="optional", task_from="become_task")(work)
+
+
 class Report(BaseModel):
     lines: int
 

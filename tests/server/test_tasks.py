@@ -57,7 +57,7 @@ def working_server(job: Job, limits: TaskLimits | None = None, *, admits: bool =
             str(answer.value["name"] if answer.value else answer.action) for answer in (first, second, third)
         )
 
-    @server.tool(task="optional", task_from="told")
+    @server.tool(task="optional", task_from="become_task")
     async def later(ctx: Context, much: bool) -> str:
         """Answer at once what is little, and the rest as a task."""
         if not much:

@@ -38,7 +38,7 @@ def task_server() -> Server:
         """Fail."""
         raise ToolError("a tool's way") if how == "tool" else Fault("INVALID_PARAMS", "a request's way")
 
-    @server.tool(task="optional", task_from="told")
+    @server.tool(task="optional", task_from="become_task")
     async def quick() -> str:
         """Never become the task that it could be."""
         return "at once"

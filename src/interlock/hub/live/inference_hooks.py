@@ -138,7 +138,7 @@ class InferenceHooks:
         for party in parties:
             if not party.blocks:
                 party.notify(AFTER, params)
-                self._records.add(party.live.server, inference, AFTER, "told")
+                self._records.add(party.live.server, inference, AFTER, "notified")
         await asyncio.gather(*(self._ask_shown(party, inference, params) for party in parties if party.blocks))
 
     def tell(self, inference: HookedInference, phase: Phase, usage: Usage | None) -> None:

@@ -14,8 +14,8 @@ from interlock.server.definitions.checks import ArgumentsCheck
 from interlock.server.requests.content import Annotations, Icon, Meta, ToolHints
 
 Scope = Literal["public", "private"]
-From = Literal["start", "told"]
-"""When a call becomes a task: at its start, or when the function decides."""
+From = Literal["start", "become_task"]
+"""When a call becomes a task: at its start, or when the function calls `ctx.become_task()`."""
 
 
 class _ListOptions(TypedDict, total=False):

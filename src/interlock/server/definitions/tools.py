@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args
 
 import msgspec
 
@@ -227,6 +227,10 @@ class Tool(Offer):
         seconds: object = self._timeout_s
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
             raise DefinitionError(f"{self.where}: timeout_s is seconds, more than 0, not {quoted(seconds)}")
+        if self.task not in get_args(Support):
+            raise DefinitionError(f"{self.where}: task is {_either(Support)}, not {quoted(self.task)}")
+        if self.task_from not in get_args(From):
+            raise DefinitionError(f"{self.where}: task_from is {_either(From)}, not {quoted(self.task_from)}")
         for validator in self._validators:
             if not callable(validator):
                 raise DefinitionError(f"{self.where}: a validator is a function, not {quoted(validator)}")
@@ -236,6 +240,11 @@ class Tool(Offer):
             if problems := self.check(dict(example)):
                 place = problems[0].field or "arguments"
                 raise DefinitionError(f"{self.where}: example {number}: {place}: {problems[0].reason}", problems)
+
+
+def _either(values: object) -> str:
+    """The values of a `Literal`, for people."""
+    return " or ".join(map(quoted, get_args(values)))
 
 
 def _from_the_author(trace: TracebackType | None) -> TracebackType | None:

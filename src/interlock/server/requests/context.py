@@ -125,8 +125,8 @@ class Context:
     async def become_task(self) -> bool:
         """Go on as a task from here: the client gets the task at once and fetches the outcome later.
 
-        For tools declared with `task_from="told"`. Earlier questions belong to the call itself. False where the client
-        does not support tasks, and waits for the call. Raises RESOURCE_EXHAUSTED where the server keeps no more.
+        For tools declared with `task_from="become_task"`. Earlier questions belong to the call itself. False where the
+        client does not support tasks, and waits for the call. Raises RESOURCE_EXHAUSTED where the server keeps no more.
         """
         if self._work.running is None and self._work.detach is not None:
             self._work.detach(self._work)
