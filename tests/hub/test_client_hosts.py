@@ -543,7 +543,7 @@ async def test_channels_of_servers_are_the_clients_under_the_hubs_names(tmp_path
         assert not taken[1]["accepted"]
         (shown,) = (await asked(client))["params"]["messages"]
         assert (shown["channelId"], shown["author"]["name"]) == ("a/chat:#general", "Al\\u{200B}ice")
-        assert hub.hub_app.live.deliveries.touched_at("mine"), "its tools that write ask from now on"
+        assert hub.hub_app.live.touches.at("mine"), "its tools that write ask from now on"
         await reply(hub, "a", "channels/open", {"nonsense": 1})
         refused = await client.ask("channels/open", {"type": "chat", "address": {"channel": "#dev"}})
         assert refused["error"]["data"]["name"] == "UPSTREAM_ERROR", "it is the server that is at fault"
