@@ -47,6 +47,23 @@ def _seconds(function: Callable[[], object]) -> float:
     return time.thread_time() - began
 
 
+def calls_of(function: Callable[[], object]) -> int:
+    """How many functions a function calls, those in C among them: cheaper to count than its instructions."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
 def steps_of(function: Callable[[], object]) -> int:
     """How many instructions of Python a function takes: the same number on every machine, however busy it is."""
     steps = 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from cases import each_case
 from interlock.judge.arguments import Found
 from interlock.judge.shell import ShellRules, judge_shell
+from interlock.judge.shell.budget import Budget
 from interlock.judge.shell.everyday import Everyday
 from interlock.judge.shell.syntax import parse
 from interlock.judge.validators import Rules, is_heavy, judge_value
@@ -29,9 +30,10 @@ def test_nested_loops_are_judged_beside_the_loop_and_few_times_where_they_are_to
     assert len(command) < 200
     assert is_heavy("sandbox", Found("command", "command", command, {}))
     script = parse(command)
-    everyday = Everyday(script)
+    budget = Budget()
+    everyday = Everyday(script, budget)
     assert sum(1 for each in script.commands for _ in everyday.readings(each)) <= 20
-    assert everyday.too_many
+    assert budget.exceeded
 
 
 def test_only_what_is_inferred_is_judged_so() -> None:

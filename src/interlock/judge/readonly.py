@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from interlock.judge.findings import Finding
+from interlock.judge.shell.budget import READING, Budget
 from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.evaluation import evaluated
@@ -20,7 +21,7 @@ from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import Program, known, program_name
 from interlock.judge.shell.redirects import is_quiet, opens_connection
 from interlock.judge.shell.script import Command, Redirect, Script
-from interlock.judge.shell.walk import judge_command, judge_text, too_many
+from interlock.judge.shell.walk import judge_command, judge_text
 from interlock.judge.shell.wrappers import inner_commands, run_on_matches
 
 
@@ -51,6 +52,7 @@ class ReadonlyPolicy:
     def __init__(self, rules: ReadonlyRules) -> None:
         self.ignored = rules.ignored
         self.max_length = rules.max_length
+        self.budget = Budget()
         self._readers = rules.readers
 
     def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:
@@ -68,11 +70,9 @@ class ReadonlyPolicy:
             yield Finding("readonly.nested", message, "write the number or the name itself", span)
         for redirect in script.redirects:
             yield from _judge_redirect(redirect)
-        everyday = Everyday(script)
+        everyday = Everyday(script, self.budget, within=depth > 0)
         for command in script.commands:
             yield from self._judge_command(command, everyday, depth)
-        if everyday.too_many:
-            yield too_many(self, (0, len(text)))
 
     def _judge_command(self, command: Command, everyday: Everyday, depth: int) -> Iterator[Finding]:
         span = (command.start, command.end)
@@ -111,6 +111,8 @@ class ReadonlyPolicy:
                 span,
             )
             return
+        if depth and not self.budget.spend(READING + sum(map(len, argv))):
+            return  # refused as too many
         if argv[0].rpartition("/")[2] in self._readers or name in self._readers:
             return
         program = known(name)

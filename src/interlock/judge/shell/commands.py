@@ -9,6 +9,7 @@ from typing import Protocol
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, git
+from interlock.judge.shell.budget import READING
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands, uses_flag
 from interlock.judge.shell.patterns import compiled
@@ -44,6 +45,8 @@ def judge_argv(
         message = "a command inside a command is too deep or too long to judge"
         yield Finding("shell.nested", message, "run the inner command directly", span)
         return
+    if depth and not policy.budget.spend(READING + sum(map(len, argv))):
+        return  # refused as too many
     rules = policy.rules
     name = program_name(argv[0])
     text = shell_text(name, argv[1:]) if rules.everyday else None

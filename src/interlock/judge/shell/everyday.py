@@ -13,6 +13,7 @@ from itertools import islice, product
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, environment
+from interlock.judge.shell.budget import CHOICE, PATTERN, READING, WORD, Budget
 from interlock.judge.shell.changes import changed
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands
@@ -24,11 +25,9 @@ from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.redirects import is_quiet, judge_everyday
 from interlock.judge.shell.script import Command, Redirect, Script, Value, Word
 from interlock.judge.shell.values import TEMPORARY
-from interlock.judge.shell.words import MAX_ADDED, expanded, unescaped, with_names, words_of
+from interlock.judge.shell.words import expanded, has_glob, unescaped, with_names, words_of
 
 _MAX_READINGS = 64
-_MAX_TOGETHER = 400
-"""Readings of words with variables, of one text."""
 _MAX_REFUSED = 16
 """Readings of a text that is refused for having too many."""
 _MAX_PLACED = 400
@@ -53,15 +52,23 @@ _RUN_FILES = frozenset({"shell", "bare", "evaluator"})
 class Everyday:
     """One text of joined commands: its variables, and what its redirections give to which command."""
 
-    def __init__(self, script: Script, inherited: Mapping[str, Sequence[str]] | None = None) -> None:
-        """`inherited` has the variables of the text around it, by name."""
+    def __init__(
+        self,
+        script: Script,
+        budget: Budget,
+        inherited: Mapping[str, Sequence[str]] | None = None,
+        *,
+        within: bool = False,
+    ) -> None:
+        """`inherited` has the variables of the text around it, by name. `within` is whether there is such a text."""
         self.script = script
+        self._budget = budget
+        self._within = within
         self.values: dict[str, list[str]] = {name: list(texts) for name, texts in (inherited or {}).items()}
-        self.too_many = False
-        self.left = _MAX_TOGETHER
-        self.words_left = MAX_ADDED
         self.unknown: set[str] = set()
         """Variables of which a value is not wholly in the text."""
+        self._secrets: dict[int, list[str]] = {}
+        """Files of secrets among lists of words, by the identity of the list, which the script keeps."""
         # Resolve values once, in order: this bounds variables that refer to each other.
         for value in script.values:
             if value.change and not any(name in self.values for name in _INSERTED.findall(value.words[0].template)):
@@ -72,7 +79,7 @@ class Everyday:
             given = self.values.setdefault(value.name, []) if texts else []
             given += [text for text in texts if text not in given]
             if len(given) > _MAX_READINGS:
-                self.too_many = True
+                budget.exceed()
                 del given[_MAX_READINGS:]
         self._assigned = {name for name, _ in script.assignments}
         self._plain = {value.name for value in script.values if value.plain}
@@ -182,12 +189,16 @@ class Everyday:
         name = program_name(command.words[0].text)
         body = self._input_of(command)
         program = known(name)
+        cost = READING + command.end - command.start
         if body and program.language and not operands([word.text for word in command.words[1:]]):
             yield [name, program.code_option, body]
             return
+        # The length of a command bounds the first readings of its own parts.
+        free = not self._within
         for choice in self._choices(command.words, self._strictest(name, command.words)):
-            if self.words_left < 0:
+            if not free and not self._budget.spend(cost):
                 return  # refused as too many
+            free = False
             argv = [text for word in command.words for text in self._read(word, choice, name)]
             argv = self._without_filtered(command, argv or [_UNKNOWN])
             folder = self._folders[command.start]
@@ -204,7 +215,8 @@ class Everyday:
             if found:
                 yield [*argv, *found]
             if is_outside(folder):
-                self.too_many |= len(argv) > _MAX_PLACED
+                if len(argv) > _MAX_PLACED:
+                    self._budget.exceed()
                 yield [argv[0], *(placed(folder, word) for word in argv[1:_MAX_PLACED])]
 
     def _names_given(self, command: Command) -> list[str]:
@@ -242,29 +254,39 @@ class Everyday:
     def _texts_of(self, value: Value) -> list[str]:
         """The texts that a name may stand for by one of its values."""
         if value.change:
-            made = [changed(value.change, text) for text in self.texts(value.words[0])]
+            made = [self._changed(value.change, text) for text in self.texts(value.words[0])]
             if not all(made):
                 self.unknown.add(value.name)
             return [text for texts in made for text in texts or [_UNKNOWN]]
         if value.kind in ("word", "turn"):
             return self.texts(value.words[0])
         if value.kind == "named":
-            return _secrets_named([word.text for word in value.words])
+            return self._secrets_among(value.words)
         between = _BETWEEN if value.kind == "list" else " "
         choices = self._choices(value.words) if value.words else []
         return [between.join([text for word in value.words for text in self._read(word, choice)]) for choice in choices]
 
+    def _secrets_among(self, words: Sequence[Word]) -> list[str]:
+        """Files of secrets among the words of commands. All names that `read` sets share one list of words."""
+        if id(words) not in self._secrets:
+            texts = [word.text for word in words]
+            enough = self._budget.spend_on_value(sum(map(len, texts)))
+            enough = self._budget.spend(sum(map(has_glob, texts)) * PATTERN) and enough
+            self._secrets[id(words)] = _secrets_named(texts) if enough else []
+        return self._secrets[id(words)]
+
+    def _changed(self, change: str, text: str) -> list[str]:
+        return changed(change, text) if self._budget.spend_on_value(len(change) + len(text)) else []
+
     def _read(self, word: Word, choice: dict[str, str], program: str = "") -> list[str]:
         """The words that one word becomes, with names that a pattern in it may match."""
-        if (not word.dynamic and not word.shape) or self.words_left < 0:
+        if (not word.dynamic and not word.shape) or self._budget.left < 0:
             return [word.text]
         if not word.dynamic:
             read, complete = words_of(word.shape, program)
-            self.too_many |= not complete
-            self._spend(len(read) - 1)
+            self._spend(word, read, complete=complete)
             return read
         shapes, complete = expanded(word.shape) if word.shape else ([word.template], True)
-        self.too_many |= not complete
         quoted = word.text[:1] == '"'
         read = []
         for shape in shapes:
@@ -273,12 +295,15 @@ class Everyday:
             # The shell splits the value of a variable outside quotes into words, and a list in any case.
             parts = text.split(_BETWEEN) if quoted else text.replace(_BETWEEN, " ").split()
             read += parts if quoted and not word.shape else with_names(parts, program)
-        self._spend(len(read) - 1)
+        self._spend(word, read, complete=complete)
         return read
 
-    def _spend(self, words: int) -> None:
-        self.words_left -= words
-        self.too_many |= self.words_left < 0
+    def _spend(self, word: Word, read: Sequence[str], *, complete: bool) -> None:
+        """Count the words that one word became."""
+        self._budget.spend((len(read) - 1) * WORD + sum(map(has_glob, read)) * PATTERN)
+        self._budget.spend_on_value(max(sum(map(len, read)) - len(word.text), 0))
+        if not complete:
+            self._budget.exceed()
 
     def _strictest(self, program: str, words: Sequence[Word]) -> dict[str, str]:
         """The worst values of names that the text sets to words which cannot be followed."""
@@ -297,19 +322,19 @@ class Everyday:
         names = list(dict.fromkeys(name for word in words for name in _INSERTED.findall(word.template)))
         not_known = {"HOME": "~", **(worst or {})}
         given = [self.values.get(name) or [not_known.get(name, _UNKNOWN)] for name in names]
-        most = min(_MAX_READINGS, self.left)
+        most = 1 if self._budget.left < 0 else _MAX_REFUSED if self._budget.exceeded else _MAX_READINGS
         choices = list(islice(product(*given), most + 1))
         if len(choices) > most:
             # The text is questioned in any case, so a few show as much as many.
-            self.too_many, self.left = True, min(self.left, _MAX_REFUSED)
+            self._budget.exceed()
             most = min(most, _MAX_REFUSED)
-        found = [dict(zip(names, choice, strict=True)) for choice in choices[: max(1, most)]]
+        found = [dict(zip(names, choice, strict=True)) for choice in choices[:most]]
         if any(name in self.unknown and name in self.values for name in names):
             first = found[0].items()
             found.append(
                 {name: not_known.get(name, _UNKNOWN) if name in self.unknown else text for name, text in first}
             )
-        self.left -= len(found) if names else 0
+        self._budget.spend(len(found) * CHOICE if names else 0)
         return found
 
     def may_be_options(self, word: Word) -> bool:

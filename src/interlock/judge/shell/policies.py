@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from itertools import count
-from typing import Final
 
 from interlock.judge.findings import Finding
+from interlock.judge.shell.budget import Budget
 from interlock.judge.shell.commands import judge_argv
 from interlock.judge.shell.evaluation import evaluated
 from interlock.judge.shell.everyday import Everyday
@@ -19,17 +18,15 @@ from interlock.judge.shell.script import Command, Script, Word
 from interlock.judge.shell.walk import judge_text, too_many
 from interlock.judge.shell.words import MAX_ADDED, words_of
 
-MAX_TEXTS: Final = 128
-"""Texts for shells that are judged for one command."""
-
 
 class _Sandbox:
     """The settings of the operator, which both policies share."""
 
     family = "shell"
 
-    def __init__(self, rules: ShellRules) -> None:
+    def __init__(self, rules: ShellRules, budget: Budget | None = None) -> None:
         self.rules = rules
+        self.budget = budget or Budget()
         self.ignored = rules.ignored
         self.max_length = rules.max_length
 
@@ -70,21 +67,15 @@ class EverydayPolicy(_Sandbox):
         self,
         rules: ShellRules,
         inherited: Mapping[str, Sequence[str]] | None = None,
-        texts: Iterator[int] | None = None,
+        budget: Budget | None = None,
     ) -> None:
-        super().__init__(rules)
+        super().__init__(rules, budget)
         self._inherited = inherited
         """The variables of the command around the text, which a shell in it reads."""
-        self._texts = texts or count(1)
-        """Counts the text and those within it: each value of a variable can be a text for a shell, in each of them."""
 
     def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:
-        if (number := next(self._texts)) > MAX_TEXTS:
-            if number == MAX_TEXTS + 1:
-                yield too_many(self, (0, len(text)))
-            return
         yield from _judge_shape(script, frozenset({"background", "function"}))
-        everyday = Everyday(script, self._inherited)
+        everyday = Everyday(script, self.budget, self._inherited, within=depth > 0)
         yield from everyday.judge_setting()
         for span in evaluated(text, script, strict=False):
             message = "the shell evaluates this as an expression, and runs the command in its value"
@@ -92,12 +83,10 @@ class EverydayPolicy(_Sandbox):
         for command in script.commands:
             if command.words:
                 yield from self._judge_command(command, everyday, depth)
-        if everyday.too_many:
-            yield too_many(self, (0, len(text)))
 
     def _judge_command(self, command: Command, everyday: Everyday, depth: int) -> Iterator[Finding]:
         yield from _judge_words(command, known=everyday.names_program(command.words[0]))
-        within = EverydayPolicy(self.rules, everyday.handed_on(command), self._texts)
+        within = EverydayPolicy(self.rules, everyday.handed_on(command), self.budget)
         for argv in everyday.readings(command):
             yield from within.judge_argv(argv, (command.start, command.end), depth)
         for inner in everyday.given_to_shell(command):

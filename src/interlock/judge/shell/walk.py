@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from interlock.judge.findings import Finding, reported
+from interlock.judge.shell.budget import TEXT, Budget
 from interlock.judge.shell.lookalikes import find_lookalikes
 from interlock.judge.shell.script import Script
 from interlock.judge.shell.syntax import parse
@@ -33,6 +34,10 @@ class Policy(Protocol):
     def max_length(self) -> int:
         """Characters beyond which a command is refused unread."""
 
+    @property
+    def budget(self) -> Budget:
+        """The work that is left for the command."""
+
     def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:
         """Findings about a text and its parts."""
 
@@ -42,8 +47,16 @@ class Policy(Protocol):
 
 def judge_command(command: str | Sequence[str], policy: Policy) -> tuple[Finding, ...]:
     """Everything wrong with a command, given as shell text or as an argument list. Nothing wrong is `()`."""
-    found = judge_text(command, policy, 0) if isinstance(command, str) else _judge_list(command, policy)
-    return reported(found, policy.ignored, MAX_FINDINGS)
+    return reported(_judge(command, policy), policy.ignored, MAX_FINDINGS)
+
+
+def _judge(command: str | Sequence[str], policy: Policy) -> Iterator[Finding]:
+    if isinstance(command, str):
+        yield from judge_text(command, policy, 0)
+    else:
+        yield from _judge_list(command, policy)
+    if policy.budget.exceeded:
+        yield too_many(policy, (0, len(command)) if isinstance(command, str) else None)
 
 
 def judge_text(text: str, policy: Policy, depth: int) -> Iterator[Finding]:
@@ -54,6 +67,8 @@ def judge_text(text: str, policy: Policy, depth: int) -> Iterator[Finding]:
     stripped = text.strip(" \t\r\n")
     if not stripped:
         yield _empty(policy)
+        return
+    if depth and not policy.budget.spend(TEXT + len(text)):
         return
     yield from find_lookalikes(text)
     lead = text.index(stripped[0])
@@ -74,7 +89,7 @@ def _judge_list(argv: Sequence[str], policy: Policy) -> Iterator[Finding]:
         yield from policy.judge_argv(words, None, 0)
 
 
-def too_many(policy: Policy, span: tuple[int, int]) -> Finding:
+def too_many(policy: Policy, span: tuple[int, int] | None) -> Finding:
     message = "variables take more values, or a command more words, than are followed"
     return Finding(f"{policy.family}.too_many", message, "use fewer values at a time", span)
 
