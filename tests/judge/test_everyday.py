@@ -8,7 +8,7 @@ from cases import each_case
 from interlock.judge.arguments import Found
 from interlock.judge.shell import ShellRules, judge_shell
 from interlock.judge.shell.budget import Budget
-from interlock.judge.shell.everyday import Everyday
+from interlock.judge.shell.followed import FollowedScript
 from interlock.judge.shell.syntax import parse
 from interlock.judge.validators import Rules, is_heavy, judge_value
 
@@ -31,8 +31,8 @@ def test_nested_loops_are_judged_beside_the_loop_and_few_times_where_they_are_to
     assert is_heavy("sandbox", Found("command", "command", command, {}))
     script = parse(command)
     budget = Budget()
-    everyday = Everyday(script, budget)
-    assert sum(1 for each in script.commands for _ in everyday.readings(each)) <= 20
+    followed = FollowedScript(script, budget)
+    assert sum(1 for each in script.commands for _ in followed.readings(each)) <= 20
     assert budget.exceeded
 
 

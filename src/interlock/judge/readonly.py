@@ -15,8 +15,8 @@ from interlock.judge.shell.budget import READING, Budget
 from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.evaluation import evaluated
-from interlock.judge.shell.everyday import Everyday
 from interlock.judge.shell.flags import operands, uses_flag
+from interlock.judge.shell.followed import FollowedScript
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import Program, known, program_name
 from interlock.judge.shell.redirects import is_quiet, opens_connection
@@ -70,11 +70,11 @@ class ReadonlyPolicy:
             yield Finding("readonly.nested", message, "write the number or the name itself", span)
         for redirect in script.redirects:
             yield from _judge_redirect(redirect)
-        everyday = Everyday(script, self.budget, within=depth > 0)
+        followed = FollowedScript(script, self.budget, within=depth > 0)
         for command in script.commands:
-            yield from self._judge_command(command, everyday, depth)
+            yield from self._judge_command(command, followed, depth)
 
-    def _judge_command(self, command: Command, everyday: Everyday, depth: int) -> Iterator[Finding]:
+    def _judge_command(self, command: Command, followed: FollowedScript, depth: int) -> Iterator[Finding]:
         span = (command.start, command.end)
         for name, value in command.assignments:
             if compiled("<RISKY_VARIABLES>").match(name) or value.dynamic:
@@ -93,11 +93,11 @@ class ReadonlyPolicy:
         program = known(program_name(first.text))
         takes_anything = program.reader is not None and program.reader.takes_anything and not program.writes
         for word in command.words[1:]:
-            if program.writes is not None and not takes_anything and everyday.may_be_options(word):
+            if program.writes is not None and not takes_anything and followed.may_be_options(word):
                 message = "a substitution may print options with which the program writes"
                 yield Finding("readonly.nested", message, "pass the value it would give", (word.start, word.end))
                 break
-        for argv in everyday.readings(command):
+        for argv in followed.readings(command):
             yield from self.judge_argv(argv, span, depth)
 
     def judge_argv(self, argv: Sequence[str], span: tuple[int, int] | None, depth: int) -> Iterator[Finding]:

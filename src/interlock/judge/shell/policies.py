@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell.budget import Budget
 from interlock.judge.shell.commands import judge_argv
 from interlock.judge.shell.evaluation import evaluated
-from interlock.judge.shell.everyday import Everyday
+from interlock.judge.shell.followed import FollowedScript
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import program_name
 from interlock.judge.shell.redirects import judge_alone
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.script import Command, Script, Word
+from interlock.judge.shell.surroundings import judge_setting
 from interlock.judge.shell.walk import judge_text, too_many
 from interlock.judge.shell.words import MAX_ADDED, words_of
 
 
-class _Sandbox:
-    """The settings of the operator, which both policies share."""
+class _Sandbox(ABC):
+    """The settings of the operator and the judgement of one argument list, which both policies share."""
 
     family = "shell"
 
@@ -29,6 +31,13 @@ class _Sandbox:
         self.budget = budget or Budget()
         self.ignored = rules.ignored
         self.max_length = rules.max_length
+
+    @abstractmethod
+    def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:
+        """Findings about a text and its parts."""
+
+    def judge_argv(self, argv: Sequence[str], span: tuple[int, int] | None, depth: int) -> Iterator[Finding]:
+        yield from judge_argv(argv, self, span, depth)
 
 
 class StrictPolicy(_Sandbox):
@@ -56,9 +65,6 @@ class StrictPolicy(_Sandbox):
             yield too_many(self, span)
         yield from self.judge_argv(argv, span, depth)
 
-    def judge_argv(self, argv: Sequence[str], span: tuple[int, int] | None, depth: int) -> Iterator[Finding]:
-        yield from judge_argv(argv, self, span, depth)
-
 
 class EverydayPolicy(_Sandbox):
     """Joined commands, each by itself. A command that cannot be read, or leaves a process running, stays refused."""
@@ -75,25 +81,22 @@ class EverydayPolicy(_Sandbox):
 
     def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:
         yield from _judge_shape(script, frozenset({"background", "function"}))
-        everyday = Everyday(script, self.budget, self._inherited, within=depth > 0)
-        yield from everyday.judge_setting()
+        followed = FollowedScript(script, self.budget, self._inherited, within=depth > 0)
+        yield from judge_setting(followed)
         for span in evaluated(text, script, strict=False):
             message = "the shell evaluates this as an expression, and runs the command in its value"
             yield Finding("shell.nested", message, "pass the value it would give", span)
         for command in script.commands:
             if command.words:
-                yield from self._judge_command(command, everyday, depth)
+                yield from self._judge_command(command, followed, depth)
 
-    def _judge_command(self, command: Command, everyday: Everyday, depth: int) -> Iterator[Finding]:
-        yield from _judge_words(command, known=everyday.names_program(command.words[0]))
-        within = EverydayPolicy(self.rules, everyday.handed_on(command), self.budget)
-        for argv in everyday.readings(command):
+    def _judge_command(self, command: Command, followed: FollowedScript, depth: int) -> Iterator[Finding]:
+        yield from _judge_words(command, known=followed.names_program(command.words[0]))
+        within = EverydayPolicy(self.rules, followed.handed_on(command), self.budget)
+        for argv in followed.readings(command):
             yield from within.judge_argv(argv, (command.start, command.end), depth)
-        for inner in everyday.given_to_shell(command):
+        for inner in followed.given_to_shell(command):
             yield from judge_text(inner, within, depth + 1)
-
-    def judge_argv(self, argv: Sequence[str], span: tuple[int, int] | None, depth: int) -> Iterator[Finding]:
-        yield from judge_argv(argv, self, span, depth)
 
 
 def _judge_shape(script: Script, refused: Container[str]) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """Values that a shell text itself gives to names: by assignments, lists, defaults, substitutions and input.
 
-The reader of the syntax calls these for the parts that it meets; `everyday.py` follows the values.
+The reader of the syntax calls these for the parts that it meets; `followed.py` follows the values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Everyday commands: several simple commands in one text, with variables and files of the project.
+"""A shell text whose variables are followed to their values, for each policy that judges its parts one by one.
 
-Where the hub infers that an argument is a command, each part is judged by itself. Variables that the text itself sets
-are followed to their values; a file is written only inside the project or in the folder for temporary files.
+A value that cannot be followed exactly as bash makes it is unknown.
 """
 
 from __future__ import annotations
@@ -11,18 +10,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 
-from interlock.judge.findings import Finding
-from interlock.judge.shell import embedded, environment
+from interlock.judge.shell import environment
 from interlock.judge.shell.budget import CHOICE, PATTERN, READING, WORD, Budget
 from interlock.judge.shell.changes import changed
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands
 from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, placed
-from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.inputs import READ_COMMANDS, RUN_LATER, reader_of
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
-from interlock.judge.shell.redirects import is_quiet, judge_everyday
 from interlock.judge.shell.script import Command, Redirect, Script, Value, Word
 from interlock.judge.shell.values import TEMPORARY
 from interlock.judge.shell.words import expanded, has_glob, unescaped, with_names, words_of
@@ -33,23 +29,16 @@ _MAX_REFUSED = 16
 _MAX_PLACED = 400
 """Words of a command that runs outside the project."""
 _MAX_CHARS = 4_096
-_INSERTED = re.compile(r"\$\{([^{}]*)\}")
+INSERTED = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _BETWEEN = "\0"
 """Stands between the elements of a list."""
 _IN_HOME = re.compile(r"\$\{HOME\}(?:/[\w.-]+)+")
-_UNKNOWN = "_"
+UNKNOWN = "_"
 """Stands for the value of an expansion that is not known before the command runs."""
-_DECODES = re.compile(
-    r"^(?:xxd\b.* -\w*r|base(?:64|32)\b.* (?:-d|-D|--decode)\b|openssl\b.* -d\b"
-    r"|(?:echo|printf)\b.*\\\\?(?:x[0-9a-fA-F$]|u[0-9a-fA-F]{4}|[0-7]{3}))"
-)
-"""Programs that turn a code into text."""
-_CUTS = re.compile(r"\$\{\w+:\d+:[12]\}|\$\{\w+//[^}]*/\}")
-_RUN_FILES = frozenset({"shell", "bare", "evaluator"})
 
 
-class Everyday:
+class FollowedScript:
     """One text of joined commands: its variables, and what its redirections give to which command."""
 
     def __init__(
@@ -71,7 +60,7 @@ class Everyday:
         """Files of secrets among lists of words, by the identity of the list, which the script keeps."""
         # Resolve values once, in order: this bounds variables that refer to each other.
         for value in script.values:
-            if value.change and not any(name in self.values for name in _INSERTED.findall(value.words[0].template)):
+            if value.change and not any(name in self.values for name in INSERTED.findall(value.words[0].template)):
                 continue
             if not (value.complete and all(map(self.is_known, value.words))):
                 self.unknown.add(value.name)
@@ -81,11 +70,11 @@ class Everyday:
             if len(given) > _MAX_READINGS:
                 budget.exceed()
                 del given[_MAX_READINGS:]
-        self._assigned = {name for name, _ in script.assignments}
+        self.assigned = {name for name, _ in script.assignments}
         self._plain = {value.name for value in script.values if value.plain}
         self._turns = {value.name for value in script.values if value.kind == "turn"}
         self._folders = self._follow_folders()
-        self._pipes = self._find_pipes()
+        self.pipes = self._find_pipes()
         self._shared: dict[str, list[str]] | None = None
         """The variables that commands of the text may read, once they were asked for."""
 
@@ -97,44 +86,15 @@ class Everyday:
             folders[command.start] = folder
             if command.words and command.words[0].text in ("cd", "pushd"):
                 targets = self.texts(command.words[1]) if len(command.words) > 1 else [""]
-                moved = [folder_after(folder, _words(command)[:1] + target.split()) for target in targets]
+                moved = [folder_after(folder, words_in(command)[:1] + target.split()) for target in targets]
                 folder = next(filter(is_outside, moved), moved[-1])
         return folders
 
-    def _redirected(self, redirect: Redirect, target: str) -> str:
+    def redirected(self, redirect: Redirect, target: str) -> str:
         """The file of a redirection, from the project. `..` may still be inside the project, so it counts as inside."""
         before = [start for start in self._folders if start <= redirect.start]
         folder = self._folders[max(before)] if before else PROJECT
         return target if folder.startswith("..") else placed(folder, from_project(folder, target))
-
-    def judge_setting(self) -> Iterator[Finding]:
-        """Findings about variables and redirections."""
-        for name, value in self.script.assignments:
-            yield from self._judge_assignment(name, value, (value.start, value.end))
-        for command in self.script.commands:
-            for name, value in command.assignments:
-                yield from self._judge_assignment(name, value, (command.start, command.end))
-            for word in command.words:
-                yield from self._judge_variables(word)
-        yield from self._judge_disguises()
-        for redirect in self.script.redirects:
-            for target in self.texts(redirect.target) if redirect.target is not None else ():
-                known_target = not target.startswith(_UNKNOWN)
-                yield from judge_everyday(redirect, self._redirected(redirect, target), known=known_target)
-        yield from self._judge_pipes()
-
-    def _judge_pipes(self) -> Iterator[Finding]:
-        """An archive or a dump that goes to another machine, through any number of filters."""
-        packed: set[int] = set()
-        for left, right in self._pipes:
-            sent, (name, *arguments) = _words(left), _words(right) or [""]
-            if left.start not in packed and not _PACKS.match(" ".join(sent)):
-                continue
-            packed.add(right.start)
-            if name in _SENDERS and not stays_here(arguments) and _SENDS_INPUT.search(f"{name} {' '.join(arguments)}"):
-                message = "sends an archive or a dump to another machine"
-                hint = "let a person send it, or send to this machine"
-                yield Finding("shell.upload", message, hint, (right.start, right.end))
 
     def _find_pipes(self) -> list[tuple[Command, Command]]:
         """The commands on both sides of each pipe, in their order."""
@@ -147,40 +107,6 @@ class Everyday:
             if operator.kind == "pipe" and left >= 0 and right < len(starts):
                 found.append((ends[left], starts[right]))
         return found
-
-    def _judge_disguises(self) -> Iterator[Finding]:
-        """Text that only becomes a name or a path when it is decoded or cut, and code that is written to a file."""
-        feeds = any(operator.kind == "substitution" for operator in self.script.operators)
-        feeds = feeds or any(redirect.operator == "<<<" for redirect in self.script.redirects)
-        writes = any(
-            ">" in redirect.operator and redirect.target is not None and not is_quiet(redirect, redirect.target.text)
-            for redirect in self.script.redirects
-        )
-        for command in self.script.commands:
-            span = (command.start, command.end)
-            text = " ".join([word.text for word in command.words])
-            if feeds and _DECODES.search(text):
-                yield Finding("shell.disguised", "decodes text for use in a command", "write the text plainly", span)
-            if writes and any(embedded.runs_process(word.text) for word in command.words):
-                message = "writes code that starts processes or deletes trees"
-                yield Finding("shell.runs_code", message, "write the file with a tool for files", span)
-            program = known(program_name(command.words[0].text)) if command.words else None
-            if program is not None and program.kinds & _RUN_FILES and self._runs_unknown(command):
-                message = "runs a file that is not known before the command runs"
-                yield Finding("shell.runs_code", message, "name the file", span)
-        for word in (word for command in self.script.commands for word in command.words):
-            if word.dynamic and _CUTS.search(word.text):
-                message = "cuts a text out of a variable, so what is read is not what is used"
-                yield Finding("shell.disguised", message, "write the text plainly", (word.start, word.end))
-
-    def _runs_unknown(self, command: Command) -> bool:
-        """Whether an interpreter gets its program from an expansion: `bash <(…)`, `source $X`."""
-        for word in command.words[1:]:
-            if word.dynamic:
-                return not self.is_known(word) and not word.template.startswith("${HOME}")
-            if not word.text.startswith("-"):
-                return False
-        return False
 
     def readings(self, command: Command) -> Iterator[list[str]]:
         """The argument lists that a command may become, with each of the values that its variables are given."""
@@ -200,14 +126,14 @@ class Everyday:
                 return  # refused as too many
             free = False
             argv = [text for word in command.words for text in self._read(word, choice, name)]
-            argv = self._without_filtered(command, argv or [_UNKNOWN])
+            argv = self._without_filtered(command, argv or [UNKNOWN])
             folder = self._folders[command.start]
             if folder:
                 argv = [argv[0], *(from_project(folder, word) for word in argv[1:])]
             if folder and name == "rm":
                 argv = [argv[0], *(from_root(folder, path) for path in argv[1:])]
             if name == "dd":
-                argv = [_STRICTEST[name] if word == f"of={_UNKNOWN}" else word for word in argv]
+                argv = [_STRICTEST[name] if word == f"of={UNKNOWN}" else word for word in argv]
             yield [*argv, body] if body and program.reads_sql else argv
             if body and name in READ_COMMANDS:
                 yield [*argv, *body.splitlines()[:_MAX_PLACED]]
@@ -221,15 +147,15 @@ class Everyday:
 
     def _names_given(self, command: Command) -> list[str]:
         """Files of secrets that the command before a pipe names: `find . -name .env | xargs cat`."""
-        return [name for left, right in self._pipes if right is command for name in _secrets_named(_words(left))]
+        return [name for left, right in self.pipes if right is command for name in _secrets_named(words_in(left))]
 
     def _without_filtered(self, command: Command, argv: list[str]) -> list[str]:
         """`env | grep NODE` as `printenv NODE`: a filter leaves some of the variables that a command lists."""
         if argv[0].rpartition("/")[2] not in _LISTINGS or not environment.lists_all(Use(argv[0], argv[1:])):
             return argv
-        following = next((right for left, right in self._pipes if left is command), None)
-        left = environment.names_left(_words(following)) if following is not None else None
-        return argv if left is None else ["printenv", *(left or [_UNKNOWN])]
+        following = next((right for left, right in self.pipes if left is command), None)
+        left = environment.names_left(words_in(following)) if following is not None else None
+        return argv if left is None else ["printenv", *(left or [UNKNOWN])]
 
     def given_to_shell(self, command: Command) -> Iterator[str]:
         """Texts that go to a shell elsewhere or later: the input of `ssh` and `at`."""
@@ -257,7 +183,7 @@ class Everyday:
             made = [self._changed(value.change, text) for text in self.texts(value.words[0])]
             if not all(made):
                 self.unknown.add(value.name)
-            return [text for texts in made for text in texts or [_UNKNOWN]]
+            return [text for texts in made for text in texts or [UNKNOWN]]
         if value.kind in ("word", "turn"):
             return self.texts(value.words[0])
         if value.kind == "named":
@@ -291,7 +217,7 @@ class Everyday:
         read = []
         for shape in shapes:
             template = unescaped(shape) if word.shape else shape
-            text = _INSERTED.sub(lambda match: choice.get(match[1], _UNKNOWN), template)[:_MAX_CHARS]
+            text = INSERTED.sub(lambda match: choice.get(match[1], UNKNOWN), template)[:_MAX_CHARS]
             # The shell splits the value of a variable outside quotes into words, and a list in any case.
             parts = text.split(_BETWEEN) if quoted else text.replace(_BETWEEN, " ").split()
             read += parts if quoted and not word.shape else with_names(parts, program)
@@ -309,9 +235,9 @@ class Everyday:
         """The worst values of names that the text sets to words which cannot be followed."""
         if program not in _STRICTEST or not self.unknown:
             return {}
-        lists = {name for word in words for name in _INSERTED.findall(word.template) if name[-3:] == "[@]"}
-        split = {word.template[2:-1] for word in words if word.text[:1] != '"' and _INSERTED.fullmatch(word.template)}
-        split = {name for name in split - self._turns if self.values.get(name, [_UNKNOWN]) == [_UNKNOWN]}
+        lists = {name for word in words for name in INSERTED.findall(word.template) if name[-3:] == "[@]"}
+        split = {word.template[2:-1] for word in words if word.text[:1] != '"' and INSERTED.fullmatch(word.template)}
+        split = {name for name in split - self._turns if self.values.get(name, [UNKNOWN]) == [UNKNOWN]}
         names = lists | (split if program in ("rm", "dd") else set())
         return dict.fromkeys(names & self.unknown, _STRICTEST[program])
 
@@ -319,9 +245,9 @@ class Everyday:
         """Each choice of values for the variables in some words, and one with the worst for those not known."""
         if not any(word.dynamic for word in words):
             return [{}]
-        names = list(dict.fromkeys(name for word in words for name in _INSERTED.findall(word.template)))
+        names = list(dict.fromkeys(name for word in words for name in INSERTED.findall(word.template)))
         not_known = {"HOME": "~", **(worst or {})}
-        given = [self.values.get(name) or [not_known.get(name, _UNKNOWN)] for name in names]
+        given = [self.values.get(name) or [not_known.get(name, UNKNOWN)] for name in names]
         most = 1 if self._budget.left < 0 else _MAX_REFUSED if self._budget.exceeded else _MAX_READINGS
         choices = list(islice(product(*given), most + 1))
         if len(choices) > most:
@@ -331,24 +257,22 @@ class Everyday:
         found = [dict(zip(names, choice, strict=True)) for choice in choices[:most]]
         if any(name in self.unknown and name in self.values for name in names):
             first = found[0].items()
-            found.append(
-                {name: not_known.get(name, _UNKNOWN) if name in self.unknown else text for name, text in first}
-            )
+            found.append({name: not_known.get(name, UNKNOWN) if name in self.unknown else text for name, text in first})
         self._budget.spend(len(found) * CHOICE if names else 0)
         return found
 
     def may_be_options(self, word: Word) -> bool:
         """Whether a word comes from a command of the text that may print anything, options among it."""
-        names = _INSERTED.findall(word.template)
+        names = INSERTED.findall(word.template)
         if word.text[:1] == '"':
             # One word, mostly a file of a loop; the output of a command that stands here may be an option.
             names = [name for name in names[:1] if name[:1] == "$" and word.template.startswith("${")]
         open_names = set(names) & self.unknown - self._plain
-        return any(self.values.get(name, [_UNKNOWN]) == [_UNKNOWN] for name in open_names)
+        return any(self.values.get(name, [UNKNOWN]) == [UNKNOWN] for name in open_names)
 
     def is_known(self, word: Word) -> bool:
         """Whether all that a word may stand for is in the text itself."""
-        return all(name in self.values and name not in self.unknown for name in _INSERTED.findall(word.template))
+        return all(name in self.values and name not in self.unknown for name in INSERTED.findall(word.template))
 
     def names_program(self, word: Word) -> bool:
         """Whether the text says which program a word is, by its name or by its path in the home folder."""
@@ -362,32 +286,12 @@ class Everyday:
         for redirect in self.script.redirects:
             if (redirect.body or redirect.operator == "<<<") and reader_of(redirect, self.script.commands) is command:
                 return redirect.body or "\n".join(self.texts(redirect.target) if redirect.target is not None else ())
-        for left, right in self._pipes:
+        for left, right in self.pipes:
             if right is command and left.words[0].text in ("echo", "printf"):
-                return " ".join(_words(left)[1:])
+                return " ".join(words_in(left)[1:])
         return ""
 
-    def _judge_assignment(self, name: str, value: Word, span: tuple[int, int]) -> Iterator[Finding]:
-        if value.disguised and not value.text.isspace():
-            message = "needless escaping hides what a value says"
-            yield Finding("shell.disguised", message, "write the value plainly", span)
-        setting = f"{name}={value.template or value.text}"
-        if compiled("<RISKY_VARIABLES>").match(name) and not compiled("<HARMLESS_SETTING>").fullmatch(setting):
-            hint = "leave it out, or let the operator set it for the server"
-            yield Finding("shell.environment", f"setting {name!r} can change what runs", hint, span)
 
-    def _judge_variables(self, word: Word) -> Iterator[Finding]:
-        """A variable that holds a secret, by its name, handed to a command."""
-        changed = _CHANGED.findall(word.text) if word.dynamic else []
-        for name in dict.fromkeys([*_INSERTED.findall(word.template), *changed]):
-            if name not in self._assigned and compiled("<SECRET_VARIABLE>").search(name):
-                message = f"hands the secret in ${name} to a program"
-                hint = "let the program read the variable itself"
-                yield Finding("shell.secret_variable", message, hint, (word.start, word.end))
-
-
-_CHANGED = re.compile(r"\$\{!?([A-Za-z_]\w*)(?!\w|:?\+)")
-"""A variable whose value is cut or replaced (`${TOKEN:0:9}`), but not only looked for (`${TOKEN:+yes}`)."""
 _STRICTEST = {
     "rm": f"-rf{_BETWEEN}/",
     "find": f"/{_BETWEEN}-delete",
@@ -398,12 +302,6 @@ _STRICTEST = {
 _BREAK = re.compile(r"\\[nt0]|\s+")
 """The end of a line, as `printf` gets it."""
 _LISTINGS = frozenset({"env", "printenv", "export", "declare", "typeset", "set"})
-_PACKS = re.compile(
-    r"(?:bsdtar|g?tar) (?:-?[a-zA-Z]*c|.*--create\b)|git (?:archive|bundle)\b"
-    r"|(?:zip|7z|7za|cpio|pg_dump(?:all)?|mysqldump|mariadb-dump|mongodump)\b"
-)
-_SENDERS = frozenset({"curl", "wget", "http", "https", "xh", "nc", "ncat", "netcat", "socat", "telnet"})
-_SENDS_INPUT = re.compile(r"^(?:curl|wget)\b.*(?:@-|-T ?-|(?:--upload-file|-file)[= ]-)|^(?!curl\b|wget\b)")
 
 
 def _start(command: Command) -> int:
@@ -414,7 +312,7 @@ def _end(command: Command) -> int:
     return command.end
 
 
-def _words(command: Command) -> list[str]:
+def words_in(command: Command) -> list[str]:
     return [word.text for word in command.words]
 
 

@@ -1,0 +1,121 @@
+"""Faults of everyday commands in the text as a whole: variables, redirections, pipes and disguises.
+
+A file is written only inside the project or in the folder for temporary files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from interlock.judge.findings import Finding
+from interlock.judge.shell import embedded
+from interlock.judge.shell.followed import INSERTED, UNKNOWN, FollowedScript, words_in
+from interlock.judge.shell.hosts import stays_here
+from interlock.judge.shell.patterns import compiled
+from interlock.judge.shell.programs import known, program_name
+from interlock.judge.shell.redirects import is_quiet, judge_everyday
+from interlock.judge.shell.script import Command, Word
+
+_CHANGED = re.compile(r"\$\{!?([A-Za-z_]\w*)(?!\w|:?\+)")
+"""A variable whose value is cut or replaced (`${TOKEN:0:9}`), but not only looked for (`${TOKEN:+yes}`)."""
+_PACKS = re.compile(
+    r"(?:bsdtar|g?tar) (?:-?[a-zA-Z]*c|.*--create\b)|git (?:archive|bundle)\b"
+    r"|(?:zip|7z|7za|cpio|pg_dump(?:all)?|mysqldump|mariadb-dump|mongodump)\b"
+)
+_SENDERS = frozenset({"curl", "wget", "http", "https", "xh", "nc", "ncat", "netcat", "socat", "telnet"})
+_SENDS_INPUT = re.compile(r"^(?:curl|wget)\b.*(?:@-|-T ?-|(?:--upload-file|-file)[= ]-)|^(?!curl\b|wget\b)")
+_DECODES = re.compile(
+    r"^(?:xxd\b.* -\w*r|base(?:64|32)\b.* (?:-d|-D|--decode)\b|openssl\b.* -d\b"
+    r"|(?:echo|printf)\b.*\\\\?(?:x[0-9a-fA-F$]|u[0-9a-fA-F]{4}|[0-7]{3}))"
+)
+"""Programs that turn a code into text."""
+_CUTS = re.compile(r"\$\{\w+:\d+:[12]\}|\$\{\w+//[^}]*/\}")
+_RUN_FILES = frozenset({"shell", "bare", "evaluator"})
+
+
+def judge_setting(script: FollowedScript) -> Iterator[Finding]:
+    """Findings about variables and redirections."""
+    for name, value in script.script.assignments:
+        yield from _judge_assignment(name, value, (value.start, value.end))
+    for command in script.script.commands:
+        for name, value in command.assignments:
+            yield from _judge_assignment(name, value, (command.start, command.end))
+        for word in command.words:
+            yield from _judge_variables(word, script)
+    yield from _judge_disguises(script)
+    for redirect in script.script.redirects:
+        for target in script.texts(redirect.target) if redirect.target is not None else ():
+            known_target = not target.startswith(UNKNOWN)
+            yield from judge_everyday(redirect, script.redirected(redirect, target), known=known_target)
+    yield from _judge_pipes(script)
+
+
+def _judge_pipes(script: FollowedScript) -> Iterator[Finding]:
+    """An archive or a dump that goes to another machine, through any number of filters."""
+    packed: set[int] = set()
+    for left, right in script.pipes:
+        sent, (name, *arguments) = words_in(left), words_in(right) or [""]
+        if left.start not in packed and not _PACKS.match(" ".join(sent)):
+            continue
+        packed.add(right.start)
+        if name in _SENDERS and not stays_here(arguments) and _SENDS_INPUT.search(f"{name} {' '.join(arguments)}"):
+            message = "sends an archive or a dump to another machine"
+            hint = "let a person send it, or send to this machine"
+            yield Finding("shell.upload", message, hint, (right.start, right.end))
+
+
+def _judge_disguises(script: FollowedScript) -> Iterator[Finding]:
+    """Text that only becomes a name or a path when it is decoded or cut, and code that is written to a file."""
+    feeds = any(operator.kind == "substitution" for operator in script.script.operators)
+    feeds = feeds or any(redirect.operator == "<<<" for redirect in script.script.redirects)
+    writes = any(
+        ">" in redirect.operator and redirect.target is not None and not is_quiet(redirect, redirect.target.text)
+        for redirect in script.script.redirects
+    )
+    for command in script.script.commands:
+        span = (command.start, command.end)
+        text = " ".join([word.text for word in command.words])
+        if feeds and _DECODES.search(text):
+            yield Finding("shell.disguised", "decodes text for use in a command", "write the text plainly", span)
+        if writes and any(embedded.runs_process(word.text) for word in command.words):
+            message = "writes code that starts processes or deletes trees"
+            yield Finding("shell.runs_code", message, "write the file with a tool for files", span)
+        program = known(program_name(command.words[0].text)) if command.words else None
+        if program is not None and program.kinds & _RUN_FILES and _runs_unknown(command, script):
+            message = "runs a file that is not known before the command runs"
+            yield Finding("shell.runs_code", message, "name the file", span)
+    for word in (word for command in script.script.commands for word in command.words):
+        if word.dynamic and _CUTS.search(word.text):
+            message = "cuts a text out of a variable, so what is read is not what is used"
+            yield Finding("shell.disguised", message, "write the text plainly", (word.start, word.end))
+
+
+def _runs_unknown(command: Command, script: FollowedScript) -> bool:
+    """Whether an interpreter gets its program from an expansion: `bash <(…)`, `source $X`."""
+    for word in command.words[1:]:
+        if word.dynamic:
+            return not script.is_known(word) and not word.template.startswith("${HOME}")
+        if not word.text.startswith("-"):
+            return False
+    return False
+
+
+def _judge_assignment(name: str, value: Word, span: tuple[int, int]) -> Iterator[Finding]:
+    if value.disguised and not value.text.isspace():
+        message = "needless escaping hides what a value says"
+        yield Finding("shell.disguised", message, "write the value plainly", span)
+    setting = f"{name}={value.template or value.text}"
+    if compiled("<RISKY_VARIABLES>").match(name) and not compiled("<HARMLESS_SETTING>").fullmatch(setting):
+        hint = "leave it out, or let the operator set it for the server"
+        yield Finding("shell.environment", f"setting {name!r} can change what runs", hint, span)
+
+
+def _judge_variables(word: Word, script: FollowedScript) -> Iterator[Finding]:
+    """A variable that holds a secret, by its name, handed to a command."""
+    changed = _CHANGED.findall(word.text) if word.dynamic else []
+    for name in dict.fromkeys([*INSERTED.findall(word.template), *changed]):
+        if name not in script.assigned and compiled("<SECRET_VARIABLE>").search(name):
+            message = f"hands the secret in ${name} to a program"
+            hint = "let the program read the variable itself"
+            yield Finding("shell.secret_variable", message, hint, (word.start, word.end))
