@@ -10,6 +10,7 @@ import msgspec
 
 from interlock.discovery import words
 from interlock.discovery.errors import DiscoveryError
+from interlock.discovery.query_terms import query_terms
 from interlock.discovery.steps import steps
 
 MAX_CHARS = 16_384
@@ -46,7 +47,7 @@ def split_query(query: object) -> SplitQuery:
     if not isinstance(query, str) or not query.strip():
         raise DiscoveryError("query", "query is a text that says what the tool should do; it is empty or no text")
     text = words.bounded(query, MAX_CHARS)
-    return SplitQuery(_part(text, words.terms(text)), tuple(_part(step, terms) for step, terms in steps(text)))
+    return SplitQuery(_part(text, query_terms(text)), tuple(_part(step, terms) for step, terms in steps(text)))
 
 
 def _part(text: str, terms: list[str]) -> Part:

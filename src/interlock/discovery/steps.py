@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from interlock.discovery import words
+from interlock.discovery.query_terms import query_terms
 
 MAX_STEPS = 12
 
 
 def steps(query: str) -> list[tuple[str, list[str]]]:
     """The parts of a query that may each ask for a tool of their own, with their terms; none if there is only one."""
-    parts = [(part, words.terms(part)) for part in _split(query)]
+    parts = [(part, query_terms(part)) for part in _split(query)]
     telling = [(part, terms) for part, terms in parts if len(set(terms)) >= 2 or (terms and _BEGINS.match(part))]
     return telling if len(telling) > 1 else []
 

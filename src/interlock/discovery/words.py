@@ -1,6 +1,7 @@
 """From text to search terms: identifiers split, case folded, stop words dropped, plain endings cut.
 
-The one rule: a tool definition and a query go through the same functions, so that equal words always meet.
+The one rule: a tool definition and a query go through the same functions, so that equal words always meet. Only file
+names and addresses of a query are read before (`query_terms`).
 """
 
 from __future__ import annotations
