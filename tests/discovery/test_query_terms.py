@@ -13,7 +13,8 @@ from processor_work import work_of
     [
         ("show me the contents of config.yaml", "show me the contents of file"),
         ("find every .log under the root", "find every file under the root"),
-        ("pages of my-report.v2.pdf?", "pages of file pdf?"),
+        ("change the port in my-app.v2.toml?", "change the port in file?"),
+        ("what do customers say in reviews.csv", "what do customers say in reviews.csv"),
         ("open https://www.github.com/a/b.html?c=d and read it", "open url github and read it"),
         ("what is new on news.example.com/today", "what is new on url news example"),
         ("mail bob@example.com", "mail bob@example.com"),

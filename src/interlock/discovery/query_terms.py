@@ -1,8 +1,8 @@
 """The search terms of a query: its words, with file names and addresses read as what they are.
 
 A tool is asked for a file or for a page, seldom for `config.yaml`. The parts of such a name are a value for the tool;
-as words they find tools that have nothing to do with it. The format of a document and the host of an address stay:
-tools are named after both.
+as words they find tools that have nothing to do with it. The host of an address stays, since it may name a service, and
+so does the name of a document (`reviews.csv`), which tells what it is about.
 """
 
 from __future__ import annotations
@@ -14,11 +14,7 @@ from interlock.discovery import words
 
 def query_terms(text: str) -> list[str]:
     """The terms of a query, or of one step of it, in order."""
-    return words.terms(_FILE.sub(_read_file, _ADDRESS.sub(_read_address, text)))
-
-
-def _read_file(found: re.Match[str]) -> str:
-    return f" file {found['format'] or ''} "
+    return words.terms(_FILE.sub(" file ", _ADDRESS.sub(_read_address, text)))
 
 
 def _read_address(found: re.Match[str]) -> str:
@@ -33,11 +29,10 @@ _ADDRESS = re.compile(
     rf"|(?<![\w@./-])(?P<bare>(?:[a-z0-9-]{{1,63}}\.){{1,4}}(?:com|org|net|io|dev))\b(?:/{_REST})?",
     re.IGNORECASE,
 )
-_FORMATS = "csv doc docx gif html jpeg jpg json md mp3 mp4 pdf png ppt pptx sql svg wav xls xlsx xml zip"
-_ENDINGS = "bmp cfg conf cpp cs css env go gz htm ini java log php py rb rs rst sh tar toml tsv txt yaml yml"
-"""Without `js` and `c`: `Node.js` and `Washington D.C.` are no files."""
+_ENDINGS = "bmp cfg conf cpp cs css env go gz htm ini java log md php py rb rs rst sh tar toml tsv txt yaml yml"
+"""Texts, settings and programs. Not `js` and `c`: `Node.js` and `Washington D.C.` are no files."""
 _FILE = re.compile(
     r"(?<![\w/@.-])(?!console\.log)[\w-]{0,64}(?:\.[\w-]{1,64}){0,3}"
-    rf"\.(?:(?P<format>{'|'.join(_FORMATS.split())})|{'|'.join(_ENDINGS.split())})(?![\w/(-]|\.\w)",
+    rf"\.(?:{'|'.join(_ENDINGS.split())})(?![\w/(-]|\.\w)",
     re.IGNORECASE,
 )
