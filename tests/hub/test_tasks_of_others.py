@@ -74,10 +74,15 @@ async def test_a_stream_is_told_of_nobody_elses_tasks(tmp_path: Path, jobs: Jobs
         task = await ada.start_tool("t__work", {"mark": "a"})
         eve = RawClient(hub.url + "/mcp", hub.key("eve"))
         declared = DECLARED["io.modelcontextprotocol/clientCapabilities"]
-        async with listening(eve, declared, taskIds=[task.id], toolsListChanged=True) as stream:
+        async with (
+            listening(RawClient(hub.url + "/mcp", hub.key("ada")), declared, taskIds=[task.id]) as own,
+            listening(eve, declared, taskIds=[task.id], toolsListChanged=True) as stream,
+        ):
+            assert own.heard[0]["params"]["notifications"] == {"taskIds": [task.id]}
             assert stream.heard[0]["params"]["notifications"] == {"toolsListChanged": True}
             jobs.go.set()
             assert text(await task.result()) == "a worked"
+            await until(lambda: len(own.heard) > 1)
             assert stream.methods() == ["notifications/subscriptions/acknowledged"]
         undeclared = await eve.modern("subscriptions/listen", {"notifications": {"taskIds": [task.id]}})
         assert undeclared["error"]["code"] == -32021
