@@ -66,7 +66,7 @@ def test_the_hook_of_a_client_loads_no_reader_of_the_configuration(
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path))
     said = b'{"hook_event_name": "UserPromptSubmit", "prompt": "hello"}'
     _, loaded = run_and_list_modules(
-        ["hook", "claude-code"], ("interlock.config.load", "interlock.config.tables", "uvicorn"), said
+        ["hook", "claude-code"], ("interlock.config.load", "interlock.config.sections", "uvicorn"), said
     )
     assert loaded == ""
 

@@ -17,8 +17,8 @@ from .documents import parse_toml
 from .files import BYTE_ORDER_MARK, back_up, locked_for_change, read_exactly, write_atomically
 from .names import why_bad_id, why_bad_name
 from .problems import Problem, Report
+from .sections import read_config
 from .settings import Server
-from .tables import read_config
 from .toml_tables import CannotChange, add_tables, remove_table, set_value
 
 _NOT_CHANGED = "correct the file by hand first; it was not changed"

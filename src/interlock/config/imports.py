@@ -21,9 +21,9 @@ from .expand import literal, sources_in
 from .launch import why_unsafe
 from .names import adopt_id
 from .problems import KeyPath, Report, Section
+from .sections import check_server
 from .settings import Permissions, Restart, Server, Tools
 from .shape import kind
-from .tables import check_server
 
 MAX_SERVERS = 1000
 MAX_ARGUMENTS = 1000

@@ -21,15 +21,15 @@ def toml_lines(text: str) -> Mapping[KeyPath, int]:
     return walk.lines
 
 
-class Section(NamedTuple):
-    """A table with a header: the lines of its header and of the end of its last value."""
+class TableSpan(NamedTuple):
+    """The lines of a TOML table: from its header to the end of its last value."""
 
     path: KeyPath
     first: int
     last: int
 
 
-def toml_sections(text: str) -> list[Section]:
+def toml_table_spans(text: str) -> list[TableSpan]:
     """Every table that has a header, in order."""
     return _Walk(text, _toml_keys).tables()
 
@@ -54,20 +54,20 @@ class _Walk:
         self._line = 1
         self._list_sizes: dict[KeyPath, int] = {}
 
-    def tables(self) -> list[Section]:
+    def tables(self) -> list[TableSpan]:
         """Walk over a TOML document."""
-        sections: list[Section] = []
+        spans: list[TableSpan] = []
         table: KeyPath = ()
         while self.skip(_GAP) is not None and self._at < len(self._text):
             if self._peek() == "[":
                 line = self._current_line()
                 table = self._header(line)
-                sections.append(Section(table, line, line))
+                spans.append(TableSpan(table, line, line))
             else:
                 self._pair(table)
-                if sections:
-                    sections[-1] = sections[-1]._replace(last=self._current_line())
-        return sections
+                if spans:
+                    spans[-1] = spans[-1]._replace(last=self._current_line())
+        return spans
 
     def value(self, path: KeyPath) -> None:
         match self._peek():

@@ -21,13 +21,13 @@ from .documents import Document, read_document
 from .expand import Expanded, all_variables, expand, literal, variables_in
 from .home import home_folder, user_config, user_home
 from .hub_secret import BadHubSecret, configured_secret
-from .live_tables import check_webhook_secrets
+from .live_sections import check_webhook_secrets
 from .model_settings import Model
 from .names import why_bad_url
 from .problems import KeyPath, Problem, Report, Section
 from .secret_sources import SecretSources
+from .sections import is_one_line, read_config
 from .settings import Config, Origin, Server, ServerOAuth
-from .tables import is_one_line, read_config
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
 BUILT_IN = "built in"
@@ -94,7 +94,7 @@ class _Loading:
         self.unconfirmed: dict[str, Unconfirmed] = {}
         self.servers: dict[str, Server] = {}
         self.sections: dict[str, Section] = {}
-        """The table of each server."""
+        """The section of each server."""
         self._home = home
         self._secrets: dict[str, SecretSources] = {}
         """By file: the sources of secrets. Only the operator's own file has them."""

@@ -38,7 +38,7 @@ class Report:
         self.file = file
         self.problems: list[Problem] = []
         self.sections: dict[str, Section] = {}
-        """The table of each server, for problems that are found later."""
+        """The section of each server, for problems that are found later."""
         self._find_lines = lines
         self._lines: Mapping[KeyPath, int] | None = None
         self._fatal = fatal
@@ -59,7 +59,10 @@ class Report:
 
 
 class Section(NamedTuple):
-    """A table of the file, whose problems are reported with its path and its server."""
+    """A section of the configuration, such as `[servers.files]`. Its problems are reported with its path and server.
+
+    The parsed content of a section is a `table`, as TOML calls it.
+    """
 
     report: Report
     path: KeyPath = ()
@@ -74,7 +77,7 @@ class Section(NamedTuple):
         return self._replace(path=(*self.path, *keys))
 
     def add(self, key: str | KeyPath, message: str, hint: str = "", *, fatal: bool | None = None) -> Problem:
-        """Report a problem of a setting. `()` is the table itself."""
+        """Report a problem of a setting. `()` is the section itself."""
         keys = (key,) if isinstance(key, str) else key
         return self.report.add((*self.path, *keys), message, hint, server=self.server, fatal=fatal)
 

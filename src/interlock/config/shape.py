@@ -1,4 +1,4 @@
-"""Turns parsed tables into structs and reports every setting that does not fit, not only the first."""
+"""Turns parsed sections into structs and reports every setting that does not fit, not only the first."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def build(cls: type[S], table: object, section: Section) -> S:
     return cls(**values)
 
 
-def read_tables(
+def read_sections(
     tables: object,
     section: Section,
     why_bad: Callable[[str], str | None],
@@ -50,7 +50,7 @@ def read_tables(
     *,
     hint: str = "choose another name",
 ) -> dict[str, T]:
-    """Read each `[section.NAME]`. A table with a bad name is reported and left out; `hint` tells how to correct it."""
+    """Read each `[section.NAME]`. A section with a bad name is reported and left out, with `hint`."""
     if not isinstance(tables, Mapping):
         message = f"`{section.path[-1]}` must be tables, not {kind(tables)}"
         section.add((), message, f"write [{section.dotted}.NAME]")

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from .lines import toml_sections
+from .lines import toml_table_spans
 
 Path = tuple[str, ...]
 
@@ -107,10 +107,10 @@ def _inline(values: Mapping[str, object]) -> object:
 def _cut(text: str, path: Path) -> str:
     """Delete the lines of the tables, from header to last value, and the empty line before each."""
     lines = text.split("\n")
-    for section in reversed(toml_sections(text)):
-        if section.path[: len(path)] != path:
+    for span in reversed(toml_table_spans(text)):
+        if span.path[: len(path)] != path:
             continue
-        first, last = section.first - 1, section.last - 1
+        first, last = span.first - 1, span.last - 1
         is_end = last == len(lines) - 1
         if first > 0 and not lines[first - 1].strip():
             first -= 1

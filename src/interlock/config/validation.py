@@ -16,7 +16,7 @@ from interlock.wire.errors import Fault
 
 from .problems import KeyPath, Section
 from .settings import Mask, Permissions, Sandbox, Server, ToolTimeouts, Validation
-from .shape import build, read_tables
+from .shape import build, read_sections
 
 _TOOL_HINT = "name a tool, or write `**`"
 _MASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
@@ -26,14 +26,14 @@ MIN_FINGERPRINT_CHARS = 16
 
 def read_validators(tables: object, section: Section) -> dict[str, Validation]:
     """Read the validators of each tool."""
-    return read_tables(tables, section, _why_bad_tool, _read_validation, hint=_TOOL_HINT)
+    return read_sections(tables, section, _why_bad_tool, _read_validation, hint=_TOOL_HINT)
 
 
 def read_timeouts(tables: object, section: Section) -> dict[str, ToolTimeouts]:
     def read(table: Mapping[str, object], _tool: str, section: Section) -> ToolTimeouts:
         return build(ToolTimeouts, table, section)
 
-    return read_tables(tables, section, _why_bad_tool, read, hint=_TOOL_HINT)
+    return read_sections(tables, section, _why_bad_tool, read, hint=_TOOL_HINT)
 
 
 def _read_validation(table: Mapping[str, object], _tool: str, section: Section) -> Validation:

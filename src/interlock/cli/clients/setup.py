@@ -270,7 +270,7 @@ def _undo(record: SetupRecord) -> dict[str, Any]:
 def _own_servers(path: Path) -> dict[str, Server]:
     from interlock.config.documents import read_document
     from interlock.config.problems import Problem, Report
-    from interlock.config.tables import read_config
+    from interlock.config.sections import read_config
 
     document = read_document(path) if path.exists() else None
     if document is None:

@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 from standardwebhooks import Webhook
 
+from interlock.config.live_sections import why_weak_secret
 from interlock.config.live_settings import Hook
-from interlock.config.live_tables import why_weak_secret
 from interlock.config.settings import Rate
 from interlock.hub.live.addresses import PREFIX
 from interlock.hub.live.intake import Incoming, Intake

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from standardwebhooks import Webhook
 
-from interlock.config.live_tables import why_weak_secret
+from interlock.config.live_sections import why_weak_secret
 from interlock.transports.http.client.documents import Post
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault

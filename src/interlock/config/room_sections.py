@@ -13,7 +13,7 @@ from interlock.protocols.patterns import PatternError
 from .names import why_bad_name
 from .problems import KeyPath, Section
 from .settings import Rooms, Topic
-from .shape import build, kind, read_tables
+from .shape import build, kind, read_sections
 
 
 def read_rooms(table: object, section: Section) -> Rooms:
@@ -33,7 +33,7 @@ def read_rooms(table: object, section: Section) -> Rooms:
         return topic
 
     return msgspec.structs.replace(
-        rooms, topics=read_tables(topics, section.inside("topics"), why_bad_name, read_topic)
+        rooms, topics=read_sections(topics, section.inside("topics"), why_bad_name, read_topic)
     )
 
 

@@ -1,4 +1,4 @@
-"""Reads the tables of `interlock.toml` into settings, and checks the rules that their types cannot express."""
+"""Reads the sections of `interlock.toml` into settings, and checks the rules that their types cannot express."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TypeVar
 
 import msgspec
 
-from .channel_tables import check_channels, read_channel
+from .channel_sections import check_channels, read_channel
 from .listen import split_listen
-from .live_tables import read_hook, read_live
-from .model_tables import check_host, read_model
+from .live_sections import read_hook, read_live
+from .model_sections import check_host, read_model
 from .names import why_bad_agent, why_bad_id, why_bad_name, why_bad_url
 from .oauth import check_oauth
 from .problems import Report, Section
-from .room_tables import read_rooms
+from .room_sections import read_rooms
 from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts
-from .shape import T, build, kind, read_tables
+from .shape import T, build, kind, read_sections
 from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators, wrong_sandbox
 
 B = TypeVar("B", Profile, Agent)
@@ -34,7 +34,7 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
     top = Section(report)
 
     def named(section: str, why_bad: Callable[[str], str | None], read: Callable[..., T]) -> dict[str, T]:
-        return read_tables(rest.pop(section, {}), top.inside(section), why_bad, read)
+        return read_sections(rest.pop(section, {}), top.inside(section), why_bad, read)
 
     servers = named("servers", why_bad_id, read_server)
     profiles = named("profiles", why_bad_name, partial(_read_budgeted, Profile))
@@ -66,7 +66,7 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
 
 
 def read_server(table: Mapping[str, object], name: str, section: Section) -> Server:
-    """Read one server's table. Its problems are reported under its name."""
+    """Read one server's section. Its problems are reported under its name."""
     section = section.report.sections[name] = section._replace(server=name)
     rest = dict(table)
     command = _command(rest, name, section)

@@ -14,7 +14,7 @@ from interlock.protocols.patterns import FEATURE_SETS, NAMES, PatternError, comp
 from .live_settings import Hook, Live, LiveRule
 from .names import why_bad_agent, why_bad_name
 from .problems import KeyPath, Report, Section
-from .shape import build, kind, read_tables
+from .shape import build, kind, read_sections
 
 if TYPE_CHECKING:
     from .settings import Config
@@ -29,7 +29,7 @@ def read_live(table: object, section: Section) -> Live:
         section.add((), f"`live` must be a table, not {kind(table)}", "write [live.rules.NAME]")
         return Live()
     rest = dict(table)
-    rules = read_tables(rest.pop("rules", {}), section.inside("rules"), why_bad_name, _read_rule)
+    rules = read_sections(rest.pop("rules", {}), section.inside("rules"), why_bad_name, _read_rule)
     return msgspec.structs.replace(build(Live, rest, section), rules=rules)
 
 

@@ -14,7 +14,7 @@ from .shape import build
 
 
 def read_channel(table: Mapping[str, object], name: str, section: Section) -> Channel:
-    """Read one table."""
+    """Read one `[channels.NAME]`."""
     channel = build(Channel, table, section)
     if why := why_bad_agent(channel.agent) if channel.agent else "is missing":
         section.add("agent", f"`agent` of [channels.{name}] {why}", "name the agent whose rights it has")
