@@ -53,7 +53,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Tools": {
         "list": Entry("tools.tools:list_", "List the tools of all servers."),
         "find": Entry("tools.finding:find", "Find tools by what they do."),
-        "call": Entry("tools.tools:call", "Call a tool."),
+        "call": Entry("tools.tools:call", "Call a tool, as yourself or as the holder of a key."),
         "budget": Entry("tools.finding:budget", "Show what fills an agent's context, in tokens."),
         "search-model": Entry(
             "tools.search_model:search_model", "Show, install or remove the model that finds tools by meaning."

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from interlock.cli.control.hub_link import HubError, HubRefusal
 from interlock.cli.control.perform import Json, perform
 
 
 def called_with_key(key: str, name: str, arguments: Json, timeout: float | None) -> Json:
     """The result of a tool for the holder of a key. Raises `HubError`."""
+    import asyncio
+
     from interlock.wire.errors import Fault
 
     url = f"http://{perform('status')['listen']}/mcp"
