@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
+from interlock.config.home import home_folder
 from interlock.config.settings import Approvals, Embeddings, Hub, Timeouts
+from interlock.discovery import model_files
+from interlock.hub.tool_search.embedding_endpoint import Endpoint
+from interlock.hub.tool_search.model_process import ModelProcess
+from interlock.transports.resolving import Resolver
 
 from .embedding_server import embedding_server, vector_of
 from .running_hub import SOURCE, RawClient, RunningHub, child, running_hub
@@ -123,3 +128,23 @@ async def test_another_endpoint_means_other_vectors(tmp_path: Path) -> None:
 def _shorter(asked: dict[str, Any]) -> tuple[int, bytes]:
     rows = [{"index": place, "embedding": vector_of(text)[:4]} for place, text in enumerate(asked["input"])]
     return 200, json.dumps({"data": rows}).encode()
+
+
+async def test_only_for_the_published_model_it_is_known_how_near_gibberish_comes(tmp_path: Path) -> None:
+    file = tmp_path / "words.vec"
+    file.write_text("tide 1 0\n")
+    assert ModelProcess(tmp_path).least_alone > 0
+    assert ModelProcess(file).least_alone == 0
+    endpoint = Endpoint(Embeddings(url="http://127.0.0.1:9/v1", model="toy"), Resolver())
+    assert endpoint.least_alone == 0
+    await endpoint.close()
+
+
+@pytest.mark.skipif(model_files.installed(home_folder()) is None, reason="no model is installed")
+async def test_gibberish_finds_nothing_with_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SOURCE))
+    hub = hub_with(path=str(model_files.installed(home_folder())))
+    async with running_hub(tmp_path, {"many": child("many_server.py", "100")}, hub=hub) as running:
+        assert (await found_by_meaning(running))["tools"]
+        found = await find(running, "blorf snarg quux")
+        assert (found["search_strategy"], found["tools"]) == ("hybrid", [])
