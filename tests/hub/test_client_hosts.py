@@ -16,6 +16,7 @@ import pytest
 
 from interlock.config.live_settings import Live, LiveRule, ServerLive
 from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Server
+from interlock.hub.audit.record import INTENDED
 from interlock.hub.handlers.host_methods import MAX_RUNNING
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
@@ -59,6 +60,7 @@ async def between(
     offer: Mapping[str, Any] = OFFER,
     write: Mapping[str, Any] | None = None,
     server: Mapping[str, Any] | None = None,
+    ask_s: float = 1800.0,
     **settings: Any,
 ) -> AsyncIterator[RunningHub]:
     """A hub without a model, with hand-written servers whose feature sets are on for the agent `mine`."""
@@ -67,7 +69,8 @@ async def between(
         live = ServerLive(grant=(grants or {}).get(name, ()))
         said = (json.dumps({"experimental": {"mcpl": offer}}), json.dumps(write or {}))
         tables[name] = child("live_server.py", *said, live=live, **(server or {}))
-    async with running_hub(folder, tables, live=Live(rules={"w": LiveRule(then="wake", quiet_s=0)}), **settings) as hub:
+    wakes = Live(rules={"w": LiveRule(then="wake", quiet_s=0)}, ask_s=ask_s)
+    async with running_hub(folder, tables, live=wakes, **settings) as hub:
         for name in tables:
             await enable(hub, name, "note.**")
         yield hub
@@ -600,7 +603,9 @@ async def test_a_client_keeps_the_state_and_rolls_back_where_nobody_shares_the_c
                 assert "isError" not in by_name["result"]
                 assert back["result"] == {"checkpoint": "k", "success": True}
                 rows = [each.record.details or {} for each in await entries(hub, event="dev.interlock.live_rollback")]
-                assert [row["outcome"] for row in rows] == ["asked", "failed", "asked", "done"]
+                assert [row["outcome"] for row in rows] == ["failed", "done"]
+                intents = [each.record for each in await entries(hub, event=INTENDED)]
+                assert [each.name for each in intents if each.kind == "state"] == ["note.edit"] * 2
                 assert all(row["agent_id"] == "mine" and "conversationId" not in row for row in rows)
                 gone = {"code": -32005, "message": "gone", "data": {"name": "ACCESS_DENIED", "checkpoint": "k"}}
                 await client.result(

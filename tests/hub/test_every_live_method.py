@@ -90,7 +90,7 @@ async def test_every_method_crosses_the_hub_between_peers_written_by_hand(
     more: dict[str, Any] = {"share": "principal"}
     if dialect is Dialect.V0_4:
         more["scopes"] = {"note.edit": Scopes(whitelist=("/**",))}
-    async with between(tmp_path, offer=offer, server=more) as hub:
+    async with between(tmp_path, offer=offer, server=more, ask_s=0) as hub:
         client = HostClient(hub, "mine", modern=modern, version=dialect.value)
         own = {**HOST, "version": dialect.value, "channels": CHANNELS, "inferenceLifecycle": True}
         client.capabilities = {"experimental": {"mcpl": own}}

@@ -45,16 +45,18 @@ class Publishing:
         """Deliver an answer to `server/channel`. The host records an answer that it cannot deliver, and keeps it."""
         server, channel = split_hub_channel_id(target)
         conversation, journal = turn.conversation.id, self._hub_app.journal
+        agent = turn.conversation.principal.id
         try:
             live = self._connection(turn, server)
-            state = live.for_agent(self._hub_app.live.features, turn.conversation.principal.id)
+            state = live.for_agent(self._hub_app.live.features, agent)
             check_publish(live, state, channel)
             self._observe(turn, target, answer)
             result = await publish(live, Publish(conversation, channel, (Text(answer),)))
         except Fault as fault:
-            journal.live_published(server, channel, conversation, "failed", fault.summary)
+            journal.live_published(server, channel, conversation, "failed", fault.summary, agent=agent)
             return False
-        journal.live_published(server, channel, conversation, "delivered" if result.delivered else "not delivered")
+        outcome = "delivered" if result.delivered else "not delivered"
+        journal.live_published(server, channel, conversation, outcome, agent=agent)
         return result.delivered
 
     def post(self, turn: Turn, name: str, webhook: ChannelWebhook, answer: str) -> None:
@@ -89,7 +91,8 @@ class Publishing:
     def _record_post(self, turn: Turn, name: str, url: str, outcome: str, reason: str) -> None:
         # The record has the host alone: the rest of the address may be a secret.
         place, conversation = urlsplit(url).netloc, turn.conversation.id
-        self._hub_app.journal.live_published(f"webhook:{name}", place, conversation, outcome, reason)
+        agent = turn.conversation.principal.id
+        self._hub_app.journal.live_published(f"webhook:{name}", place, conversation, outcome, reason, agent=agent)
 
     def _observe(self, turn: Turn, target: str, answer: str) -> None:
         """Tell observers of the channel `server/channel`, and of the model's thoughts where that was granted by name.

@@ -111,7 +111,9 @@ class RoomConversations:
             outcome, reason = "failed", refusal.message
         except Fault as fault:
             outcome, reason = "failed", fault.summary
-        self._hub_app.journal.live_published(f"room:{topic}", envelope.sender, conversation, outcome, reason[:500])
+        self._hub_app.journal.live_published(
+            f"room:{topic}", envelope.sender, conversation, outcome, reason[:500], agent=table.agent
+        )
 
 
 def _chat_text(envelope: Envelope) -> str | None:

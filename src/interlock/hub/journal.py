@@ -251,9 +251,11 @@ class Journal:
             details["conversationId"] = conversation
         self._recorder().add(_live("rollback", server, details, reason))
 
-    def live_published(self, server: str, channel: str, conversation: str, outcome: str, reason: str = "") -> None:
-        """Record that an answer went to a channel, or did not."""
-        details = {"channelId": channel, "conversationId": conversation, "outcome": outcome}
+    def live_published(
+        self, server: str, channel: str, conversation: str, outcome: str, reason: str = "", *, agent: str
+    ) -> None:
+        """Record that an answer of a conversation of the hub went to a channel, or did not."""
+        details = {"channelId": channel, "conversationId": conversation, "agent_id": agent, "outcome": outcome}
         self._recorder().add(_live("published", server, details, reason))
 
     def live_passed(self, server: str, agent: str, method: str, id: str, outcome: str, reason: str = "") -> None:

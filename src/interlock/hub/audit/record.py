@@ -85,6 +85,8 @@ EXECUTED: Final = {
     "model": "dev.interlock.client_asked",
     "person": "dev.interlock.client_asked",
     "roots": "dev.interlock.client_asked",
+    "channel": "dev.interlock.live_published",
+    "state": "dev.interlock.live_rollback",
 }
 BLOCKED: Final = {"tool": "TOOL_BLOCKED"}
 OTHER_EXECUTED: Final = "dev.interlock.call_executed"

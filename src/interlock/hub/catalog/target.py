@@ -8,7 +8,10 @@ import msgspec
 
 from interlock.hub.catalog.items import Tool
 
-TargetKind = Literal["tool", "prompt", "resource", "completion", "server", "admin", "room", "model", "person", "roots"]
+TargetKind = Literal[
+    "tool", "prompt", "resource", "completion", "server", "admin", "room", "model", "person", "roots",
+    "channel", "state",
+]  # fmt: skip
 CLIENT_TARGETS: Final[dict[str, tuple[TargetKind, str]]] = {
     "sampling/createMessage": ("model", "sampling"),
     "elicitation/create": ("person", "elicitation"),
@@ -17,6 +20,10 @@ CLIENT_TARGETS: Final[dict[str, tuple[TargetKind, str]]] = {
 """The requests that a server may send to a client: the kind of their target, and its name."""
 CLIENT_KINDS: Final = frozenset(kind for kind, _ in CLIENT_TARGETS.values())
 """The kinds of targets that are at a client. Servers call them."""
+
+
+SENT_KINDS: Final = frozenset(("channel", "state"))
+"""The kinds of targets at a server beside its tools with which a client changes something (MCPL)."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -33,6 +40,13 @@ class Target(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "quoted", msgspec.json.encode(self.name))
+
+    @property
+    def shown(self) -> str:
+        """The target as people and models read it."""
+        if self.kind in SENT_KINDS:
+            return f"the {self.kind} {self.server}/{self.name}"[:300]
+        return self.name if self.tool is None else self.tool.exposed
 
 
 class Approval(msgspec.Struct, frozen=True):

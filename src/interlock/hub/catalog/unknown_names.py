@@ -31,5 +31,7 @@ def unknown(kind: str, name: str, meant: str | None = None) -> Fault:
             return Fault("TOOL_NOT_FOUND", message, hint="`tools/list` lists the available tools")
         case "prompt":
             return Fault("PROMPT_NOT_FOUND", f"Unknown prompt: {name[:200]}")
+        case "channel" | "state":
+            return Fault("FEATURE_SET_DISABLED", f"no access to the {kind} {name[:200]}")
         case _:
             return Fault("RESOURCE_NOT_FOUND", "Resource not found", data={"uri": name})

@@ -16,6 +16,7 @@ from interlock.hub.calls.dispatch.result_pages import Pages
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.name_resolution import NameResolution
+from interlock.hub.calls.pipeline.judged_sends import JudgedSends
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.views import Catalog
@@ -94,6 +95,7 @@ class CallParts:
             self.recording,
             self.findings,
         )
+        self.judged_sends = JudgedSends(self.pipeline, approvals.call_approvals, self.recording)
 
     def reload(self, config: Config) -> None:
         """Judge and record by this configuration."""

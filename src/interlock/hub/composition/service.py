@@ -110,7 +110,7 @@ def build_service(
             listings.recorded_requests,
             background,
             OwnConnections(live.connections, upstreams),
-            foundation.journal,
+            calls.judged_sends,
         ),
         client_hooks,
     )

@@ -7,20 +7,21 @@ of the hub's own conversations. Refusals have MCPL's codes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 import msgspec
 
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
+from interlock.hub.calls.pipeline.judged_sends import JudgedSends
 from interlock.hub.handlers.client_hooks import ClientHookHandler
-from interlock.hub.journal import Journal
 from interlock.hub.live.client_channels import ClientChannels
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.client_inference import ClientInferences
 from interlock.hub.live.client_rollbacks import ROLLBACK, ClientRollbacks
+from interlock.hub.live.host_messages import HostMessage, NoticeExchange
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.live.own_connections import OwnConnections
 from interlock.hub.sessions.resumable import ResumableSessions
@@ -41,7 +42,10 @@ CHUNK: Final = "inference/chunk"
 MAX_RUNNING: Final = 16
 """Notifications of one client that are being passed on. Further ones of this client are dropped."""
 
-Answering = Callable[[ClientHost, bytes], Awaitable[object]]
+PUBLISH: Final = "channels/publish"
+
+Answering = Callable[[ClientHost, bytes], Coroutine[Any, Any, object]]
+Sending = Callable[[HostMessage], Coroutine[Any, Any, object]]
 
 
 class HostMethods:
@@ -55,7 +59,7 @@ class HostMethods:
         requests: RecordedRequests,
         background: BackgroundTasks,
         own_connections: OwnConnections,
-        journal: Journal,
+        sends: JudgedSends,
     ) -> None:
         self._client_hooks = client_hooks
         self._hosts = hosts
@@ -64,28 +68,29 @@ class HostMethods:
         self._running: Counter[HostKey] = Counter()
         """Notifications that are being passed on, by client."""
         inferences = ClientInferences(hosts, hooks)
-        channels = self._channels = ClientChannels(hosts, journal)
+        channels = self._channels = ClientChannels(hosts, sends)
         self._served: dict[str, Answering] = {
             "context/beforeInference": inferences.before,
             "context/afterInference": inferences.after,
             "inference/lifecycle": inferences.lifecycle,
-            ROLLBACK: ClientRollbacks(hosts, own_connections, journal).roll_back,
             "channels/list": channels.listed,
             "channels/open": channels.open,
             "channels/close": channels.close,
-            "channels/publish": channels.publish,
             "channels/outgoing/chunk": channels.chunk,
             "channels/outgoing/complete": channels.complete,
             "channels/typing": channels.typing,
             "channels/acknowledge": channels.acknowledge,
         }
-        self._notifications: dict[str, Answering] = {**self._served, "channels/publish": channels.announce}
-        """The same methods as notifications."""
+        rollbacks = ClientRollbacks(hosts, own_connections, sends)
+        self._judged: dict[str, Sending] = {PUBLISH: channels.publish, ROLLBACK: rollbacks.roll_back}
+        """Methods that change something at a server: they are judged like calls."""
+        self._announced: dict[str, Sending] = {PUBLISH: channels.announce}
+        """Those of them that may be notifications."""
 
     @property
     def methods(self) -> dict[str, Serve]:
         """The methods of this handler."""
-        served = [name for name in self._served if METHODS[name].kind != "notification"]
+        served = [name for name in (*self._served, *self._judged) if METHODS[name].kind != "notification"]
         return dict.fromkeys((UPDATE, MANIFEST, ANSWER, *served), self._serve)
 
     def keep_with(self, keeper: ResumableSessions) -> None:
@@ -111,9 +116,12 @@ class HostMethods:
                 self._update(host, notification.params, request=False)
             elif notification.method == CHUNK:
                 self._hosts.requests.on_chunk(host.key, decode(InferenceChunk, notification.params))
-            elif notification.method in self._notifications:
+            elif notification.method in self._announced:
+                message = HostMessage(host, caller, NoticeExchange(notification, caller, session))
+                self._begin(host, self._announced[notification.method](message))
+            elif notification.method in self._served:
                 self._requests.count(caller)
-                self._begin(self._notifications[notification.method], host, notification.params)
+                self._begin(host, self._served[notification.method](host, notification.params))
         except Fault:
             return
 
@@ -129,26 +137,32 @@ class HostMethods:
                 _answer(exchange, {"taken": True})
                 return
             find(method, "host", host.dialect, notification=False)
+            if method in self._judged:
+                work = self._judged[method](HostMessage(host, caller, exchange))
+                self._background.begin(self._run(exchange, work), exchange)
+                return
             self._requests.count(caller)
             if method == UPDATE:
                 _answer(exchange, self._update(host, params, request=True))
             elif method == MANIFEST:
                 _answer(exchange, self._hosts.offers.manifest(host))
             else:
-                self._background.begin(self._run(exchange, host, self._served[method]), exchange)
+                self._background.begin(self._run(exchange, self._served[method](host, params)), exchange)
         except Fault as fault:
             _refuse(exchange, fault)
 
     def _update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
         receipt = self._hosts.update(host, params, request=request)
-        self._begin(self._channels.register, host, params)
+        self._begin(host, self._channels.register(host, params))
         return receipt
 
-    def _begin(self, serve: Answering, host: ClientHost, params: bytes) -> None:
+    def _begin(self, host: ClientHost, work: Coroutine[Any, Any, object]) -> None:
         """Serve a notification in the background, unless too many of this client are under way."""
         if self._running[host.key] < MAX_RUNNING:
             self._running[host.key] += 1
-            self._background.begin(self._take(serve, host, params), None)
+            self._background.begin(self._take(host, work), None)
+        else:
+            work.close()
 
     def _serve_other(self, exchange: Exchange, caller: Caller) -> None:
         """Answer a client that is no host: its hooks may tell of its turns."""
@@ -157,15 +171,15 @@ class HostMethods:
             raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a client that agreed on MCPL")
         serve(exchange, caller)
 
-    async def _run(self, exchange: Exchange, host: ClientHost, serve: Answering) -> None:
+    async def _run(self, exchange: Exchange, work: Coroutine[Any, Any, object]) -> None:
         try:
-            _answer(exchange, await serve(host, exchange.request.params))
+            _answer(exchange, await work)
         except Fault as fault:
             _refuse(exchange, fault)
 
-    async def _take(self, serve: Answering, host: ClientHost, params: bytes) -> None:
+    async def _take(self, host: ClientHost, work: Coroutine[Any, Any, object]) -> None:
         try:
-            await serve(host, params)
+            await work
         except Fault:
             return  # A notification has no answer; the servers' parts are recorded.
         finally:

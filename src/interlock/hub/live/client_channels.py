@@ -12,11 +12,15 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from interlock.hub.journal import Journal
+from interlock.hub.audit.record import SUCCEEDED, TOOL_FAILED
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.pipeline.judged_sends import JudgedSends
+from interlock.hub.catalog.target import Target
 from interlock.hub.live import channel_requests
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.host_messages import HostMessage
 from interlock.protocols.mcpl import channels
 from interlock.protocols.mcpl.authorization import check_outgoing
 from interlock.protocols.mcpl.between import private_id
@@ -30,15 +34,17 @@ from interlock.wire.errors import Fault
 SERVER: Final = "dev.interlock/server"
 """Member of the metadata of `channels/open`: the server that shall open the channel."""
 
+PUBLISHING: Final = "channels/publish needs a channel of an enabled feature set"
+
 Outgoing = TypeVar("Outgoing", channels.OutgoingChunk, channels.OutgoingComplete)
 
 
 class ClientChannels:
     """The channels of servers, for clients."""
 
-    def __init__(self, hosts: ClientHosts, journal: Journal) -> None:
+    def __init__(self, hosts: ClientHosts, sends: JudgedSends) -> None:
         self._hosts = hosts
-        self._journal = journal
+        self._sends = sends
 
     async def listed(self, host: ClientHost, params: bytes) -> channels.ListResult:
         """The channels that the servers of a client registered and the client may have."""
@@ -57,23 +63,21 @@ class ClientChannels:
         live, rights, channel = self._of(host, decode(channels.Close, params).channel_id)
         return channels.CloseResult(await channel_requests.close_channel(live, rights, channel))
 
-    async def publish(self, host: ClientHost, params: bytes) -> channels.PublishResult:
+    async def publish(self, message: HostMessage) -> channels.PublishResult:
         """Deliver a client's content to a channel. The server answers whether it was delivered."""
-        live, rights, own = self._publication(host, params)
-        with self._recorded_failure(live, own):
-            channel_requests.check_publish(live, rights, own.channel_id)
+        live, own, call = await self._admitted(message)
+        with self._recorded_failure(call, own):
             result = await channel_requests.publish(live, own)
         outcome = "delivered" if result.delivered else "not delivered"
-        self._journal.live_published(live.server, own.channel_id, own.conversation_id, outcome)
+        self._sends.ended(call, SUCCEEDED if result.delivered else TOOL_FAILED, _details(own, outcome))
         return result
 
-    async def announce(self, host: ClientHost, params: bytes) -> None:
+    async def announce(self, message: HostMessage) -> None:
         """Deliver a client's content to a channel without an answer, as the client asked for none."""
-        live, rights, own = self._publication(host, params)
-        with self._recorded_failure(live, own):
-            channel_requests.check_publish(live, rights, own.channel_id)
+        live, own, call = await self._admitted(message)
+        with self._recorded_failure(call, own):
             channel_requests.announce(live, own)
-        self._journal.live_published(live.server, own.channel_id, own.conversation_id, "sent")
+        self._sends.ended(call, SUCCEEDED, _details(own, "sent"))
 
     async def chunk(self, host: ClientHost, params: bytes) -> None:
         """Tell observers of a piece of an answer."""
@@ -120,6 +124,23 @@ class ClientChannels:
             found += [self._shown(host, live, channel) for channel in mine]
         return found
 
+    async def _admitted(self, message: HostMessage) -> tuple[LiveConnection, channels.Publish, Call]:
+        """The publication of a client that its feature sets and the gates allow, with its intent recorded."""
+        live, rights, own = self._publication(message.host, message.params)
+        target = Target("channel", live.server, own.channel_id)
+        call = self._sends.of(message.exchange, message.caller, target, msgspec.json.encode(own))
+        try:
+            channel_requests.check_publish(live, rights, own.channel_id)
+        except Fault as fault:
+            self._sends.refuse(call, fault, PUBLISHING)
+            raise
+        await self._sends.admit(call)
+        with self._recorded_failure(call, own):
+            # While a person was asked, the set may have been switched off and the server restarted.
+            live, rights, own = self._publication(message.host, message.params)
+            channel_requests.check_publish(live, rights, own.channel_id)
+        return live, own, call
+
     def _publication(self, host: ClientHost, params: bytes) -> tuple[LiveConnection, Connection, channels.Publish]:
         """The server of a publication, its rights with the client, and the publication with the server's ids."""
         request = decode(channels.Publish, params)
@@ -128,12 +149,11 @@ class ClientChannels:
         return live, rights, msgspec.structs.replace(request, conversation_id=conversation, channel_id=channel)
 
     @contextlib.contextmanager
-    def _recorded_failure(self, live: LiveConnection, own: channels.Publish) -> Iterator[None]:
+    def _recorded_failure(self, call: Call, own: channels.Publish) -> Iterator[None]:
         try:
             yield
         except Fault as fault:
-            reason = fault.summary
-            self._journal.live_published(live.server, own.channel_id, own.conversation_id, "failed", reason)
+            self._sends.failed(call, fault, _details(own, "failed"))
             raise
 
     def _tell(self, host: ClientHost, method: str, outgoing: Outgoing) -> None:
@@ -179,6 +199,10 @@ class ClientChannels:
             return id if host.server == server else None
         prefix = channels.hub_channel_id(server, "")
         return id.removeprefix(prefix) if id.startswith(prefix) and len(id) > len(prefix) else None
+
+
+def _details(own: channels.Publish, outcome: str) -> dict[str, object]:
+    return {"channelId": own.channel_id, "conversationId": own.conversation_id, "outcome": outcome}
 
 
 def shown_id(host: ClientHost, server: str, channel: str) -> str:

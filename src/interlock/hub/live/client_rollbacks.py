@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from interlock.hub.journal import Journal
+import msgspec
+
+from interlock.hub.audit.record import SUCCEEDED, TOOL_FAILED
+from interlock.hub.calls.pipeline.judged_sends import JudgedSends
+from interlock.hub.catalog.target import Target
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.host_messages import HostMessage
 from interlock.hub.live.own_connections import OwnConnections
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
 from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
@@ -22,36 +27,42 @@ ROLLBACK_S: Final = 60.0
 class ClientRollbacks:
     """Takes back state that a client left with servers."""
 
-    def __init__(self, hosts: ClientHosts, own_connections: OwnConnections, journal: Journal) -> None:
+    def __init__(self, hosts: ClientHosts, own_connections: OwnConnections, sends: JudgedSends) -> None:
         self._hosts = hosts
         self._own_connections = own_connections
-        self._journal = journal
+        self._sends = sends
 
-    async def roll_back(self, host: ClientHost, params: bytes) -> RollbackResult:
+    async def roll_back(self, message: HostMessage) -> RollbackResult:
         """Take a client's state at a server back. Refused beforehand where others share the connection."""
-        request = decode(Rollback, params)
-        for live in self._hosts.offers.connections(host):
-            for feature in live.state.offer.feature_sets:
-                if host.name(live.server, feature) == request.feature_set:
-                    return await self._roll_back(host, live, feature, request.checkpoint)
-        raise unknown_feature_set(request.feature_set)
-
-    async def _roll_back(self, host: ClientHost, live: LiveConnection, feature: str, checkpoint: str) -> RollbackResult:
-        rights = self._hosts.offers.rights(host, live)
-        check_outgoing(rights, ROLLBACK)
-        check_tool_call(rights, feature, scoped=False, rollback=True)
-        own = await self._own_connections.open(live.server, host.principal)
+        request = decode(Rollback, message.params)
+        live, feature = self._checked(message.host, request.feature_set)
+        own = await self._own_connections.open(live.server, message.host.principal)
         if own is None:
             reason = 'agents share the connection to this server; the operator can set share = "principal"'
-            return RollbackResult(checkpoint, False, reason)
-        record, agent = (live.server, feature, checkpoint), host.principal.id
-        self._journal.live_rollback(*record, "asked", agent=agent)
-        await self._journal.flushed()  # A rollback that was sent is in the log, whatever happens then.
+            return RollbackResult(request.checkpoint, False, reason)
+        rollback = Rollback(feature, request.checkpoint)
+        target = Target("state", live.server, feature)
+        call = self._sends.of(message.exchange, message.caller, target, msgspec.json.encode(rollback))
+        await self._sends.admit(call)  # A rollback that was sent is in the log, whatever happens then.
+        details = {"featureSet": feature, "agent_id": message.host.principal.id, "checkpoint": request.checkpoint}
         try:
-            result = await own.ask(ROLLBACK, Rollback(feature, checkpoint), RollbackResult, ROLLBACK_S)
+            self._checked(message.host, request.feature_set)  # While a person was asked, it may have been switched off.
+            result = await own.ask(ROLLBACK, rollback, RollbackResult, ROLLBACK_S)
         except Fault as fault:
-            self._journal.live_rollback(*record, "failed", fault.summary, agent=agent)
+            self._sends.failed(call, fault, details | {"outcome": "failed"})
             raise
         outcome = "done" if result.success else "failed"
-        self._journal.live_rollback(*record, outcome, result.reason or "", agent=agent)
+        ended = SUCCEEDED if result.success else TOOL_FAILED
+        self._sends.ended(call, ended, details | {"outcome": outcome}, result.reason or "")
         return result
+
+    def _checked(self, host: ClientHost, name: str) -> tuple[LiveConnection, str]:
+        """The server of a feature set that a client may roll back, with the server's own name of the set."""
+        for live in self._hosts.offers.connections(host):
+            for feature in live.state.offer.feature_sets:
+                if host.name(live.server, feature) == name:
+                    rights = self._hosts.offers.rights(host, live)
+                    check_outgoing(rights, ROLLBACK)
+                    check_tool_call(rights, feature, scoped=False, rollback=True)
+                    return live, feature
+        raise unknown_feature_set(name)

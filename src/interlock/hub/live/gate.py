@@ -42,21 +42,24 @@ class LiveGate:
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
         """Ask for tools that change something. Decided per tool; plans are made anew when this ends."""
-        if target.tool is None or self._mode == "observe" or not self._asks(principal, target.tool):
+        if self._mode == "observe" or not self._asks(principal, target):
             return PASS
-        return Ask(
-            f"{target.tool.exposed} needs a person's approval: {principal.id} was given a message from outside.", RULE
-        )
+        return Ask(f"{target.shown} needs a person's approval: {principal.id} was given a message from outside.", RULE)
 
     def check(self, target: Target) -> Check | None:
         """No check of arguments. `observe` notes calls that other modes ask about."""
-        tool = target.tool
-        if tool is None or self._mode != "observe":
+        if self._mode != "observe" or not self._changes(target):
             return None
-        return WouldAsk(self._note, lambda call: RULE if self._asks(call.caller.principal, tool) else "")
+        return WouldAsk(self._note, lambda call: RULE if self._asks(call.caller.principal, target) else "")
 
-    def _asks(self, principal: Principal, tool: Tool) -> bool:
+    def _asks(self, principal: Principal, target: Target) -> bool:
         if principal.kind not in ("agent", "service"):
             return False
         touched = self._touches.at(principal.id)
-        return bool(touched) and now() < touched + self._ask_s and self._risk_of(tool) is not Risk.SAFE
+        return bool(touched) and now() < touched + self._ask_s and self._changes(target)
+
+    def _changes(self, target: Target) -> bool:
+        if target.tool is None:
+            # A channel is there to answer messages from outside, and a person enabled that.
+            return target.kind == "state"
+        return self._risk_of(target.tool) is not Risk.SAFE

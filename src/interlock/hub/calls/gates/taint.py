@@ -19,7 +19,7 @@ from interlock.hub.calls.call import Call, Check, ChunkFilter, EveryChunk, Fleet
 from interlock.hub.calls.gates.would_ask import Note, WouldAsk
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
-from interlock.hub.catalog.target import Target
+from interlock.hub.catalog.target import SENT_KINDS, Target
 from interlock.hub.sessions.session import SessionCaller
 from interlock.hub.taints import Taint, Taints
 from interlock.protocols.mgp.permissions import Risk
@@ -57,9 +57,11 @@ class TaintPolicy:
         """Whether the results of a server taint nobody."""
         return self._trust_of(server) is Trust.TRUSTED
 
-    def changes(self, tool: Tool) -> bool:
-        """Whether a tool may write, send or spend: all but those that only read, as far as they are believed."""
-        return self._risk_of(tool) is not Risk.SAFE
+    def changes(self, target: Target) -> bool:
+        """Whether a call may write, send or spend: all but tools that only read, as far as they are believed."""
+        if target.tool is None:
+            return target.kind in SENT_KINDS
+        return self._risk_of(target.tool) is not Risk.SAFE
 
     def processor(self, caller: SessionCaller, target: Target, inner: ResultProcessor | None) -> ResultProcessor | None:
         """The processor that notes what a caller is given."""
@@ -129,7 +131,7 @@ class TaintGate:
 
     def check(self, target: Target) -> Check | None:
         """The check for tools that change something, where a profile asks. A taint makes no plan old."""
-        if target.tool is None or not self._policy.on or not self._policy.changes(target.tool):
+        if not self._policy.on or not self._policy.changes(target):
             return None
         if self._mode == "observe":
             return WouldAsk(self._note, lambda call: RULE if self._taint_of(call) is not None else "")
@@ -139,9 +141,8 @@ class TaintGate:
         taint = self._taint_of(call)
         if taint is None:
             return PASS
-        tool, principal = call.target.tool, call.caller.principal
-        shown = call.target.name if tool is None else tool.exposed
-        return Ask(f"{shown} needs a person's approval: {_why(taint, principal)}", RULE, every_time=True)
+        principal = call.caller.principal
+        return Ask(f"{call.target.shown} needs a person's approval: {_why(taint, principal)}", RULE, every_time=True)
 
     def _taint_of(self, call: Call) -> Taint | None:
         """The taint because of which a call is asked about."""

@@ -256,7 +256,7 @@ def question_of(call: Call, ask: Ask) -> Question:
 def _shown(target: Target) -> str:
     if target.within:
         return f"{target.name} at the client of {shown_owner(target.within)}"
-    return target.name if target.tool is None else target.tool.exposed
+    return target.shown
 
 
 def summary_of(arguments: object) -> str:

@@ -123,7 +123,7 @@ class Pipeline:
         plan = self.plan(caller, kind, name, exchange)
         if isinstance(plan.verdict, Refuse):
             if exchange is not None:
-                self._record_refusal(Call.of(exchange, caller, plan.target), plan.verdict, plan.gate)
+                self.record_refusal(Call.of(exchange, caller, plan.target), plan.verdict, plan.gate)
             raise plan.verdict.fault
         return plan.target
 
@@ -374,7 +374,7 @@ class Pipeline:
     def refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         """Answer a call with a refusal, and record it."""
         fault, exchange = refusal.fault, call.exchange
-        self._record_refusal(call, refusal, gate)
+        self.record_refusal(call, refusal, gate)
         if not refusal.hidden:
             fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
         dialect = exchange.dialect
@@ -387,6 +387,7 @@ class Pipeline:
         else:
             exchange.fail(fault)
 
-    def _record_refusal(self, call: Call, refusal: Refuse, gate: str) -> None:
+    def record_refusal(self, call: Call, refusal: Refuse, gate: str) -> None:
+        """Record a refusal that its caller answers."""
         self.refusals.add(call, refusal, gate)
         self._recording.refused(call, refusal.fault, gate, refusal.rule)

@@ -1,0 +1,111 @@
+"""Messages that a client which is a host sends to servers beside calls: judged, approved, counted and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.config.settings import Agent, Approvals, Hub, Profile, Rate
+from interlock.hub.audit.record import INTENDED
+from interlock.hub.auth.principals import local_person
+from waiting import until
+
+from .host_client import HostClient
+from .people import read_and_answer
+from .running_hub import RunningHub
+from .test_client_hosts import GENERAL, TURN, between, drive, heard, reply
+from .test_journal import entries
+
+ADA = local_person("ada")
+PUBLISHED = "dev.interlock.live_published"
+SAID: dict[str, Any] = {"conversationId": "c1", "channelId": "a/chat:#general", "content": "Hello team"}
+
+
+def careful(**agent: Any) -> dict[str, Any]:
+    """A hub whose agent `mine` asks after untrusted text."""
+    return {
+        "hub": Hub(approvals=Approvals(hold_s=0)),
+        "profiles": {"careful": Profile(taint="ask")},
+        "agents": {"mine": Agent(profile="careful", **agent)},
+    }
+
+
+async def with_channel(hub: RunningHub, client: HostClient, channel: Mapping[str, Any] = GENERAL) -> None:
+    """Let the client have a channel of the server `a`."""
+    client.answers |= {"channels/register": {"results": []}}
+    await client.select("a.note.talk", "a.note.recall")
+    await client.result("context/beforeInference", TURN)  # the server was told by now
+    await drive(hub, "a", "send", method="channels/register", params={"channels": [channel]})
+    await reply(hub, "a", "channels/publish", {"delivered": True, "messageId": "m9"})
+
+
+async def taint(client: HostClient) -> None:
+    await client.result("tools/call", {"name": "a__look", "arguments": {}})
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_t129_a_tainted_client_publishes_only_what_a_person_approved(tmp_path: Path, modern: bool) -> None:
+    async with between(tmp_path, **careful()) as hub, HostClient(hub, "mine", modern=modern).running() as client:
+        await with_channel(hub, client)
+        await taint(client)
+        refused = (await client.ask("channels/publish", SAID))["error"]
+        assert refused["data"]["name"] == "APPROVAL_PENDING"
+        await client.tell("channels/publish", SAID)
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
+        assert "a look" in decision.question.text, "the person sees the source"
+        assert "Hello team" in decision.question.summary
+        assert await heard(hub, "a", "channels/publish") == []
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
+        assert (await client.ask("channels/publish", {**SAID, "content": "Other"}))["error"], "exactly this content"
+        assert (await client.result("channels/publish", SAID))["delivered"]
+        assert (await client.ask("channels/publish", SAID))["error"]["data"]["name"] == "APPROVAL_PENDING", "once"
+        assert len(await heard(hub, "a", "channels/publish")) == 1
+
+
+async def test_t129_a_tainted_client_rolls_nothing_back_unasked(tmp_path: Path) -> None:
+    settings = careful()
+    async with (
+        between(tmp_path, server={"share": "principal"}, **settings) as hub,
+        HostClient(hub, "mine", modern=False).running() as client,
+    ):
+        await client.select("a.note.edit")
+        await taint(client)
+        back = await client.ask("state/rollback", {"featureSet": "a.note.edit", "checkpoint": "k"})
+        assert back["error"]["data"]["name"] == "APPROVAL_PENDING"
+
+
+async def test_i1_a_publication_is_recorded_with_its_sender_before_it_is_sent(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=False).running() as client:
+        await with_channel(hub, client)
+        assert (await client.result("channels/publish", SAID))["delivered"]
+        await client.tell("channels/publish", SAID)
+        await until(lambda: _count(hub, PUBLISHED, 2))
+        found = [each.record for each in await entries(hub) if each.record.actor == "mine"]
+        intents = [each for each in found if each.event == INTENDED and each.kind == "channel"]
+        ends = [each for each in found if each.event == PUBLISHED]
+        assert [each.intent for each in ends] == [each.seq for each in intents], "each has an entry from before"
+        for each in (*intents, *ends):
+            assert (each.actor, each.server, each.name) == ("mine", "a", "chat:#general")
+            assert each.trace
+            assert each.arguments == intents[0].arguments != "", "a hash of the content"
+        assert [(each.details or {})["outcome"] for each in ends] == ["delivered", "sent"]
+
+
+async def _count(hub: RunningHub, event: str, count: int) -> bool:
+    return len(await entries(hub, event=event)) == count
+
+
+async def test_t90_grants_and_rates_hold_for_publications(tmp_path: Path) -> None:
+    settings = {"agents": {"mine": Agent(rate=Rate(per_minute=12))}}
+    async with between(tmp_path, **settings) as hub, HostClient(hub, "mine", modern=False).running() as client:
+        await with_channel(hub, client)
+        answers = [await client.ask("channels/publish", SAID) for _ in range(12)]
+        assert "RATE_LIMITED" in str(answers[-1]), answers[-1]
+        sent = len(await heard(hub, "a", "channels/publish"))
+        assert sent == sum("result" in each for each in answers)
+        await hub.deny("mine", "a")
+        assert "error" in await client.ask("channels/publish", SAID)
+        assert len(await heard(hub, "a", "channels/publish")) == sent
