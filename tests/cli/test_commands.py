@@ -22,6 +22,7 @@ from cases import each_case
 from interlock.cli.app import app
 from interlock.cli.control import hub_link
 from interlock.cli.control.hub_link import HubLink, LineReader
+from interlock.cli.control.own_address import own_url
 from interlock.cli.lifecycle.status import duration
 from interlock.cli.lifecycle.up import show_running
 from interlock.cli.terminal import show
@@ -548,3 +549,20 @@ def test_a_long_call_says_on_a_terminal_how_long_it_takes(monkeypatch: pytest.Mo
     with show.waiting("files__search"):
         assert written.wait(60)
     assert terminal.getvalue().endswith("\r\x1b[K"), "the line is gone when the call has ended"
+
+
+@pytest.mark.parametrize(
+    ("listen", "url"),
+    [
+        ("0.0.0.0:7420", "http://127.0.0.1:7420"),
+        ("[::]:7420", "http://[::1]:7420"),
+        ("127.0.0.1:1", "http://127.0.0.1:1"),
+        ("[fd00::1]:7420", "http://[fd00::1]:7420"),
+    ],
+)
+def test_a_hub_at_every_address_is_called_at_the_loopback_one(
+    user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch, listen: str, url: str
+) -> None:
+    hub.answers["hub/status"] = {**hub.answers["hub/status"], "listen": listen}
+    monkeypatch.setenv("INTERLOCK_HOME", str(user.home))
+    assert own_url() == url

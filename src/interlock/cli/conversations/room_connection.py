@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
+from interlock.cli.control.own_address import own_url
 from interlock.cli.control.perform import perform
 from interlock.cli.terminal.failures import Failure, Refused
 
@@ -44,7 +45,7 @@ def joined(topic: str, key: str | None = None, url: str | None = None, *, separa
     from interlock.rooms.participant import Participant
 
     if key is not None:
-        return Participant(url or f"http://{perform('status')['listen']}", topic, key, reconnect=False)
+        return Participant(url or own_url(), topic, key, reconnect=False)
     made = perform("rooms.join", {"topic": topic, "separate": separate})
     return Participant(made["url"], topic, made["ticket"], reconnect=False)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from interlock.cli.control.hub_link import HubError, HubRefusal
-from interlock.cli.control.perform import Json, perform
+from interlock.cli.control.own_address import own_url
+from interlock.cli.control.perform import Json
 
 
 def called_with_key(key: str, name: str, arguments: Json, timeout: float | None) -> Json:
@@ -12,7 +13,7 @@ def called_with_key(key: str, name: str, arguments: Json, timeout: float | None)
 
     from interlock.wire.errors import Fault
 
-    url = f"http://{perform('status')['listen']}/mcp"
+    url = f"{own_url()}/mcp"
     try:
         return asyncio.run(_call(url, key, name, arguments, timeout))
     except Fault as fault:
