@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
 import sys
+from typing import Any
 
 import msgspec
 import pytest
@@ -239,6 +241,37 @@ async def test_bodies_that_come_in_are_bounded_over_all_connections() -> None:
             three.send(modern(place.host).replace(b"/mcp", b"/app", 1))
             assert (await three.answer()).status == 200
     assert place.server.listener.bodies.bytes == 0
+
+
+async def test_a_refused_client_that_goes_on_sending_for_long_is_cut_off() -> None:
+    async with opened(WaitingService(), HttpBounds(linger_s=600)) as place, place.peer() as peer:
+        peer.send(b"rubbish\r\n\r\n")
+        assert (await peer.answer()).status == 400
+        with contextlib.suppress(ConnectionError):
+            for _ in range(20):
+                peer.send(b"x" * 1024 * 1024)
+                await peer.writer.drain()
+        await until(lambda: not place.server.listener.connections)
+
+
+@pytest.mark.parametrize(("length", "is_kept"), [(2_000, True), (4_000, False)])
+async def test_the_rest_of_a_body_that_the_app_did_not_wait_for_is_read_only_if_it_is_short(
+    length: int, is_kept: bool
+) -> None:
+    async def hasty(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    server = await start(McpEndpoint(WaitingService()), hasty, bounds=HttpBounds(early_bytes=2_000))
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    head = f"POST /app HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Length: {length}\r\n\r\n"
+    writer.write(head.encode() + b"x")
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    writer.write(b"x" * (length - 1) + head.encode())
+    following = await reader.read(12)
+    assert following == (b"HTTP/1.1 200" if is_kept else b"")
+    writer.close()
+    await server.stop(0)
 
 
 async def test_a_refusal_behind_a_request_to_the_app_leaves_that_one_alone(place: RunningEndpoint) -> None:
