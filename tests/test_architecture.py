@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).parent.parent / "src" / "interlock"
+ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
 
 LAYERS = {
     "version": 1,
@@ -45,6 +47,7 @@ ARGUED = {("judge.shell", "judge.code"), ("protocols.mgp", "protocols.mcp")}
 that is agreed on in MCP's dialect, and its methods are answered in that dialect."""
 MAX_LEAF_PACKAGES = 16
 MAX_LINES = 400
+MAX_COLUMNS = 160
 MAX_PARAMETERS = 8
 FAULT_FIELDS = {"operator_text", "quotes_server", "challenge"}
 """Parameters of an error that say who may read its text, and how a client proves who it is."""
@@ -63,7 +66,20 @@ WORDS_FOR_MOST = {
 """Upper bounds begin with `MAX`, so that one search finds them all."""
 LIBRARY = {"Client", "Server"}
 """Classes for users of the library, whose constructors take settings by keyword."""
-IMPURE = {"asyncio", "socket", "subprocess", "time", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
+IMPURE = {
+    "asyncio", "io", "multiprocessing", "os", "pathlib", "selectors", "shutil", "socket", "sqlite3", "ssl", "starlette",
+    "subprocess", "tempfile", "time", "uvicorn", "zipfile",
+}  # fmt: skip
+CLOCKS = {"now", "today", "utcnow"}
+"""Methods of `datetime` and `date` that read the clock. Moments that were read elsewhere are plain values."""
+READS_FILES = {
+    "judge/tables.py", "discovery/thesaurus.py", "discovery/tokens.py", "discovery/static_vectors.py",
+    "discovery/sentence_model.py", "discovery/model_files.py",
+}  # fmt: skip
+"""Modules of pure layers that read files: tables that are installed with the package, and models, of which
+`model_files.py` installs one."""
+PATHS_AS_VALUES = {"signatures/type_schema.py", "signatures/convert.py"}
+"""Modules that know `pathlib.Path` as a type that authors of tools write, and open nothing."""
 MODULES = sorted(SOURCE.rglob("*.py"))
 OWN_NAMES = {
     ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__") for path in MODULES
@@ -79,6 +95,8 @@ class Facts(NamedTuple):
     """Absolute names of every module that it imports, under `TYPE_CHECKING` too."""
     json_compared: list[int]
     """Lines that look for JSON text in bytes."""
+    clocks: list[int]
+    """Lines that ask `datetime` or `date` for the moment."""
     crowded: list[str]
     """Classes whose constructors take too many parameters."""
     misnamed: list[str]
@@ -88,7 +106,7 @@ class Facts(NamedTuple):
 @cache
 def facts(path: Path) -> Facts:
     tree = ast.parse(path.read_bytes())
-    found = Facts(ast.get_docstring(tree) is not None, set(), [], [], _misnamed(tree))
+    found = Facts(ast.get_docstring(tree) is not None, set(), [], [], [], _misnamed(tree))
     package = path.relative_to(SOURCE.parent).parts[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -103,7 +121,15 @@ def facts(path: Path) -> Facts:
                 found.crowded.append(node.name)
         elif isinstance(node, ast.Compare | ast.Call) and _compares_json(node):
             found.json_compared.append(node.lineno)
+        elif isinstance(node, ast.Attribute) and _is_clock(node):
+            found.clocks.append(node.lineno)
     return found
+
+
+def _is_clock(node: ast.Attribute) -> bool:
+    """`datetime.now`, `date.today`, `datetime.datetime.now` and the like."""
+    owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+    return node.attr in CLOCKS and owner in ("datetime", "date")
 
 
 def _misnamed(tree: ast.Module) -> list[str]:
@@ -147,7 +173,16 @@ def test_pure_layers_stay_pure() -> None:
     for path, parts, names in modules_of_packages():
         if LAYERS[parts[0]] <= 2 and (found := {name.split(".")[0] for name in names} & IMPURE):
             impure[shown(path)] = found
+    argued = {name: impure.pop(name, set()) for name in READS_FILES | PATHS_AS_VALUES}
     assert not impure, "these are in a layer without I/O and clocks"
+    beside_paths = {name for name, found in argued.items() if found != {"pathlib"}}
+    assert beside_paths == {"discovery/model_files.py"}, "a path is all that the others need; delete exceptions of none"
+
+
+def test_pure_layers_read_no_clock() -> None:
+    pure = [path for path, parts, _ in modules_of_packages() if LAYERS[parts[0]] <= 2]
+    found = [f"{shown(path)}:{line}" for path in pure for line in facts(path).clocks]
+    assert not found, "these are in a layer without clocks: pass the moment as a value"
 
 
 @cache
@@ -197,6 +232,20 @@ def test_packages_of_the_hub_import_only_from_those_before_them() -> None:
         if found := {other for other in others if other and HUB_ORDER.index(other) > HUB_ORDER.index(part)}:
             upward[shown(path)] = found
     assert not upward, "these import from a package that HUB_ORDER has after their own"
+
+
+def test_the_order_of_the_hub_is_documented() -> None:
+    text = ARCHITECTURE.read_text()
+    table = text.partition("| package or module | purpose |\n|---|---|\n")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines()]
+    named = [name.removesuffix(".py").replace("/", ".") for cell in cells for name in re.findall("`([^`]+)`", cell)]
+    assert tuple(named) == HUB_ORDER
+
+
+def test_lines_of_the_architecture_can_be_read_in_an_editor() -> None:
+    """A row of a table is one line, however long."""
+    lines = enumerate(ARCHITECTURE.read_text().splitlines(), 1)
+    assert not [number for number, line in lines if len(line) > MAX_COLUMNS and not line.startswith("|")]
 
 
 def test_packages_inside_a_layer_form_no_circle() -> None:

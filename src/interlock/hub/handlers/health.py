@@ -7,6 +7,7 @@ hub knows it. A client learns nothing of tools and servers that its lists do not
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -61,9 +62,10 @@ class HealthHandler:
     async def _ping(self, exchange: Exchange, caller: Caller) -> None:
         upstream = self._upstream(caller)
         if upstream is None:
-            ping = Ping(self._hub_health(await self._states(caller)), timestamp(), int(self._readiness.uptime_s), HUB)
+            health = self._hub_health(await self._states(caller))
+            ping = Ping(health, timestamp(datetime.now(UTC)), int(self._readiness.uptime_s), HUB)
         else:
-            ping = Ping(_health(upstream), timestamp(), upstream.uptime_secs, upstream.id)
+            ping = Ping(_health(upstream), timestamp(datetime.now(UTC)), upstream.uptime_secs, upstream.id)
         _answer(exchange, ping)
 
     async def _status(self, exchange: Exchange, caller: Caller) -> None:

@@ -60,7 +60,7 @@ class LifecycleNotifier:
 
     def on_hub_stopping(self) -> None:
         """Tell the clients at addresses of many servers that the hub itself stops."""
-        change = StateChanged(HUB, "connected", "draining", "kernel_shutdown", timestamp())
+        change = StateChanged(HUB, "connected", "draining", "kernel_shutdown", timestamp(datetime.now(UTC)))
         params = msgspec.json.encode(change)
         for listener in list(self._listeners.values()):
             if listener.view.server is None:

@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -147,4 +148,4 @@ async def _ask(connection: Connection) -> str:
     if not _agreed(connection):
         await connection.check(PING_S)
         return Health.HEALTHY.value
-    return read_ping(await connection.request(PING, {"timestamp": timestamp()}, timeout=PING_S))
+    return read_ping(await connection.request(PING, {"timestamp": timestamp(datetime.now(UTC))}, timeout=PING_S))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import enum
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -59,10 +59,9 @@ class Status(msgspec.Struct):
     checks: dict[str, Any] = {}
 
 
-def timestamp(at: datetime | None = None) -> str:
-    """A moment as MGP writes it: UTC, with milliseconds."""
-    moment = at or datetime.now(UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+def timestamp(at: datetime) -> str:
+    """A moment of UTC as MGP writes it: with milliseconds."""
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
 
 
 def read_ping(result: bytes) -> str:

@@ -11,6 +11,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -112,7 +113,7 @@ class ServerHealth:
         self._answer_status(exchange)
 
     def _answer_ping(self, exchange: Exchange) -> None:
-        self._answer(exchange, Ping(self.now, timestamp(), self.uptime_secs, self._name))
+        self._answer(exchange, Ping(self.now, timestamp(datetime.now(UTC)), self.uptime_secs, self._name))
 
     def _answer_status(self, exchange: Exchange) -> None:
         tools = sum(1 for _ in self._offers.tools)
