@@ -108,6 +108,7 @@ class HubApp:
         calls = self._calls = CallParts(
             foundation, authentication, approvals, catalog, upstreams, parking, states, self.live
         )
+        self.live.texts.judge_with(calls.judging, calls.gate_chain)
         self._packages = RegisteredPackages(foundation.home, foundation.log)
         self.registrations = Registrations(
             approvals.inbox, authentication.access, foundation.journal, lambda: foundation.config, foundation.home

@@ -81,7 +81,7 @@ class ChannelOperations:
         except ValueError as wrong:
             raise Fault("INVALID_PARAMS", str(wrong)) from None
         live = self._live(server)
-        return Closed(await close_channel(live, live.state, channel))
+        return Closed((await close_channel(live, live.state, channel)).closed)
 
     def _live(self, server: str) -> LiveConnection:
         live = self._hub_app.live.connections.shared(server)

@@ -36,6 +36,8 @@ from interlock.hub.live.incoming_webhooks import IncomingWebhooks
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.scopes import ScopeGate
+from interlock.hub.live.server_maskers import ServerMaskers
+from interlock.hub.live.server_texts import ServerTexts
 from interlock.hub.live.tools import LiveOffers
 from interlock.hub.live.touches import Touches
 from interlock.hub.live.usage import Usage
@@ -66,8 +68,9 @@ class LiveParts:
         self.connections = LiveConnections(self.features, self.refusals, foundation.logs)
         self.hosts = ClientHosts(self.features, self.connections, authentication.access)
         self.connections.updates.follow_with(self.hosts)
+        self.texts = ServerTexts(ServerMaskers(lambda: foundation.config), journal)
         self.offers = LiveOffers(addresses, self.hosts)
-        registered = RegisteredChannels(ChannelAnnouncements(self.hosts))
+        registered = RegisteredChannels(ChannelAnnouncements(self.hosts, self.texts))
         for method in CHANNEL_METHODS:
             self.connections.messages.serve_with(method, registered)
         self.connections.messages.serve_with("push/event", self.intake)

@@ -111,6 +111,7 @@ def build_service(
             background,
             OwnConnections(live.connections, upstreams),
             calls.judged_sends,
+            live.texts,
         ),
         client_hooks,
     )

@@ -24,6 +24,7 @@ from interlock.hub.live.client_rollbacks import ROLLBACK, ClientRollbacks
 from interlock.hub.live.host_messages import HostMessage, NoticeExchange
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.live.own_connections import OwnConnections
+from interlock.hub.live.server_texts import ServerTexts
 from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
@@ -60,6 +61,7 @@ class HostMethods:
         background: BackgroundTasks,
         own_connections: OwnConnections,
         sends: JudgedSends,
+        texts: ServerTexts,
     ) -> None:
         self._client_hooks = client_hooks
         self._hosts = hosts
@@ -68,7 +70,7 @@ class HostMethods:
         self._running: Counter[HostKey] = Counter()
         """Notifications that are being passed on, by client."""
         inferences = ClientInferences(hosts, hooks)
-        channels = self._channels = ClientChannels(hosts, sends)
+        channels = self._channels = ClientChannels(hosts, sends, texts)
         self._served: dict[str, Answering] = {
             "context/beforeInference": inferences.before,
             "context/afterInference": inferences.after,
@@ -81,7 +83,7 @@ class HostMethods:
             "channels/typing": channels.typing,
             "channels/acknowledge": channels.acknowledge,
         }
-        rollbacks = ClientRollbacks(hosts, own_connections, sends)
+        rollbacks = ClientRollbacks(hosts, own_connections, sends, texts)
         self._judged: dict[str, Sending] = {PUBLISH: channels.publish, ROLLBACK: rollbacks.roll_back}
         """Methods that change something at a server: they are judged like calls."""
         self._announced: dict[str, Sending] = {PUBLISH: channels.announce}

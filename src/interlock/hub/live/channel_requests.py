@@ -45,15 +45,15 @@ async def open_channel(live: LiveConnection, rights: Connection, wanted: channel
     return channel
 
 
-async def close_channel(live: LiveConnection, rights: Connection, channel: str) -> bool:
+async def close_channel(live: LiveConnection, rights: Connection, channel: str) -> channels.CloseResult:
     """Have a server close a channel. Raises UNKNOWN_CHANNEL."""
     if channel not in live.channels:
         raise unknown_channel(channel)
     check_outgoing(rights, CLOSE, channel=channel)
-    closed = (await live.ask(CLOSE, channels.Close(channel), channels.CloseResult, ANSWER_S)).closed
-    if closed:
+    result = await live.ask(CLOSE, channels.Close(channel), channels.CloseResult, ANSWER_S)
+    if result.closed:
         live.channels.pop(channel, None)
-    return closed
+    return result
 
 
 def check_publish(live: LiveConnection, rights: Connection, channel: str) -> None:

@@ -46,17 +46,17 @@ class RegisteredChannels:
         params = arrival.params
         if isinstance(params, channels.Register):
             answer = self._put(live, params.channels, arrival)
-            self._announce(live, answer)
+            await self._announce(live, answer)
             return answer
         if isinstance(params, channels.Changed):
             answer = self._put(live, (*params.added, *params.updated), arrival)
             for id_ in params.removed:
                 live.channels.pop(id_, None)
-            self._announce(live, answer, params.removed, {each.id for each in params.updated})
+            await self._announce(live, answer, params.removed, {each.id for each in params.updated})
             return answer
         return channels.ListResult(tuple(live.channels.values()))
 
-    def _announce(
+    async def _announce(
         self,
         live: LiveConnection,
         answer: channels.RegisterResult,
@@ -66,7 +66,7 @@ class RegisteredChannels:
         accepted = [live.channels[each.id] for each in answer.results if each.accepted and each.id in live.channels]
         added = tuple(each for each in accepted if each.id not in updated)
         changed = tuple(each for each in accepted if each.id in updated)
-        self._announcements.changed(live, channels.Changed(added, removed, changed))
+        await self._announcements.changed(live, channels.Changed(added, removed, changed))
 
     def _put(
         self, live: LiveConnection, found: tuple[channels.Channel, ...], arrival: Arrival

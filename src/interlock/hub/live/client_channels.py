@@ -6,6 +6,7 @@ client's, so a channel that it may not have is unknown to it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from typing import Final, TypeVar
@@ -21,12 +22,13 @@ from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.host_messages import HostMessage
+from interlock.hub.live.server_texts import ServerTexts
 from interlock.protocols.mcpl import channels
 from interlock.protocols.mcpl.authorization import check_outgoing
 from interlock.protocols.mcpl.between import private_id
 from interlock.protocols.mcpl.capabilities import CHANNELS_LIFECYCLE, CHANNELS_REGISTER
 from interlock.protocols.mcpl.decoding import Value, decode
-from interlock.protocols.mcpl.errors import unknown_channel
+from interlock.protocols.mcpl.errors import channel_not_permitted, unknown_channel
 from interlock.protocols.mcpl.grants import THINKING
 from interlock.protocols.mcpl.states import Connection
 from interlock.wire.errors import Fault
@@ -34,6 +36,8 @@ from interlock.wire.errors import Fault
 SERVER: Final = "dev.interlock/server"
 """Member of the metadata of `channels/open`: the server that shall open the channel."""
 
+ACKNOWLEDGE: Final = "channels/acknowledge"
+CHANGED: Final = "channels/changed"
 PUBLISHING: Final = "channels/publish needs a channel of an enabled feature set"
 
 Outgoing = TypeVar("Outgoing", channels.OutgoingChunk, channels.OutgoingComplete)
@@ -42,32 +46,38 @@ Outgoing = TypeVar("Outgoing", channels.OutgoingChunk, channels.OutgoingComplete
 class ClientChannels:
     """The channels of servers, for clients."""
 
-    def __init__(self, hosts: ClientHosts, sends: JudgedSends) -> None:
+    def __init__(self, hosts: ClientHosts, sends: JudgedSends, texts: ServerTexts) -> None:
         self._hosts = hosts
+        self._texts = texts
         self._sends = sends
 
     async def listed(self, host: ClientHost, params: bytes) -> channels.ListResult:
         """The channels that the servers of a client registered and the client may have."""
-        return channels.ListResult(tuple(self._all(host))[: channels.MAX_CHANNELS])
+        return channels.ListResult((await self._all(host, "channels/list"))[: channels.MAX_CHANNELS])
 
     async def open(self, host: ClientHost, params: bytes) -> channels.OpenResult:
         """Have a server open a channel: the one that the metadata names, or the only one that can."""
         request = decode(channels.Open, params)
         live, rights = self._opener(host, request)
         own = None if request.channel_id is None else self._own(host, live.server, request.channel_id)
-        channel = await channel_requests.open_channel(live, rights, msgspec.structs.replace(request, channel_id=own))
+        opening = channel_requests.open_channel(live, rights, msgspec.structs.replace(request, channel_id=own))
+        channel = await self._texts.answered(host, live.server, channel_requests.OPEN, opening)
+        if channel.id not in live.channels:
+            raise channel_not_permitted(channel.id, CHANNELS_REGISTER)
         return channels.OpenResult(self._shown(host, live, channel))
 
     async def close(self, host: ClientHost, params: bytes) -> channels.CloseResult:
         """Have a server close a channel."""
         live, rights, channel = self._of(host, decode(channels.Close, params).channel_id)
-        return channels.CloseResult(await channel_requests.close_channel(live, rights, channel))
+        closing = channel_requests.close_channel(live, rights, channel)
+        return await self._texts.answered(host, live.server, channel_requests.CLOSE, closing)
 
     async def publish(self, message: HostMessage) -> channels.PublishResult:
         """Deliver a client's content to a channel. The server answers whether it was delivered."""
         live, own, call = await self._admitted(message)
         with self._recorded_failure(call, own):
-            result = await channel_requests.publish(live, own)
+            publishing = channel_requests.publish(live, own)
+            result = await self._texts.answered(message.host, live.server, channel_requests.PUBLISH, publishing)
         outcome = "delivered" if result.delivered else "not delivered"
         self._sends.ended(call, SUCCEEDED if result.delivered else TOOL_FAILED, _details(own, outcome))
         return result
@@ -100,15 +110,18 @@ class ClientChannels:
         live, rights, channel = self._of(host, request.channel_id)
         if channel not in live.channels:
             raise unknown_channel(request.channel_id)
-        check_outgoing(rights, "channels/acknowledge", channel=channel)
+        check_outgoing(rights, ACKNOWLEDGE, channel=channel)
         own = msgspec.structs.replace(request, channel_id=channel)
-        return await live.ask("channels/acknowledge", own, channels.AcknowledgeResult, channel_requests.ANSWER_S)
+        asking = live.ask(ACKNOWLEDGE, own, channels.AcknowledgeResult, channel_requests.ANSWER_S)
+        return await self._texts.answered(host, live.server, ACKNOWLEDGE, asking)
 
     async def register(self, host: ClientHost, update: bytes) -> None:
         """Tell a client of the channels that it may have after its `featureSets/update`."""
         await self._hosts.settled(host)
-        found = tuple(self._all(host))[: channels.MAX_CHANNELS]
-        if not found or not host.can(CHANNELS_REGISTER):
+        if not host.can(CHANNELS_REGISTER):
+            return
+        found = (await self._all(host, "channels/register"))[: channels.MAX_CHANNELS]
+        if not found:
             return
         try:
             registration = msgspec.json.encode(channels.Register(found))
@@ -116,13 +129,14 @@ class ClientChannels:
         except Fault:
             return  # It does not listen now. `channels/list` has them.
 
-    def _all(self, host: ClientHost) -> list[channels.Channel]:
-        found = []
+    async def _all(self, host: ClientHost, method: str) -> tuple[channels.Channel, ...]:
+        found: list[channels.Channel] = []
         for live in self._hosts.offers.connections(host):
             grant = self._hosts.offers.rights(host, live).active.grant
             mine = [each for each in live.channels.values() if grant.allows_channel(CHANNELS_REGISTER, each.id)]
-            found += [self._shown(host, live, channel) for channel in mine]
-        return found
+            clean = await self._texts.channels(host, live.server, method, mine[: channels.MAX_CHANNELS])
+            found += [self._shown(host, live, channel) for channel in clean]
+        return tuple(found)
 
     async def _admitted(self, message: HostMessage) -> tuple[LiveConnection, channels.Publish, Call]:
         """The publication of a client that its feature sets and the gates allow, with its intent recorded."""
@@ -213,27 +227,34 @@ def shown_id(host: ClientHost, server: str, channel: str) -> str:
 class ChannelAnnouncements:
     """Tells clients of changed channels."""
 
-    def __init__(self, hosts: ClientHosts) -> None:
+    def __init__(self, hosts: ClientHosts, texts: ServerTexts) -> None:
         self._hosts = hosts
+        self._texts = texts
+        self._order = asyncio.Lock()
+        """Clients are told of changes in their order."""
 
-    def changed(self, live: LiveConnection, change: channels.Changed) -> None:
+    async def changed(self, live: LiveConnection, change: channels.Changed) -> None:
         """A server registered, removed or changed channels."""
+        async with self._order:
+            await self._tell(live, change)
+
+    async def _tell(self, live: LiveConnection, change: channels.Changed) -> None:
         hosts = self._hosts
-        for host in hosts.of_connection(live):
+        for host in list(hosts.of_connection(live)):
             if not host.can(CHANNELS_REGISTER) or live not in hosts.offers.connections(host):
                 continue
             grant = hosts.offers.rights(host, live).active.grant
             if not grant.allows(CHANNELS_REGISTER):
                 continue
-            added, updated = (
+            added, updated = [
                 tuple(
                     msgspec.structs.replace(each, id=shown_id(host, live.server, each.id))
-                    for each in found
+                    for each in await self._texts.channels(host, live.server, CHANGED, found)
                     if grant.allows_channel(CHANNELS_REGISTER, each.id)
                 )
                 for found in (change.added, change.updated)
-            )
+            ]
             gone = tuple(shown_id(host, live.server, id_) for id_ in change.removed)
             if added or updated or gone:
                 notice = channels.Changed(added, gone, updated)
-                hosts.requests.tell(host.key, "channels/changed", msgspec.json.encode(notice))
+                hosts.requests.tell(host.key, CHANGED, msgspec.json.encode(notice))

@@ -33,6 +33,8 @@ class ClientHost:
         self.owner = caller.owner
         self.server = caller.view.server
         """The only server that it sees; None for all."""
+        self.profile = caller.view.profile
+        """That of its address."""
         self.offer = offer
         self.home = home
         self.dialect = dialect

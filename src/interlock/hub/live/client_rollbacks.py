@@ -14,6 +14,7 @@ from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.host_messages import HostMessage
 from interlock.hub.live.own_connections import OwnConnections
+from interlock.hub.live.server_texts import ServerTexts
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
 from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
 from interlock.protocols.mcpl.decoding import decode
@@ -27,10 +28,13 @@ ROLLBACK_S: Final = 60.0
 class ClientRollbacks:
     """Takes back state that a client left with servers."""
 
-    def __init__(self, hosts: ClientHosts, own_connections: OwnConnections, sends: JudgedSends) -> None:
+    def __init__(
+        self, hosts: ClientHosts, own_connections: OwnConnections, sends: JudgedSends, texts: ServerTexts
+    ) -> None:
         self._hosts = hosts
         self._own_connections = own_connections
         self._sends = sends
+        self._texts = texts
 
     async def roll_back(self, message: HostMessage) -> RollbackResult:
         """Take a client's state at a server back. Refused beforehand where others share the connection."""
@@ -47,7 +51,8 @@ class ClientRollbacks:
         details = {"featureSet": feature, "agent_id": message.host.principal.id, "checkpoint": request.checkpoint}
         try:
             self._checked(message.host, request.feature_set)  # While a person was asked, it may have been switched off.
-            result = await own.ask(ROLLBACK, rollback, RollbackResult, ROLLBACK_S)
+            asking = own.ask(ROLLBACK, rollback, RollbackResult, ROLLBACK_S)
+            result = await self._texts.answered(message.host, live.server, ROLLBACK, asking)
         except Fault as fault:
             self._sends.failed(call, fault, details | {"outcome": "failed"})
             raise

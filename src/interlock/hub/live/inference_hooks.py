@@ -25,6 +25,7 @@ from interlock.hub.live.hook_records import HookRecords
 from interlock.hub.live.hooked_inference import HookedInference, ModelAnswer, after_params
 from interlock.hub.live.judged_injections import judged
 from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.live.server_maskers import ServerMaskers
 from interlock.judge.instructions import is_loaded
 from interlock.judge.masking import Masker
 from interlock.judge.text import show_hidden
@@ -83,7 +84,7 @@ class InferenceHooks:
         self._judging = judging
         self._tainting = tainting
         self._config = config
-        self._maskers: tuple[Config | None, dict[str, Masker]] = (None, {})
+        self._maskers = ServerMaskers(config)
 
     def rewrites(self, inference: HookedInference) -> bool:
         """Whether a server may replace the answer, or withhold it."""
@@ -185,11 +186,7 @@ class InferenceHooks:
 
     def maskers(self) -> Mapping[str, Masker]:
         """The maskers of servers whose text is masked, made once for each configuration."""
-        config = self._config()
-        if self._maskers[0] is not config:
-            masked = {name: server.mask for name, server in config.servers.items() if server.scan_results == "mask"}
-            self._maskers = (config, {name: Masker(mask.patterns, mask.own) for name, mask in masked.items()})
-        return self._maskers[1]
+        return self._maskers.current()
 
     # After an inference.
 

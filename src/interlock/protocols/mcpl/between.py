@@ -29,7 +29,7 @@ def qualified(server: str, name: str, *, bare: bool) -> str:
 
 def declared(sets: Iterable[tuple[str, FeatureSet]], dialect: Dialect, *, bare: bool) -> dict[str, dict[str, Any]]:
     """The declarations of servers' feature sets for a client, without those that its dialect cannot say."""
-    found = {qualified(server, each.name, bare=bare): _declaration(each, dialect) for server, each in sets}
+    found = {qualified(server, each.name, bare=bare): _declaration(server, each, dialect) for server, each in sets}
     return {
         name: declaration
         for name, declaration in found.items()
@@ -77,14 +77,15 @@ def _hooks(client: Offer) -> Mapping[str, object]:
     return hooks if isinstance(hooks, Mapping) else {}
 
 
-def _declaration(found: FeatureSet, dialect: Dialect) -> dict[str, Any]:
+def _declaration(server: str, found: FeatureSet, dialect: Dialect) -> dict[str, Any]:
     uses = list(found.uses)
     if dialect is Dialect.V0_5 and found.may:
         # A set of 0.4 may use more than it needs. In 0.5 a set needs all of its `uses`.
         uses = sorted(found.needs)
     if dialect is Dialect.V0_4:
         uses = list(dict.fromkeys(name for use in uses if (name := _in_0_4(use)) is not None))
-    declaration: dict[str, Any] = {"description": found.description, "uses": uses}
+    # A server's description is for the person who enables the set; a model gets the hub's words.
+    declaration: dict[str, Any] = {"description": f"{found.name} of the server {server}", "uses": uses}
     if found.scoped:
         declaration["scoped"] = True
     if found.scope_label is not None:
