@@ -14,10 +14,15 @@ MAX_CHARS: Final = 512
 _MAX_STARS: Final = 1
 """A pattern is then a head and a tail, which are found in one pass each."""
 _PLAIN = r"""[^~$`"'\\{}\[\]()/]{0,100}"""
+_NEW = r"""[^~$`"'\\{}\[\]()/&]{0,100}"""
+_NUMBER = r"(?:0|[1-9][0-9]{0,3})"
+"""With a leading zero, bash reads an octal number."""
 _CHANGE = re.compile(
-    rf"\$\{{(?P<name>\w+)(?:(?P<replace>//|/#|/%|/)(?P<old>{_PLAIN})(?:/(?P<new>(?!.*&){_PLAIN}))?"
-    rf"|(?P<cut>##?|%%?)(?P<part>[^~$`\"'\\{{}}\[\]()]{{0,100}})|(?P<letters>,,?|\^\^?)|:(?P<at>\d{{1,4}})(?::(?P<size>\d{{1,4}}))?)\}}"
+    rf"\$\{{(?P<name>\w+)(?:(?P<replace>//(?!/)|/#|/%|/(?!/))(?P<old>{_PLAIN})(?:/(?P<new>{_NEW}))?"
+    rf"|(?P<cut>##?|%%?)(?P<part>[^~$`\"'\\{{}}\[\]()]{{0,100}})|(?P<letters>,,?|\^\^?)|:(?P<at>{_NUMBER})(?::(?P<size>{_NUMBER}))?)\}}",
+    re.ASCII,
 )
+"""A third slash (`${x///b}`) begins the pattern, and `&` stands for the match in some versions of bash."""
 
 
 def changed_name(source: str) -> str | None:
@@ -31,7 +36,8 @@ def changed_name(source: str) -> str | None:
 def changed(source: str, text: str) -> list[str]:
     """The values that an expansion may make of a text; none where that is not followed."""
     found = _CHANGE.fullmatch(source)
-    if found is None or len(text) > MAX_CHARS:
+    # The locale says whether bash counts letters or bytes.
+    if found is None or len(text) > MAX_CHARS or not (text.isascii() and source.isascii()):
         return []
     if found["letters"]:
         return [_in_letters(found["letters"], text)]

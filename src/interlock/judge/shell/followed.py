@@ -6,7 +6,6 @@ A value that cannot be followed exactly as bash makes it is unknown.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 
@@ -18,9 +17,10 @@ from interlock.judge.shell.flags import operands
 from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, placed
 from interlock.judge.shell.inputs import READ_COMMANDS, RUN_LATER, reader_of
 from interlock.judge.shell.patterns import compiled
+from interlock.judge.shell.pipes import find_pipes
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.script import Command, Redirect, Script, Value, Word
-from interlock.judge.shell.values import TEMPORARY
+from interlock.judge.shell.values import TEMPORARY, UNKNOWN
 from interlock.judge.shell.words import expanded, has_glob, unescaped, with_names, words_of
 
 _MAX_READINGS = 64
@@ -34,8 +34,6 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _BETWEEN = "\0"
 """Stands between the elements of a list."""
 _IN_HOME = re.compile(r"\$\{HOME\}(?:/[\w.-]+)+")
-UNKNOWN = "_"
-"""Stands for the value of an expansion that is not known before the command runs."""
 
 
 class FollowedScript:
@@ -54,12 +52,33 @@ class FollowedScript:
         self._budget = budget
         self._within = within
         self.values: dict[str, list[str]] = {name: list(texts) for name, texts in (inherited or {}).items()}
-        self.unknown: set[str] = set()
+        self.unknown = {name for name, texts in self.values.items() if UNKNOWN in texts}
         """Variables of which a value is not wholly in the text."""
         self._secrets: dict[int, list[str]] = {}
         """Files of secrets among lists of words, by the identity of the list, which the script keeps."""
-        # Resolve values once, in order: this bounds variables that refer to each other.
-        for value in script.values:
+        self.assigned = {name for name, _ in script.assignments}
+        self._between = _separators(script)
+        # A list joined by other characters than a blank is not followed, nor are values that are split at some.
+        self._open = self._between is not None or any(value.kind == "any" for value in script.values)
+        self._resolve()
+        if any(operator.kind == "control_flow" for operator in script.operators):
+            # A loop may read a variable before the text sets it, and again.
+            before = {name: list(texts) for name, texts in self.values.items()}
+            self._resolve()
+            self.unknown |= {name for name, texts in self.values.items() if before.get(name) != texts}
+        if self._open:
+            self.unknown |= set(self.values)
+        self._plain = {value.name for value in script.values if value.plain}
+        self._set = _SET_BY_SHELL | self.values.keys()
+        self._turns = {value.name for value in script.values if value.kind == "turn"}
+        self._folders = self._follow_folders()
+        self.pipes = find_pipes(script)
+        self._shared: dict[str, list[str]] | None = None
+        """The variables that commands of the text may read, once they were asked for."""
+
+    def _resolve(self) -> None:
+        """Follow each value once, in order: this bounds variables that refer to each other."""
+        for value in self.script.values:
             if value.change and not any(name in self.values for name in INSERTED.findall(value.words[0].template)):
                 continue
             if not (value.complete and all(map(self.is_known, value.words))):
@@ -68,15 +87,8 @@ class FollowedScript:
             given = self.values.setdefault(value.name, []) if texts else []
             given += [text for text in texts if text not in given]
             if len(given) > _MAX_READINGS:
-                budget.exceed()
+                self._budget.exceed()
                 del given[_MAX_READINGS:]
-        self.assigned = {name for name, _ in script.assignments}
-        self._plain = {value.name for value in script.values if value.plain}
-        self._turns = {value.name for value in script.values if value.kind == "turn"}
-        self._folders = self._follow_folders()
-        self.pipes = self._find_pipes()
-        self._shared: dict[str, list[str]] | None = None
-        """The variables that commands of the text may read, once they were asked for."""
 
     def _follow_folders(self) -> dict[int, str]:
         """The folder that a command runs in, by where the command starts."""
@@ -96,18 +108,6 @@ class FollowedScript:
         folder = self._folders[max(before)] if before else PROJECT
         return target if folder.startswith("..") else placed(folder, from_project(folder, target))
 
-    def _find_pipes(self) -> list[tuple[Command, Command]]:
-        """The commands on both sides of each pipe, in their order."""
-        commands = [command for command in self.script.commands if command.words]
-        starts, ends = sorted(commands, key=_start), sorted(commands, key=_end)
-        found = []
-        for operator in sorted(self.script.operators, key=lambda each: each.start):
-            left = bisect_right(ends, operator.start, key=_end) - 1
-            right = bisect_left(starts, operator.end, key=_start)
-            if operator.kind == "pipe" and left >= 0 and right < len(starts):
-                found.append((ends[left], starts[right]))
-        return found
-
     def readings(self, command: Command) -> Iterator[list[str]]:
         """The argument lists that a command may become, with each of the values that its variables are given."""
         if not command.words:
@@ -121,7 +121,8 @@ class FollowedScript:
             return
         # The length of a command bounds the first readings of its own parts.
         free = not self._within
-        for choice in self._choices(command.words, self._strictest(name, command.words)):
+        acting = self._acting(name, command.words)
+        for choice in self._choices(command.words, self._strictest(acting, command.words)):
             if not free and not self._budget.spend(cost):
                 return  # refused as too many
             free = False
@@ -144,6 +145,38 @@ class FollowedScript:
                 if len(argv) > _MAX_PLACED:
                     self._budget.exceed()
                 yield [argv[0], *(placed(folder, word) for word in argv[1:_MAX_PLACED])]
+
+        if acting == "rm" and (argv := self._with_options(command.words)):
+            yield argv
+
+    def _acting(self, name: str, words: Sequence[Word]) -> str:
+        """The program of a command, or the one that it runs where that can do harm with some options."""
+        if known(name).wrapper is None:
+            return name
+        inner = (program_name(word.text) for word in words[1:_MAX_WRAPPERS] if not word.dynamic)
+        return next((each for each in inner if each in _STRICTEST), name)
+
+    def _with_options(self, words: Sequence[Word]) -> list[str]:
+        """`rm "$x" a` as `rm -rf a`, where the text sets `x` to a word that is not known; nothing without any."""
+        options = [word for word in words if self._may_be_option(word)]
+        names = {name for word in options for name in INSERTED.findall(word.template)}
+        argv = []
+        for word in words:
+            if word in options:
+                argv.append("-rf")
+            elif not word.template.startswith(tuple(f"${{{name}}}" for name in names)):
+                argv += self._read(word, self._choices([word])[0])
+        argv += [UNKNOWN] if len(names & self.unknown) > 1 else []
+        at = next((at for at, word in enumerate(argv) if program_name(word) == "rm"), 0)
+        return argv if options and operands(argv[at + 1 :]) else []
+
+    def _may_be_option(self, word: Word) -> bool:
+        """Whether an unknown value of a variable that the text or the shell sets may make a word an option."""
+        if not word.template.startswith(("${", "-")) or not _LETTERS.fullmatch(INSERTED.sub("", word.template)):
+            return False
+        names = INSERTED.findall(word.template)
+        shell_sets = any(name not in self.values and name.removesuffix("[@]") in self._set for name in names)
+        return shell_sets or not self.unknown.isdisjoint(names)
 
     def _names_given(self, command: Command) -> list[str]:
         """Files of secrets that the command before a pipe names: `find . -name .env | xargs cat`."""
@@ -168,10 +201,15 @@ class FollowedScript:
     def handed_on(self, command: Command) -> dict[str, list[str]]:
         """The variables that a command of the text may read, with their values: those of the text, and its own."""
         if self._shared is None:
-            self._shared = {name: texts for name, texts in self.values.items() if _NAME.fullmatch(name)}
-        if not command.assignments:
-            return self._shared
-        return self._shared | {name: self.texts(value) for name, value in command.assignments}
+            names = filter(_NAME.fullmatch, self.values.keys() | self.unknown)
+            more = {name: [UNKNOWN] if name in self.unknown else [] for name in names}
+            self._shared = {name: [*self.values.get(name, ()), *unknown] for name, unknown in more.items()}
+        own = {name: self.texts(value) for name, value in command.assignments}
+        # `env x=a sh -c …` sets variables, too, and other programs take such words for something else.
+        for name, _, text in (word.text.partition("=") for word in command.words[1:] if not word.dynamic):
+            if _NAME.fullmatch(name):
+                own[name] = [*own.get(name, self._shared.get(name, [])), text]
+        return self._shared | own
 
     def texts(self, word: Word) -> list[str]:
         """The texts that a word may stand for; unknown parts are left open."""
@@ -180,11 +218,14 @@ class FollowedScript:
     def _texts_of(self, value: Value) -> list[str]:
         """The texts that a name may stand for by one of its values."""
         if value.change:
-            made = [self._changed(value.change, text) for text in self.texts(value.words[0])]
+            name = value.words[0].template[2:-1]
+            made = [self._changed(value.change, text) for text in self.values.get(name, [UNKNOWN])]
             if not all(made):
                 self.unknown.add(value.name)
             return [text for texts in made for text in texts or [UNKNOWN]]
-        if value.kind in ("word", "turn"):
+        if value.kind == "word":
+            return [text for choice in self._choices(value.words) for text in self._whole(value.words[0], choice)]
+        if value.kind == "turn":
             return self.texts(value.words[0])
         if value.kind == "named":
             return self._secrets_among(value.words)
@@ -204,6 +245,26 @@ class FollowedScript:
     def _changed(self, change: str, text: str) -> list[str]:
         return changed(change, text) if self._budget.spend_on_value(len(change) + len(text)) else []
 
+    def _whole(self, word: Word, choice: dict[str, str]) -> list[str]:
+        """The values that an assignment of a word gives: the shell does not split it. Some commands expand braces."""
+        if not word.dynamic:
+            return [word.text, *(words_of(word.shape).words if "{" in word.shape else ())]
+        text = self._inserted(word.template, choice)
+        return [text, *(self._read(word, choice) if "{" in word.shape else ())]
+
+    def _inserted(self, template: str, choice: dict[str, str], *, splits: bool = False) -> str:
+        """A template with its values, which stand in words of their own where it splits."""
+
+        def value(match: re.Match[str]) -> str:
+            text = choice.get(match[1].removeprefix('"'), UNKNOWN)
+            return self._split(text.replace(_BETWEEN, " ")) if splits and match[1][:1] != '"' else text
+
+        text = INSERTED.sub(value, template)
+        if len(text) > _MAX_CHARS:
+            self._budget.exceed()
+        self._budget.spend_on_value(len(text))
+        return text[:_MAX_CHARS]
+
     def _read(self, word: Word, choice: dict[str, str], program: str = "") -> list[str]:
         """The words that one word becomes, with names that a pattern in it may match."""
         if (not word.dynamic and not word.shape) or self._budget.left < 0:
@@ -212,17 +273,21 @@ class FollowedScript:
             read, complete = words_of(word.shape, program)
             self._spend(word, read, complete=complete)
             return read
-        shapes, complete = expanded(word.shape) if word.shape else ([word.template], True)
-        quoted = word.text[:1] == '"'
+        source = word.shape or word.marked or word.template
+        shapes, complete = expanded(source) if word.shape else ([source], True)
         read = []
         for shape in shapes:
-            template = unescaped(shape) if word.shape else shape
-            text = INSERTED.sub(lambda match: choice.get(match[1], UNKNOWN), template)[:_MAX_CHARS]
-            # The shell splits the value of a variable outside quotes into words, and a list in any case.
-            parts = text.split(_BETWEEN) if quoted else text.replace(_BETWEEN, " ").split()
-            read += parts if quoted and not word.shape else with_names(parts, program)
+            text = self._inserted(unescaped(shape) if word.shape else shape, choice, splits=not word.quoted)
+            parts = text.split(_BETWEEN) if word.quoted else [part for part in text.split(_BETWEEN) if part]
+            read += parts if word.quoted else with_names(parts, program)
         self._spend(word, read, complete=complete)
         return read
+
+    def _split(self, text: str) -> str:
+        """The value of a variable outside quotes, as the shell splits it into words."""
+        text = self._between.sub(" ", text) if self._between is not None else text
+        words = _BETWEEN.join(text.split())
+        return f"{_BETWEEN * text[:1].isspace()}{words}{_BETWEEN * text[-1:].isspace()}"
 
     def _spend(self, word: Word, read: Sequence[str], *, complete: bool) -> None:
         """Count the words that one word became."""
@@ -236,8 +301,8 @@ class FollowedScript:
         if program not in _STRICTEST or not self.unknown:
             return {}
         lists = {name for word in words for name in INSERTED.findall(word.template) if name[-3:] == "[@]"}
-        split = {word.template[2:-1] for word in words if word.text[:1] != '"' and INSERTED.fullmatch(word.template)}
-        split = {name for name in split - self._turns if self.values.get(name, [UNKNOWN]) == [UNKNOWN]}
+        split = {word.template[2:-1] for word in words if not word.quoted and INSERTED.fullmatch(word.template)}
+        split = {name for name in split - self._turns if self._open or self.values.get(name, [UNKNOWN]) == [UNKNOWN]}
         names = lists | (split if program in ("rm", "dd") else set())
         return dict.fromkeys(names & self.unknown, _STRICTEST[program])
 
@@ -264,7 +329,7 @@ class FollowedScript:
     def may_be_options(self, word: Word) -> bool:
         """Whether a word comes from a command of the text that may print anything, options among it."""
         names = INSERTED.findall(word.template)
-        if word.text[:1] == '"':
+        if word.quoted:
             # One word, mostly a file of a loop; the output of a command that stands here may be an option.
             names = [name for name in names[:1] if name[:1] == "$" and word.template.startswith("${")]
         open_names = set(names) & self.unknown - self._plain
@@ -292,6 +357,9 @@ class FollowedScript:
         return ""
 
 
+_MAX_WRAPPERS = 8
+_LETTERS = re.compile(r"[A-Za-z-]*")
+_SET_BY_SHELL = frozenset({"_", "REPLY", "OPTARG", "MAPFILE", "BASH_REMATCH", "BASH_ARGV", "BASH_COMMAND", *"@*1234"})
 _STRICTEST = {
     "rm": f"-rf{_BETWEEN}/",
     "find": f"/{_BETWEEN}-delete",
@@ -304,16 +372,15 @@ _BREAK = re.compile(r"\\[nt0]|\s+")
 _LISTINGS = frozenset({"env", "printenv", "export", "declare", "typeset", "set"})
 
 
-def _start(command: Command) -> int:
-    return command.start
-
-
-def _end(command: Command) -> int:
-    return command.end
-
-
 def words_in(command: Command) -> list[str]:
     return [word.text for word in command.words]
+
+
+def _separators(script: Script) -> re.Pattern[str] | None:
+    """The characters at which a text splits values, if it says so itself."""
+    given = [word.text for name, word in script.assignments if name == "IFS"]
+    given += [word.text for value in script.values if value.name == "IFS" for word in value.words]
+    return re.compile(f"[{re.escape(''.join(given))}]") if any(given) else re.compile(r"\s") if given else None
 
 
 def _secrets_named(words: Sequence[str]) -> list[str]:

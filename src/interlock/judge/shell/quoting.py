@@ -28,6 +28,11 @@ def escaped(template: str) -> str:
     return _SPECIAL.sub(lambda match: match[1] or f"\\{match[2]}", template)
 
 
+def marked(template: str) -> str:
+    """The template of a text in double quotes, with a quote before the name of each insertion."""
+    return template.replace("${", '${"')
+
+
 def splices_letters(raw: str) -> bool:
     """Whether quotes sit between letters of one word (`r"m"`), which changes nothing but how it looks."""
     return _SPLICE.search(raw) is not None

@@ -21,6 +21,10 @@ class Word(msgspec.Struct):
     """Of a word with an unquoted glob or brace, its template; characters that are quoted stand behind a backslash."""
     disguised: bool = False
     """Escaped where no escape was needed: `\\rm`, `$'\\x72m'`."""
+    marked: str = ""
+    """Of a dynamic word of several parts, its template with a quote before the names that are inserted in quotes."""
+    quoted: bool = False
+    """Wholly in double quotes, so that the shell does not split it."""
     spliced: bool = False
     """Quotes stand between its letters: `r'm'`."""
 
@@ -61,8 +65,9 @@ class Value(msgspec.Struct):
 
     name: str
     words: list[Word]
-    kind: Literal["word", "turn", "list", "printed", "named"] = "word"
-    """One word; the word of a loop's turn; a list; the text of a substitution; words of commands that give the text."""
+    kind: Literal["word", "turn", "list", "printed", "named", "any"] = "word"
+    """One word; the word of a loop's turn; a list; the text of a substitution; words of commands that give the text.
+    `any` stands for a setting that may change the value of every variable."""
     complete: bool = True
     """Whether the name has no value but those in the text."""
     change: str = ""

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded
-from interlock.judge.shell.followed import INSERTED, UNKNOWN, FollowedScript, words_in
+from interlock.judge.shell.followed import INSERTED, FollowedScript, words_in
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.redirects import is_quiet, judge_everyday
 from interlock.judge.shell.script import Command, Word
+from interlock.judge.shell.values import UNKNOWN
 
 _CHANGED = re.compile(r"\$\{!?([A-Za-z_]\w*)(?!\w|:?\+)")
 """A variable whose value is cut or replaced (`${TOKEN:0:9}`), but not only looked for (`${TOKEN:+yes}`)."""
@@ -34,27 +35,27 @@ _CUTS = re.compile(r"\$\{\w+:\d+:[12]\}|\$\{\w+//[^}]*/\}")
 _RUN_FILES = frozenset({"shell", "bare", "evaluator"})
 
 
-def judge_setting(script: FollowedScript) -> Iterator[Finding]:
+def judge_setting(followed: FollowedScript) -> Iterator[Finding]:
     """Findings about variables and redirections."""
-    for name, value in script.script.assignments:
+    for name, value in followed.script.assignments:
         yield from _judge_assignment(name, value, (value.start, value.end))
-    for command in script.script.commands:
+    for command in followed.script.commands:
         for name, value in command.assignments:
             yield from _judge_assignment(name, value, (command.start, command.end))
         for word in command.words:
-            yield from _judge_variables(word, script)
-    yield from _judge_disguises(script)
-    for redirect in script.script.redirects:
-        for target in script.texts(redirect.target) if redirect.target is not None else ():
+            yield from _judge_variables(word, followed)
+    yield from _judge_disguises(followed)
+    for redirect in followed.script.redirects:
+        for target in followed.texts(redirect.target) if redirect.target is not None else ():
             known_target = not target.startswith(UNKNOWN)
-            yield from judge_everyday(redirect, script.redirected(redirect, target), known=known_target)
-    yield from _judge_pipes(script)
+            yield from judge_everyday(redirect, followed.redirected(redirect, target), known=known_target)
+    yield from _judge_pipes(followed)
 
 
-def _judge_pipes(script: FollowedScript) -> Iterator[Finding]:
+def _judge_pipes(followed: FollowedScript) -> Iterator[Finding]:
     """An archive or a dump that goes to another machine, through any number of filters."""
     packed: set[int] = set()
-    for left, right in script.pipes:
+    for left, right in followed.pipes:
         sent, (name, *arguments) = words_in(left), words_in(right) or [""]
         if left.start not in packed and not _PACKS.match(" ".join(sent)):
             continue
@@ -65,15 +66,15 @@ def _judge_pipes(script: FollowedScript) -> Iterator[Finding]:
             yield Finding("shell.upload", message, hint, (right.start, right.end))
 
 
-def _judge_disguises(script: FollowedScript) -> Iterator[Finding]:
+def _judge_disguises(followed: FollowedScript) -> Iterator[Finding]:
     """Text that only becomes a name or a path when it is decoded or cut, and code that is written to a file."""
-    feeds = any(operator.kind == "substitution" for operator in script.script.operators)
-    feeds = feeds or any(redirect.operator == "<<<" for redirect in script.script.redirects)
+    feeds = any(operator.kind == "substitution" for operator in followed.script.operators)
+    feeds = feeds or any(redirect.operator == "<<<" for redirect in followed.script.redirects)
     writes = any(
         ">" in redirect.operator and redirect.target is not None and not is_quiet(redirect, redirect.target.text)
-        for redirect in script.script.redirects
+        for redirect in followed.script.redirects
     )
-    for command in script.script.commands:
+    for command in followed.script.commands:
         span = (command.start, command.end)
         text = " ".join([word.text for word in command.words])
         if feeds and _DECODES.search(text):
@@ -82,20 +83,20 @@ def _judge_disguises(script: FollowedScript) -> Iterator[Finding]:
             message = "writes code that starts processes or deletes trees"
             yield Finding("shell.runs_code", message, "write the file with a tool for files", span)
         program = known(program_name(command.words[0].text)) if command.words else None
-        if program is not None and program.kinds & _RUN_FILES and _runs_unknown(command, script):
+        if program is not None and program.kinds & _RUN_FILES and _runs_unknown(command, followed):
             message = "runs a file that is not known before the command runs"
             yield Finding("shell.runs_code", message, "name the file", span)
-    for word in (word for command in script.script.commands for word in command.words):
+    for word in (word for command in followed.script.commands for word in command.words):
         if word.dynamic and _CUTS.search(word.text):
             message = "cuts a text out of a variable, so what is read is not what is used"
             yield Finding("shell.disguised", message, "write the text plainly", (word.start, word.end))
 
 
-def _runs_unknown(command: Command, script: FollowedScript) -> bool:
+def _runs_unknown(command: Command, followed: FollowedScript) -> bool:
     """Whether an interpreter gets its program from an expansion: `bash <(…)`, `source $X`."""
     for word in command.words[1:]:
         if word.dynamic:
-            return not script.is_known(word) and not word.template.startswith("${HOME}")
+            return not followed.is_known(word) and not word.template.startswith("${HOME}")
         if not word.text.startswith("-"):
             return False
     return False
@@ -111,11 +112,11 @@ def _judge_assignment(name: str, value: Word, span: tuple[int, int]) -> Iterator
         yield Finding("shell.environment", f"setting {name!r} can change what runs", hint, span)
 
 
-def _judge_variables(word: Word, script: FollowedScript) -> Iterator[Finding]:
+def _judge_variables(word: Word, followed: FollowedScript) -> Iterator[Finding]:
     """A variable that holds a secret, by its name, handed to a command."""
     changed = _CHANGED.findall(word.text) if word.dynamic else []
     for name in dict.fromkeys([*INSERTED.findall(word.template), *changed]):
-        if name not in script.assigned and compiled("<SECRET_VARIABLE>").search(name):
+        if name not in followed.assigned and compiled("<SECRET_VARIABLE>").search(name):
             message = f"hands the secret in ${name} to a program"
             hint = "let the program read the variable itself"
             yield Finding("shell.secret_variable", message, hint, (word.start, word.end))

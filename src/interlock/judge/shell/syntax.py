@@ -7,15 +7,15 @@ leaves this module.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from interlock.judge.shell import quoting, values
+from interlock.judge.shell.grammar import LOCK, first_error, is_costly, shared_parser
 from interlock.judge.shell.script import Command, Operator, Redirect, Script, Value, Word, count_in_characters
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node
 
 MAX_DEPTH = 40
 MAX_NODES = 20_000
@@ -27,60 +27,22 @@ def parse(text: str) -> Script:
         source = text.encode()
     except UnicodeEncodeError:
         return Script([], [], [], (0, len(text)))
-    if _explodes(source):
+    if is_costly(source):
         return Script([], [], [], (0, len(text)))
-    with _LOCK:
-        root = _shared_parser().parse(source).root_node
+    with LOCK:
+        root = shared_parser().parse(source).root_node
         reader = _Reader(source, None if len(source) == len(text) else text)
         try:
             reader.statement(root, 0)
         except _TooDeepError:
             reader.error = (0, len(source))
         if reader.error is None and root.has_error:
-            reader.error = _first_error(root)
+            reader.error = first_error(root)
     return reader.script()
-
-
-_LOCK = threading.Lock()
-_parser: Parser | None = None
-
-
-def _shared_parser() -> Parser:
-    global _parser
-    if _parser is None:
-        import tree_sitter
-        import tree_sitter_bash
-
-        _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    return _parser
-
-
-MAX_OPERATORS = 400
-_OPERATORS = b";&|<>($`{[\n"
-_COSTLY = (b"<<", b"${", b"$((", b"[[")
-
-
-def _explodes(source: bytes) -> bool:
-    """The grammar takes quadratic time on piles of these; honest commands hold a handful."""
-    if sum([source.count(operator) for operator in _OPERATORS]) > MAX_OPERATORS:
-        return True
-    return any(source.count(mark) > 32 for mark in _COSTLY)
 
 
 class _TooDeepError(Exception):
     pass
-
-
-def _first_error(root: Node) -> tuple[int, int]:
-    node = root
-    for _ in range(MAX_DEPTH):
-        if node.is_error or node.is_missing:
-            return (node.start_byte, node.end_byte)
-        inner = next((child for child in node.children if child.has_error or child.is_missing), None)
-        if inner is None:
-            break
-        node = inner
-    return (node.start_byte, node.end_byte)
 
 
 _TOKENS = {
@@ -117,6 +79,8 @@ _EXPANSIONS = {
     "arithmetic_expansion": "arithmetic",
 }
 _VARIABLE = re.compile(r"\$\{?(\w+(?:\[[^\]]*\])?|[@*#?!$-])\}?")
+_KEEP_ASSIGNMENTS = frozenset({":", ".", "eval", "exec", "export", "readonly", "set", "shift", "trap", "unset"})
+"""Commands with which a POSIX shell keeps the assignments in front of them."""
 _REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 _PLAIN = frozenset({"word", "number", "regex", "extglob_pattern", "variable_name", "test_operator", "file_descriptor"})
 
@@ -160,10 +124,13 @@ class _Reader:
             self.tests.append(list(self._test_words(node, depth)))
             return
         if kind == "declaration_command" and all(child.type != "variable_assignment" for child in node.children):
-            self.command(node, depth)  # `export -p` sets nothing
+            self._declare(node, depth)
+            self.command(node, depth)  # `export -p` sets nothing that the grammar sees
             name = self.commands[-1].words[0]
             name.dynamic, name.template = False, ""
             return
+        if kind == "declaration_command":
+            self._declare(node, depth)
         looped = self._loop_values(node, depth) if kind == "for_statement" else ()
         ended = -1
         for child in node.children:
@@ -205,6 +172,8 @@ class _Reader:
                     self.error = self.error or (child.start_byte, child.end_byte)
                 command.words.append(self.word(child, depth + 1))
         if command.words:
+            if command.words[0].text in _KEEP_ASSIGNMENTS:
+                self.values.extend(Value(name, [word], complete=False) for name, word in command.assignments)
             self.values.extend(self.parameters.follow(command.words))
             self.values.extend(values.formatted(command.words))
 
@@ -227,7 +196,23 @@ class _Reader:
         words = [(label, self.word(value, depth + 1)) for value in looped]
         self.assignments.extend(words)
         self.values.extend(Value(name, [word], "turn") for name, word in words)
+        if not looped or any(child.type == "select" for child in node.children):
+            self.values.append(Value(label, [], "printed", complete=False))
         return {value.id for value in looped}
+
+    def _declare(self, node: Node, depth: int) -> None:
+        """Variables that `declare` and its like set by words, and options that change what a variable holds."""
+        source = [self._source_of(child) for child in node.children]
+        letters = "".join([text for text in source[1:] if text[:1] == "-"])
+        flags = "".join([letter for letter in letters if letter in "nluic"])
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                value = child.child_by_field_name("value")
+                plain = value is not None and value.type != "array" and not {"a", "A"}.isdisjoint(letters)
+                name = self._source_of(child).partition("=")[0].removesuffix("+")
+                self.values.extend(values.declared(name, flags or "a" * plain, None))
+            elif self._source_of(child)[:1] != "-":
+                self.values.extend(values.declared("", flags, self.word(child, depth + 1)))
 
     def _assign(self, node: Node, depth: int) -> None:
         """A variable that the text sets, or a list."""
@@ -236,7 +221,7 @@ class _Reader:
         if value is None or value.type != "array":
             name, word = self._assignment(node, depth)
             self.assignments.append((name, word))
-            self.values.append(values.assigned(values.name_in_template(name), word, adds=adds))
+            self.values.extend(values.assigned(values.name_in_template(name), word, adds=adds))
             return
         label = self._source_of(node).partition("=")[0].removesuffix("+")
         elements = [self.word(child, depth + 1) for child in value.named_children if child.type != "comment"]
@@ -355,7 +340,7 @@ class _Reader:
             parts += [quoting.in_double_quotes(self._between(at, word.start)), word.template]
             at = word.end
         parts.append(quoting.in_double_quotes(self._between(at, node.end_byte - 1)))
-        return Word(raw, node.start_byte, node.end_byte, dynamic=True, template="".join(parts))
+        return Word(raw, node.start_byte, node.end_byte, dynamic=True, template="".join(parts), quoted=True)
 
     def _joined(self, node: Node, depth: int) -> Word:
         parts = [self.word(child, depth + 1) for child in node.children]
@@ -363,7 +348,10 @@ class _Reader:
         shape = self._shape_of(node, parts) if quoting.has_glob(raw) or quoting.may_have_braces(raw) else ""
         if any(part.dynamic for part in parts):
             template = "".join([part.template or part.text for part in parts])
-            return Word(raw, node.start_byte, node.end_byte, dynamic=True, template=template, shape=shape)
+            marked = "".join(map(_marked, parts))
+            return Word(
+                raw, node.start_byte, node.end_byte, dynamic=True, template=template, marked=marked, shape=shape
+            )
         text = "".join([part.text for part in parts])
         return Word(
             text,
@@ -378,7 +366,7 @@ class _Reader:
         bare = [child.type in _PLAIN or child.type == "brace_expression" for child in node.children]
         shape = "".join(
             [
-                self._source_of(child) if plain else quoting.escaped(part.template or part.text)
+                self._source_of(child) if plain else quoting.escaped(_marked(part))
                 for child, part, plain in zip(node.children, parts, bare, strict=True)
             ]
         )
@@ -397,3 +385,7 @@ class _Reader:
         self.nodes += 1
         if depth > MAX_DEPTH or self.nodes > MAX_NODES:
             raise _TooDeepError
+
+
+def _marked(part: Word) -> str:
+    return quoting.marked(part.template) if part.quoted else part.template or part.text

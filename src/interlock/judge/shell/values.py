@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from interlock.judge.shell.changes import changed_name
 from interlock.judge.shell.script import Command, Value, Word
 
+UNKNOWN = "_"
+"""Stands for the value of an expansion that is not known before the command runs."""
 TEMPORARY = "/tmp/mktemp.x"  # noqa: S108 - stands for a name that nobody knows before
 """The file or folder that `mktemp` makes."""
 _MAKES_TEMPORARY = re.compile(r"mktemp(?: -[dqu]+)*")
@@ -21,24 +23,41 @@ _PRINTS_NAMES = re.compile(
 """Commands that print no text which somebody else wrote."""
 _OPTION = re.compile(r"-[neE]+")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_READ_NAME = re.compile(r"([A-Za-z_]\w*)(?:\[.*\])?")
 _INDEXED = re.compile(r"\$?\{?(\w+)\[(.*)\]\}?", re.DOTALL)
+_KEY = re.compile(r"\[[^\]]*\]\+?=")
+_CHANGED_NAME = re.compile(r"\$\{!?(#(?=\})|[@*]|\w+(?:\[[^\]]*\])?)")
 DEFAULTS = frozenset({":-", "-", ":=", "="})
 ALTERNATIVES = frozenset({":+", "+"})
 
 
-def assigned(name: str, word: Word, *, adds: bool) -> Value:
-    """`x=a`, and `x+=b` with all that `x` has been."""
-    if not adds:
-        return Value(name, [word])
-    template = f"${{{name}}}{word.template or word.text}"
-    return Value(name, [Word(template, word.start, word.end, dynamic=True, template=template)])
+def assigned(name: str, word: Word, *, adds: bool) -> Iterator[Value]:
+    """`x=a`, and `x+=b` with all that `x` has been. If `x` is a list, this changes one of its elements."""
+    yield Value(f"{name}[@]", [], "printed", complete=False)
+    if adds:
+        template = f"${{{name}}}{word.template or word.text}"
+        word = Word(template, word.start, word.end, dynamic=True, template=template)
+    yield Value(name, [word])
 
 
 def listed(name: str, elements: Sequence[Word], *, adds: bool) -> Iterator[Value]:
     """`a=(x y)`: each element, and all of them as `a[@]`. `a+=(z)` adds to all that `a` has been."""
+    elements = [_element(word) for word in elements]
     before = [Word("", 0, 0, dynamic=True, template=f"${{{name}[@]}}")] if adds else []
     yield from (Value(name, [element]) for element in elements)
     yield Value(f"{name}[@]", [*before, *elements], "list")
+
+
+def _element(word: Word) -> Word:
+    """The value in `[key]=value`."""
+    if word.text[:1] != "[" or (key := _KEY.match(word.template or word.text)) is None:
+        return word
+    return _rest(word, (word.template or word.text)[key.end() :])
+
+
+def _rest(word: Word, text: str) -> Word:
+    """The end of a word that the shell does not split, behind the name that it gives a value to."""
+    return Word(text, word.start, word.end, dynamic=word.dynamic, template=text if word.dynamic else "", quoted=True)
 
 
 class Parameters:
@@ -61,14 +80,35 @@ class Parameters:
             self._words = list(words[1:])
         else:
             return
-        yield from (Value(str(at + 1), [word]) for at, word in enumerate(self._words[:9]))
+        for at, word in enumerate(self._words[:9]):
+            yield Value(str(at + 1), [word], complete=word.text != UNKNOWN)
         yield from (Value(name, self._words, "list") for name in "@*" if self._words)
 
 
 def formatted(words: Sequence[Word]) -> Iterator[Value]:
     """`printf -v x .env`."""
     if len(words) > 3 and [word.text for word in words[:2]] == ["printf", "-v"]:
-        yield Value(words[2].text, [word for word in words[3:] if "%" not in word.text], "printed")
+        shown = list(words[3:])
+        # Only a text as it is, and one behind `%s`, are followed to what they become.
+        exact = len(shown) == 1 or (len(shown) == 2 and shown[0].text == "%s")
+        printed = [word for word in shown if "%" not in word.text]
+        exact = exact and len(printed) == 1 and "\\" not in printed[0].text and not printed[0].shape
+        yield Value(name_in_template(words[2].text), printed, "printed", complete=exact)
+        if words[2].dynamic:
+            yield Value("", [], "any")
+
+
+def declared(name: str, flags: str, word: Word | None) -> Iterator[Value]:
+    """`declare "x=rm"` without an assignment that the grammar sees, and options that change what a variable holds."""
+    label, equals, text = (word.template or word.text).partition("=") if word is not None else (name, "", "")
+    if word is not None and equals and _NAME.fullmatch(label):
+        yield Value(label, [_rest(word, text)], complete=text[:1] != "(")
+    elif word is not None and word.dynamic:
+        yield Value("", [], "any")
+    if "n" in flags:
+        yield Value("", [], "any")
+    elif flags:
+        yield Value(label, [], "printed", complete=False)
 
 
 def printed(name: str, commands: Sequence[Command]) -> Value:
@@ -86,22 +126,26 @@ def printed(name: str, commands: Sequence[Command]) -> Value:
 
 
 def changing(source: str, start: int, end: int) -> Value | None:
-    """`${x/a/b}`: the values of `x`, each changed. None for another expansion."""
-    name = changed_name(source)
-    if name is None:
+    """`${x/a/b}`: the values of `x`, each changed, and unknown where that is not followed. None without a change."""
+    found = _CHANGED_NAME.match(source)
+    if found is None or (source[found.end() :] == "}" and source[2] != "!"):
         return None
-    return Value(f"~{start}", [Word(source, start, end, dynamic=True, template=f"${{{name}}}")], change=source)
+    name = changed_name(source) or name_in_template("@" if found[1] == "#" else found[1])
+    several = "[@]" if name[-1] in "@*]" else ""
+    return Value(f"~{start}{several}", [Word(source, start, end, dynamic=True, template=f"${{{name}}}")], change=source)
 
 
 def read_from_input(commands: Sequence[Command]) -> Iterator[Value]:
     """`… | while read f`: the variable may get any word that the text names."""
-    names = {
-        word.text
+    named = [
+        word
         for command in commands
         if command.words and command.words[0].text in ("read", "mapfile", "readarray")
         for word in command.words[1:]
-        if _NAME.fullmatch(word.text)
-    }
+    ]
+    if any(word.dynamic for word in named):
+        yield Value("", [], "any")
+    names = {found[1] for word in named if (found := _READ_NAME.fullmatch(word.text))}
     if not names:
         return
     words = [word for command in commands for word in command.words[1:]]
