@@ -80,6 +80,8 @@ READS_FILES = {
 `model_files.py` installs one."""
 PATHS_AS_VALUES = {"signatures/type_schema.py", "signatures/convert.py"}
 """Modules that know `pathlib.Path` as a type that authors of tools write, and open nothing."""
+NAMES_NOTHING = (["What"], ["Whatever"], ["Whoever"], ["Those"])
+"""Subjects that leave a reader to look for the thing that a docstring is about."""
 MODULES = sorted(SOURCE.rglob("*.py"))
 OWN_NAMES = {
     ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__") for path in MODULES
@@ -95,6 +97,8 @@ class Facts(NamedTuple):
     """Absolute names of every module that it imports, under `TYPE_CHECKING` too."""
     json_compared: list[int]
     """Lines that look for JSON text in bytes."""
+    unnamed_subjects: list[int]
+    """Lines of docstrings that begin with a word that names nothing."""
     clocks: list[int]
     """Lines that ask `datetime` or `date` for the moment."""
     crowded: list[str]
@@ -106,7 +110,7 @@ class Facts(NamedTuple):
 @cache
 def facts(path: Path) -> Facts:
     tree = ast.parse(path.read_bytes())
-    found = Facts(ast.get_docstring(tree) is not None, set(), [], [], [], _misnamed(tree))
+    found = Facts(ast.get_docstring(tree) is not None, set(), [], [], [], [], _misnamed(tree))
     package = path.relative_to(SOURCE.parent).parts[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -121,6 +125,9 @@ def facts(path: Path) -> Facts:
                 found.crowded.append(node.name)
         elif isinstance(node, ast.Compare | ast.Call) and _compares_json(node):
             found.json_compared.append(node.lineno)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if str(node.value.value).split(maxsplit=1)[:1] in NAMES_NOTHING:
+                found.unnamed_subjects.append(node.lineno)
         elif isinstance(node, ast.Attribute) and _is_clock(node):
             found.clocks.append(node.lineno)
     return found
@@ -287,6 +294,11 @@ def test_the_hub_has_few_packages() -> None:
 
 def test_every_module_says_what_it_is_for() -> None:
     assert not [shown(path) for path in MODULES if not facts(path).has_docstring], "these have no docstring"
+
+
+def test_every_docstring_names_its_subject() -> None:
+    found = [f"{shown(path)}:{line}" for path in MODULES for line in facts(path).unnamed_subjects]
+    assert not found, "these docstrings begin with a word that names nothing"
 
 
 def test_no_module_is_long() -> None:

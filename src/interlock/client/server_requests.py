@@ -22,7 +22,7 @@ AT_ONCE: Final = 64
 
 
 class ServerRequests:
-    """Those of one server."""
+    """Answers the requests of one server."""
 
     def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers

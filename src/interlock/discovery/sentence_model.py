@@ -98,7 +98,7 @@ class _Layer:
         return _norm(state + thought @ self._narrow + self._narrow_bias, *self._norm)
 
     def _look(self, number: int, state: Array) -> Array:
-        """What each piece asks for, is found by, or says."""
+        """The query, key and value of each piece."""
         table, bias = self._looks[number]
         seen: Array = state @ table + bias
         return seen

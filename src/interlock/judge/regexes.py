@@ -115,7 +115,7 @@ class OctetRegexes:
         self._filter.Compile()
 
     def matching(self, octets: bytes) -> Iterator[tuple[int, OctetRegex]]:
-        """Those that match somewhere, each with its place in the list they were given as."""
+        """The patterns that match, each with its index in the given list."""
         for index in sorted(self._filter.Match(octets) or ()):
             yield index, self._filter.re(index)
 

@@ -51,7 +51,7 @@ class FrameQueue:
         self._position = 0
         """Participants that have the first frames of the queue already."""
         self._written: tuple[bytes, int] | None = None
-        """Those first frames, joined, and how many they are."""
+        """The first frames for the same members, joined, and how many they are."""
         self._scheduled = False
         self._blocked: dict[Member, None] = {}
         """Senders that wait."""

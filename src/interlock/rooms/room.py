@@ -261,7 +261,7 @@ class Room:
         return True
 
     def _listeners_of(self, envelope: Envelope, accepted: Accepted) -> Listeners:
-        """Those who get an accepted envelope, which is counted and kept."""
+        """Count and keep an accepted envelope. Gives the members who get it."""
         self.counts.passed += 1
         if self._history is not None:
             self._history.add(envelope, accepted.proposer)

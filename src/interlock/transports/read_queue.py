@@ -38,7 +38,7 @@ class ReadQueue:
         self._loop = loop
         self._readers: OrderedDict[QueuedReader, None] = OrderedDict()
         self._large: dict[QueuedReader, int] = {}
-        """Those with a large body, and when it began. Their number is bounded by the memory for such bodies."""
+        """Readers with a large body, by sequence number. Their number is bounded by the memory for such bodies."""
         self._large_next = False
         self._begun = 0
         self._scheduled = False

@@ -12,7 +12,7 @@ SPELLED_OUT: Final = 20
 
 
 class ViolationLog:
-    """Those of one peer."""
+    """Counts and reports the violations of one peer."""
 
     __slots__ = ("_listener", "_source", "counts")
 

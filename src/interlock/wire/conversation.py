@@ -147,7 +147,7 @@ class Conversation(Generic[W, E]):
         return encode_notification(CANCELLED, withdrawal(id, reason))
 
     def expire(self, now: float) -> list[tuple[Id, W]]:
-        """Those whose deadline has passed. They are still waiting until `withdraw`."""
+        """Requests whose deadline has passed. They are still waiting until `withdraw`."""
         return [(id_, waiter) for id_, (waiter, deadline) in self.waiting.items() if deadline <= now]
 
     def abandon(self) -> list[W]:

@@ -231,7 +231,7 @@ class FeatureRow(msgspec.Struct):
     description: str
     uses: list[str]
     agents: list[str]
-    """Those for which it is on."""
+    """Agents for which it is on."""
     on: bool
     """Whether the server may use it now."""
     why: str = ""

@@ -83,7 +83,7 @@ class DecisionIndex:
 
     @property
     def open(self) -> list[Decision]:
-        """Those that wait for an answer, also past their deadlines."""
+        """Decisions that wait for an answer, also past their deadlines."""
         return [self._known[id_] for id_ in self._open]
 
     def oldest_first(self, kind: str = "") -> Iterator[Decision]:
@@ -126,11 +126,11 @@ class DecisionIndex:
         return [self._known[self._live[matter]] for matter in self._about.get((kind, server), ())]
 
     def late(self, now: int) -> list[Decision]:
-        """Those that are past their deadlines, and have not ended."""
+        """Decisions that are past their deadlines, and have not ended."""
         return [known for known in self._known.values() if known.deadline <= now and _can_expire(known)]
 
     def in_time(self, now: int) -> list[Decision]:
-        """Those that may still be answered or used."""
+        """Decisions that may still be answered or used."""
         return [known for known in self._known.values() if known.deadline > now and _can_expire(known)]
 
     def old(self, now: int) -> list[Decision]:

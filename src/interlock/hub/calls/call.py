@@ -255,7 +255,7 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
     checks: tuple[tuple[str, Check], ...]
     """The checks that need arguments, each with the name of its gate."""
     fleeting_checks: tuple[FleetingCheck, ...]
-    """Those whose verdicts can change while the plan holds."""
+    """Checks whose verdicts can change while the plan holds."""
     timeouts: CallTimeouts
     generation: int
     """The plan generation in which it was made."""

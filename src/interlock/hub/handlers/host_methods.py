@@ -87,7 +87,7 @@ class HostMethods:
         self._judged: dict[str, Sending] = {PUBLISH: channels.publish, ROLLBACK: rollbacks.roll_back}
         """Methods that change something at a server: they are judged like calls."""
         self._announced: dict[str, Sending] = {PUBLISH: channels.announce}
-        """Those of them that may be notifications."""
+        """Methods that may be notifications."""
 
     @property
     def methods(self) -> dict[str, Serve]:

@@ -22,7 +22,7 @@ class AgentQueue:
     def __init__(self) -> None:
         self.events: dict[str, Pending] = {}
         self.delivered: dict[str, Pending] = {}
-        """Those that it got, to be read again."""
+        """Events that the agent got, to be read again."""
         self.counts: Counter[str] = Counter()
         """Waiting and reserved events, by server."""
         self.sizes: Counter[str] = Counter()

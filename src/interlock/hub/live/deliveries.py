@@ -113,7 +113,7 @@ class Deliveries:
         return found is not None and bool(found.events)
 
     def still_waiting(self, ids: Iterable[str], agent: str) -> list[Pending]:
-        """Those of some events that were not delivered or withdrawn meanwhile."""
+        """The given events without those that were delivered or withdrawn meanwhile."""
         found = self._agents.get(agent)
         events = (None if found is None else found.events.get(id_) for id_ in ids)
         return [event for event in events if event is not None and self._may_have(event)]

@@ -87,7 +87,7 @@ class Features:
         self._of: dict[str, dict[str, AgentEntries]] = {}
         """By server and agent, worked out once for each change."""
         self._agents: frozenset[str] | None = None
-        """Those for which something is on."""
+        """Agents for which something is on."""
         self._hosted: Mapping[str, frozenset[str]] = {}
         """By agent: what its clients can do that are hosts themselves, of `UNSUPPORTED`."""
         self._on_change: Callable[[str], None] | None = None

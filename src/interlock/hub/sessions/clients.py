@@ -36,14 +36,14 @@ class StatelessCalls(Protocol):
     """Knows the open calls of every principal."""
 
     def stateless_calls(self) -> Sequence[StatelessCall]:
-        """Those without a session."""
+        """Open calls without a session."""
 
 
 class StatelessRequests(Protocol):
     """Knows the requests that the hub itself answers later: lists, tasks, discovery, operations."""
 
     def stateless_requests(self) -> Sequence[Exchange]:
-        """Those without a session."""
+        """Open requests without a session."""
 
 
 class Clients:

@@ -1,4 +1,4 @@
-"""What bash evaluates as an expression: arithmetic, subscripts, names of variables and prompts.
+"""Finds texts that bash evaluates as expressions: arithmetic, subscripts, names of variables and prompts.
 
 Bash runs the substitutions inside a value that it evaluates, even where the value is quoted or comes from a variable:
 `[[ 'a[$(id)]' -eq 0 ]]` runs `id`.
@@ -55,7 +55,7 @@ def evaluated(text: str, script: Script, *, strict: bool) -> Iterator[tuple[int,
 
 
 class _Values:
-    """What the variables of a script may hold."""
+    """The values that the variables of a script may have."""
 
     def __init__(self, script: Script, *, strict: bool) -> None:
         self._strict = strict

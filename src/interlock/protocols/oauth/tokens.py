@@ -40,7 +40,7 @@ class Tokens(msgspec.Struct, frozen=True):
     """By our own clock; the server's does not matter."""
     lifetime_s: float | None = None
     scopes: tuple[str, ...] = ()
-    """Those that were granted, as far as the server said; else those that were asked for."""
+    """The granted scopes, where the server names them; else the requested ones."""
     requested: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

@@ -93,7 +93,7 @@ class CallParking:
         self._parked: dict[bytes, ParkedCall] = {}
         self._owners: Counter[str] = Counter()
         self._finished: dict[bytes, ParkedCall] = {}
-        """Those that only stay for a retry, oldest first."""
+        """Calls that only stay for a retry, oldest first."""
         self._buffered_bytes = 0
 
     def __len__(self) -> int:

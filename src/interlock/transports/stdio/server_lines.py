@@ -67,7 +67,7 @@ class Taker(Protocol):
 
 
 class ServerLines:
-    """Those of one server (`batching.Receiver`)."""
+    """Reads the lines of one server (`batching.Receiver`)."""
 
     def __init__(self, link: Taker, conversation: Conversation[Waiter, None], limits: Limits) -> None:
         self._link = link

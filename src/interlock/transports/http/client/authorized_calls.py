@@ -77,7 +77,7 @@ class Sender(Protocol):
 
 
 class AuthorizedCalls:
-    """Those of one link."""
+    """The calls of one link that need a token."""
 
     def __init__(self, sender: Sender, heads: Heads, authorization: Authorization) -> None:
         self._sender = sender

@@ -59,7 +59,7 @@ class Pool:
         self._context = self._idle.context
         self.heads = self._idle.heads
         self._busy: set[Channel] = set()
-        """Those that carry a request of ours."""
+        """Channels that carry a request of ours."""
         self._opening: set[asyncio.Task[None]] = set()
         self._queue: deque[Reply] = deque()
         self._closed = False
@@ -241,7 +241,8 @@ class IdleConnections:
 
     @classmethod
     def shared(cls, origin: Origin, context: ssl.SSLContext | None, guard: object) -> IdleConnections:
-        """Those of an origin, for all pools that connect to it in the same way. Each must `leave` in the end."""
+        """The idle connections to an origin, one object for all pools that connect in the same way. Each pool must
+        `leave` in the end."""
         all_ = _IDLE.setdefault(asyncio.get_running_loop(), {})
         key = (origin, context, guard)
         found = all_.get(key)

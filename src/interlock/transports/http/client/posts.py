@@ -16,7 +16,7 @@ RECEIPT_SECONDS: Final = 30.0
 
 
 class Posts:
-    """Those of one link."""
+    """Posts messages of one link."""
 
     def __init__(self, complaints: ViolationLog, pool: Pool, heads: Heads) -> None:
         self._complaints = complaints

@@ -1,4 +1,4 @@
-"""What the headers of a response say about its body and its connection."""
+"""Reads the length of the body and the keep-alive time from the headers of a response."""
 
 from __future__ import annotations
 

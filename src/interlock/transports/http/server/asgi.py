@@ -206,7 +206,7 @@ class AsgiRequest:
 def scope_of(
     target: bytes, method: bytes, version: str, headers: list[tuple[bytes, bytes]], transport: asyncio.Transport
 ) -> Scope:
-    """What ASGI says of a request, but for the application's state."""
+    """The ASGI scope of a request, without the application's state."""
     url = httptools.parse_url(target)
     return {
         "type": "http",

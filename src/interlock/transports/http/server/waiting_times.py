@@ -9,7 +9,7 @@ from interlock.transports.http.server.phase import Phase
 
 
 class Overdue(enum.Enum):
-    """What a client has kept us waiting for, for too long."""
+    """The part of the exchange that a client did not complete in time."""
 
     NEXT_REQUEST = "next request"
     REQUEST = "request"
