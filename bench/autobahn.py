@@ -27,7 +27,7 @@ from interlock.transports.http.server.endpoint import McpEndpoint
 from interlock.transports.http.server.serve import start
 from interlock.transports.http.server.upgrades import UpgradeRequest
 from interlock.transports.websocket import WebSocketBounds, WebSocketConnection, accept
-from interlock.transports.websocket_frames import Taken
+from interlock.transports.websocket_frames import MessageOutcome
 from interlock.wire.limits import DEFAULT
 
 CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.*", "10.*"]
@@ -47,9 +47,9 @@ class Echo:
     def on_frame(self) -> bool:
         return True
 
-    def on_message(self, data: bytes, binary: bool) -> Taken:
+    def on_message(self, data: bytes, binary: bool) -> MessageOutcome:
         self.connection.send(Frame(Opcode.BINARY if binary else Opcode.TEXT, data).serialize(mask=False))
-        return Taken.ACCEPTED
+        return MessageOutcome.ACCEPTED
 
     def on_unread(self) -> None:
         self.connection.close(1008, "too much is unread")

@@ -121,7 +121,8 @@ class SessionTools:
     def discover(self, found: Sequence[tuple[str, int]], spare: int = 0) -> Fit:
         """Results of a search, best first, cut to the tokens that are left; they replace the results before them.
 
-        A tool that already stands in the context is told of again, and costs again. `spare` is what else is told.
+        A tool that already stands in the context is returned again, and costs again. `spare` is the tokens of the rest
+        of the answer.
         """
         self._discovered = {}
         fitting = fit(found, max(0, self.remaining - spare))
@@ -134,7 +135,8 @@ class SessionTools:
     ) -> Loaded:
         """Take tools into the cache, best first; older ones make way, and those of this very call never do.
 
-        `told` is what the answer says of each, `spare` what else it says: cache and answer fit the context together.
+        `answer_tokens` has the tokens of each tool in the answer, `spare` those of the rest of the answer: cache and
+        answer fit the context together.
         """
         kept: list[str] = []
         left_out: list[str] = []

@@ -185,8 +185,8 @@ def _judge_statements(statements: list[exp.Expr]) -> Iterator[Finding]:
             # An expression alone is a typing error, or in some dialects the call of a procedure.
             is_expression = isinstance(statement, (exp.Condition, exp.Alias))
             no_statement = "this is no statement that is known to only read"
-            told = no_statement if is_expression else f"{kind.key.upper()} does not only read"
-            yield Finding("sql.writes", told, _HINT)
+            reason = no_statement if is_expression else f"{kind.key.upper()} does not only read"
+            yield Finding("sql.writes", reason, _HINT)
         else:
             yield from _judge_tree(statement)
 

@@ -12,7 +12,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
 from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.transports.websocket_frames import Taken
+from interlock.transports.websocket_frames import MessageOutcome
 
 RECORD_EVERY_S: Final = 10.0
 """Refusals of one participant for one reason are recorded once in this time, with their count."""
@@ -41,7 +41,7 @@ class MemberRoom(Protocol):
     def enter(self, member: Member) -> None:
         """The member is connected."""
 
-    def receive(self, member: Member, data: bytes, binary: bool) -> Taken:
+    def receive(self, member: Member, data: bytes, binary: bool) -> MessageOutcome:
         """Judge an envelope and pass it on, or answer why not."""
 
     def submit(self, member: Member, data: bytes) -> None:
@@ -118,11 +118,11 @@ class Member:
             self._room.report(self, rate_limited(self.meter, now))
         return True
 
-    def on_message(self, data: bytes, binary: bool) -> Taken:
+    def on_message(self, data: bytes, binary: bool) -> MessageOutcome:
         """An envelope."""
         if self.gone:
-            return Taken.REFUSED
-        return self._room.receive(self, data, binary) if self._timer is None else Taken.LATER
+            return MessageOutcome.REFUSED
+        return self._room.receive(self, data, binary) if self._timer is None else MessageOutcome.LATER
 
     def on_unread(self) -> None:
         """It left too much unread."""

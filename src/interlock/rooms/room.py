@@ -36,7 +36,7 @@ from interlock.rooms.listener_lists import ListenerLists, Listeners
 from interlock.rooms.member import MAX_PAUSE_S, Member
 from interlock.rooms.policy import ANONYMOUS, rules_of
 from interlock.transports.websocket import text_frame
-from interlock.transports.websocket_frames import Taken
+from interlock.transports.websocket_frames import MessageOutcome
 
 _FINAL: Final = (Reason.REPLACED, Reason.TOO_SLOW, Reason.ACCESS_ENDED)
 
@@ -178,17 +178,17 @@ class Room:
 
     # Envelopes.
 
-    def receive(self, member: Member, data: bytes, binary: bool) -> Taken:
+    def receive(self, member: Member, data: bytes, binary: bool) -> MessageOutcome:
         """Judge an envelope and pass it on, or answer why not. LATER: the room resumes the connection."""
         if self._frames.full:
             self._frames.wait(member)
-            return Taken.LATER
+            return MessageOutcome.LATER
         try:
             self._take(member, data, binary)
         except Refusal as refusal:
             self.report(member, refusal)
-            return Taken.REFUSED
-        return Taken.ACCEPTED
+            return MessageOutcome.REFUSED
+        return MessageOutcome.ACCEPTED
 
     def submit(self, member: Member, data: bytes) -> None:
         """Judge an envelope of a participant in this process, and pass it on. Raises Refusal, counted and recorded."""

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 TURN_S: Final = 0.001
 """The loop's time for all connections with more to read, in each turn."""
-PIECE: Final = 1024
+PIECE_BYTES: Final = 1024
 """Bytes that are read before the time is looked at. So few hold no more requests than may wait on a connection."""
 
 

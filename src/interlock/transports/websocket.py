@@ -20,7 +20,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from interlock.transports.fairness import Share
-from interlock.transports.websocket_frames import Frames, Taken, is_closing, is_message_end
+from interlock.transports.websocket_frames import Frames, MessageOutcome, is_closing, is_message_end
 from interlock.wire.errors import Fault
 
 
@@ -52,7 +52,7 @@ class MessageReceiver(Protocol):
     def on_frame(self) -> bool:
         """A frame that completes no message is about to be read. False: it stays unread until `resume`."""
 
-    def on_message(self, data: bytes, binary: bool) -> Taken:
+    def on_message(self, data: bytes, binary: bool) -> MessageOutcome:
         """A message."""
 
     def on_unread(self) -> None:
@@ -235,10 +235,10 @@ class WebSocketConnection(asyncio.Protocol):
             self._undelivered = None
             taken = self._hand_over(data, binary)
         else:
-            taken = Taken.ACCEPTED
+            taken = MessageOutcome.ACCEPTED
         while not self._closing:
             now = thread_time()
-            if taken is not Taken.ACCEPTED and (rest := self._share.spend(now - began, monotonic())):
+            if taken is not MessageOutcome.ACCEPTED and (rest := self._share.spend(now - began, monotonic())):
                 return rest
             if self._waiting:
                 return None
@@ -254,11 +254,11 @@ class WebSocketConnection(asyncio.Protocol):
             taken = self._read_piece(frames.take())
         return None
 
-    def _read_piece(self, piece: bytes) -> Taken:
+    def _read_piece(self, piece: bytes) -> MessageOutcome:
         """Read a frame, or the part of it that has arrived. A frame that completes no message counts as refused."""
         protocol = self._protocol
         protocol.receive_data(piece)
-        taken = Taken.REFUSED
+        taken = MessageOutcome.REFUSED
         for event in protocol.events_received():
             if isinstance(event, Frame) and (whole := self._whole(event)) is not None:
                 taken = self._hand_over(whole[1], whole[0] is Opcode.BINARY)
@@ -284,14 +284,14 @@ class WebSocketConnection(asyncio.Protocol):
                 return first, bytes(so_far)
         return None
 
-    def _hand_over(self, data: bytes, binary: bool) -> Taken:
+    def _hand_over(self, data: bytes, binary: bool) -> MessageOutcome:
         if not binary and not _is_utf8(data):
             # RFC 6455, Handling Errors in UTF-8-Encoded Data: the connection fails.
             if self._protocol.state is State.OPEN:
                 self._protocol.fail(CloseCode.INVALID_DATA, "a text message is not UTF-8")
-            return Taken.REFUSED
+            return MessageOutcome.REFUSED
         taken = self._receiver.on_message(data, binary)
-        if taken is Taken.LATER and not self._closing:
+        if taken is MessageOutcome.LATER and not self._closing:
             self._undelivered = data, binary
             self._waiting = True
         return taken

@@ -13,7 +13,7 @@ _FINAL, _CONTROL, _OPCODE, _CLOSE = 0x80, 0x08, 0x0F, 0x08
 _MASKED, _LENGTH = 0x80, 0x7F
 
 
-class Taken(enum.Enum):
+class MessageOutcome(enum.Enum):
     """The outcome of a message."""
 
     ACCEPTED = enum.auto()

@@ -53,9 +53,9 @@ class LargeReader:
     def __init__(self, data: bytes, limits: Limits, members: int, keep: tuple[str, str] | None = None) -> None:
         """`keep` names a member of a member of the envelope of which the value is wanted."""
         self._data = data
-        self._most_members = members + AROUND
-        self._told_members = members
-        self._most_depth = limits.depth + 2
+        self._max_members = members + AROUND
+        self._reported_max = members
+        self._max_depth = limits.depth + 2
         self._members = 0
         self._keep = keep
         self._pos = 0
@@ -131,8 +131,8 @@ class LargeReader:
         """Check a piece and take it. Nothing has changed where it is refused."""
         piece = Piece.of(parts)
         members = self._members + piece.members
-        if members > self._most_members:
-            raise Unreadable("INVALID_REQUEST", f"more than {self._told_members} members")
+        if members > self._max_members:
+            raise Unreadable("INVALID_REQUEST", f"more than {self._reported_max} members")
         kinds, lowest = self._nesting(piece.brackets)
         if text_follows:
             if kinds.endswith(b"{") and not piece.skeleton.endswith(b":"):
@@ -174,10 +174,10 @@ class LargeReader:
             short, passes = left, passes + 1
         kinds, lowest, deepest = _walk(before, short)
         # A pass takes out two levels at most.
-        if deepest + 2 * passes > self._most_depth:
+        if deepest + 2 * passes > self._max_depth:
             kinds, lowest, deepest = _walk(before, brackets)
-        if deepest > self._most_depth:
-            raise Unreadable("INVALID_REQUEST", f"nested deeper than {self._most_depth - 2} levels")
+        if deepest > self._max_depth:
+            raise Unreadable("INVALID_REQUEST", f"nested deeper than {self._max_depth - 2} levels")
         return kinds, lowest
 
     def _continued(self, tree: Any) -> list[Any]:

@@ -65,7 +65,7 @@ class ConnectionOwner(RequestListener):
         self._asks_roots = key.asks_roots
         self.roots = key.roots
         """The roots that its server knows, where several clients use it."""
-        self.lent_as = key.name
+        self.name_by_roots = key.name
         """The name that clients with these roots find it by."""
         self._roots_use = roots_use
         self._asked = WakeSignal()
@@ -187,7 +187,7 @@ class ConnectionOwner(RequestListener):
         # The server is refused an answer that is not text, and knows no roots then.
         with contextlib.suppress(ValueError):
             self.roots = one_line(waiting.result())
-            self.lent_as = rooted_name(self.audience, self.roots)
+            self.name_by_roots = rooted_name(self.audience, self.roots)
 
     def _wants(self, session: Session, method: str, params: bytes) -> bool:
         return method != "notifications/message" or is_severe(params, session.log_level)

@@ -158,8 +158,8 @@ class ConnectionPool:
     def _separate_roots(self) -> None:
         """Leave connections whose server learned roots within a call to the clients that have the same."""
         for name, found in self.private.items():
-            if found.owner is not None and found.owner.lent_as != name:
-                self.private.rename(name, found.owner.lent_as)
+            if found.owner is not None and found.owner.name_by_roots != name:
+                self.private.rename(name, found.owner.name_by_roots)
 
     async def close_private(self) -> None:
         """Close every private connection."""

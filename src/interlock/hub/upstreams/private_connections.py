@@ -50,8 +50,8 @@ class PrivateConnections:
         return list(self._open.items())
 
     def rename(self, name: str, other: str) -> None:
-        """Lend a connection under another name from now on. Where that one is taken, it is lent to nobody, and closed
-        when it is idle."""
+        """Give a connection another name from now on. Where that name is taken, nobody gets this connection any more,
+        and it is closed when it is idle."""
         entry, connection = self._entries.pop(name), self._open.pop(name)
         if other in self._entries:
             self._entries[f"{other}.{secrets.token_hex(8)}"] = entry

@@ -57,10 +57,10 @@ def rooted_name(name: str, roots: bytes) -> str:
     """The name of a private connection whose server knows these roots. Roots that no reader takes, such as those with a
     number out of range, are the same where their bytes are."""
     try:
-        told = msgspec.json.encode(msgspec.json.decode(roots), order="deterministic")
+        canonical = msgspec.json.encode(msgspec.json.decode(roots), order="deterministic")
     except (ValueError, RecursionError):
-        told = roots
-    return f"{name}{_ROOTS}{hashlib.sha256(told).hexdigest()[:16]}"
+        canonical = roots
+    return f"{name}{_ROOTS}{hashlib.sha256(canonical).hexdigest()[:16]}"
 
 
 def audience_of(name: str) -> str:

@@ -130,7 +130,7 @@ class StdioLink(OneStreamLink):
             outbox.append(b"")
             stdin.write(b"\n".join(outbox))
 
-    # Events of the process (`process.Owner`).
+    # Events of the process (`process.ProcessOwner`).
 
     def paused(self, full: bool) -> None:
         self._full = full

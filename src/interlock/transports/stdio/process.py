@@ -65,7 +65,7 @@ class Command(msgspec.Struct, frozen=True):
     """Its limits, if it runs contained."""
 
 
-class Owner(Protocol):
+class ProcessOwner(Protocol):
     """The link to the process."""
 
     @property
@@ -99,7 +99,7 @@ def environment(command: Command) -> dict[str, str]:
 class ServerProcess(asyncio.SubprocessProtocol):
     """A running server."""
 
-    def __init__(self, owner: Owner, write_limit: int) -> None:
+    def __init__(self, owner: ProcessOwner, write_limit: int) -> None:
         self._owner = owner
         self._output = owner.output
         self._write_limit = write_limit
@@ -119,7 +119,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.pid: int = 0
 
     @classmethod
-    async def start(cls, command: Command, owner: Owner, write_limit: int) -> ServerProcess:
+    async def start(cls, command: Command, owner: ProcessOwner, write_limit: int) -> ServerProcess:
         """Run the command. Raises UPSTREAM_UNAVAILABLE, saying what is missing."""
         if not command.argv:
             raise Fault("UPSTREAM_UNAVAILABLE", "no command is configured", hint="name the program to run")

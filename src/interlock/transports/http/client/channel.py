@@ -24,7 +24,7 @@ from interlock.transports.read_queue import ReadQueue
 HEAD_BYTES: Final = 64 * 1024
 HEADERS: Final = 128
 
-PIECE: Final = 4 * 1024
+PIECE_BYTES: Final = 4 * 1024
 """How much of a response is read before the time it took is counted."""
 
 KNOWN_HEADS: Final = 16
@@ -172,7 +172,7 @@ class Channel(asyncio.Protocol):
                 return
         if self._is_stream and (self.held or self._resting):
             self._flow.hold(data, self)
-        elif self._is_stream or self._flow.waiting or len(data) > PIECE:
+        elif self._is_stream or self._flow.waiting or len(data) > PIECE_BYTES:
             self._flow.read(data, self)
         else:
             self._feed(reply, data, fresh)
@@ -211,9 +211,9 @@ class Channel(asyncio.Protocol):
         if reply is None or reply.over:
             self.abort()  # more than the response, and nobody asked for that
             return size
-        length, is_stream = PIECE, self._is_stream
+        length, is_stream = PIECE_BYTES, self._is_stream
         if self._headers_complete and not is_stream:
-            length = size if self._until_eof else max(PIECE, self._length - self._received)
+            length = size if self._until_eof else max(PIECE_BYTES, self._length - self._received)
         end = at + length
         self._more = end < size
         began = thread_time() if is_stream else 0.0

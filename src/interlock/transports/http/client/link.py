@@ -65,7 +65,7 @@ class HttpLink(Link):
         self.listener = listener
         self.limits = limits
         self.complaints = ViolationLog(listener, "http")
-        """Of kind `message`, `stray` and `told`."""
+        """Of kind `message`, `stray` and `undelivered`."""
         self.offered_session: str | None = None
         """The session id that came with the answer to `initialize`."""
         self._url = url

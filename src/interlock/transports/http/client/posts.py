@@ -42,7 +42,7 @@ class Posts:
     def refused(self, why: str) -> None:
         """The server did not accept a message."""
         self.untaken += 1
-        self._complaints.report("told", why)
+        self._complaints.report("undelivered", why)
 
     def done(self, receipt: _Receipt) -> None:
         """The server has accepted or refused a message, or takes too long."""

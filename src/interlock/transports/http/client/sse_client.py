@@ -39,7 +39,7 @@ ERROR_BYTES: Final = 64 * 1024
 class SseLink(OneStreamLink):
     """A connection to a server over HTTP+SSE. Made by `open`.
 
-    Complaints are of kind `message`, `stray`, `refused` and `told`.
+    Complaints are of kind `message`, `stray`, `refused` and `undelivered`.
     """
 
     says = "http"
@@ -128,7 +128,7 @@ class SseLink(OneStreamLink):
             self._renewing.begin(again)
             return
         if waiter is None:
-            self._complain("told", f"a message was refused: {fault.message}")
+            self._complain("undelivered", f"a message was refused: {fault.message}")
         elif self._forget(waiter.id):
             waiter.sink.on_lost(fault)
 
@@ -183,7 +183,7 @@ class SseLink(OneStreamLink):
             try:
                 self._post(message, None)
             except Fault as fault:
-                self._complain("told", f"a message was not sent: {fault.message}")
+                self._complain("undelivered", f"a message was not sent: {fault.message}")
 
     def _reached(self, waiter: Waiter) -> bool:
         return waiter.sent

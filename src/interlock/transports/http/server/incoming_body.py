@@ -11,7 +11,7 @@ from interlock.transports.http.server.bodies import CROWDED
 from interlock.transports.http.server.guard import Refusal
 from interlock.transports.http.server.http_request import Head
 from interlock.transports.http.server.listener import HttpListener
-from interlock.transports.read_queue import PIECE, ReadQueue
+from interlock.transports.read_queue import PIECE_BYTES, ReadQueue
 
 _TINY_CHUNKS = Refusal(400, f"the body has over {FREE_CHUNKS} chunks of fewer than {MIN_CHUNK} bytes on average")
 
@@ -83,7 +83,7 @@ class IncomingBody:
 
     def next_piece(self) -> int:
         """How many bytes the parser gets at once: the rest of a body whose length is known, as it is one piece."""
-        return max(PIECE, self._length - self.received())
+        return max(PIECE_BYTES, self._length - self.received())
 
     def is_far_from_end(self) -> bool:
         """Whether more of the application's request is to come than is read for the sake of the connection."""

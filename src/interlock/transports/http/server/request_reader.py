@@ -24,7 +24,7 @@ from interlock.transports.http.server.phase import Phase
 from interlock.transports.http.server.response_writer import ResponseWriter
 from interlock.transports.http.server.template import Template
 from interlock.transports.http.server.upgrades import UpgradeRequest
-from interlock.transports.read_queue import PIECE, ReadQueue
+from interlock.transports.read_queue import PIECE_BYTES, ReadQueue
 
 _IDLE, _HEAD, _BODY, _CLOSING = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.CLOSING
 _FEW_HEADERS: Final = 32
@@ -175,7 +175,7 @@ class RequestReader:
             if self._fed > _MAX_LINGER_BYTES:
                 self._transport.abort()
             return size
-        end = at + (self.body.next_piece() if self.phase is _BODY else PIECE)
+        end = at + (self.body.next_piece() if self.phase is _BODY else PIECE_BYTES)
         if self.phase is _IDLE:
             self._first = None if at else data
         upgrade_at = self._feed(data if not at and end >= size else data[at:end])
