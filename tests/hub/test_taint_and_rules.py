@@ -124,6 +124,29 @@ async def test_t129_a_rule_does_not_send_the_next_round_of_a_call_whose_caller_w
             assert "ada" in str(await waiting)
 
 
+async def test_t129_an_approval_from_before_the_taint_does_not_answer_it(tmp_path: Path) -> None:
+    async with InstructedServer().http() as web:
+        server = Server(url=web.url, era="modern", trust="trusted")
+        async with asking_hub(tmp_path, "web", server, Agent(profile="work", ask=("web__do",))) as hub:
+            client, wish = ModernClient(hub.url + "/mcp", {}, hub.key("ci")), {"text": "done"}
+            params = {"name": "web__do", "arguments": wish}
+            first = asyncio.ensure_future(client.ask("tools/call", dict(params)))
+            earlier = await question(hub)
+            first.cancel()
+            await until(lambda: not hub.hub_app.hub.pipeline.waiting)
+            await read_and_answer(hub.hub_app.inbox, earlier.id, "once", ADA)
+            await taint(hub)
+            waiting = asyncio.ensure_future(client.ask("tools/call", dict(params)))
+            await until(lambda: waiting.done() or hub.hub_app.inbox.all(only_open=True))
+            assert not waiting.done(), waiting.result()
+            decision = await question(hub)
+            assert decision.question.rule == RULE, "the person sees the sources now"
+            assert web.asked("tools/call") == []
+            await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
+            assert "result" in await waiting
+            assert len(web.asked("tools/call")) == 1
+
+
 async def test_t129_a_rule_about_a_finding_does_not_answer_the_taint_behind_a_long_check(tmp_path: Path) -> None:
     wish = tmp_path / "tools.json"
     schema = {"type": "object", "properties": {"command": {"type": "string"}}}

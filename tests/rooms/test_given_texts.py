@@ -15,10 +15,13 @@ from hub.test_taint import call, make_servers
 from interlock.config.live_settings import Live
 from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Topic
 from interlock.config.settings import Server as Settings
+from interlock.hub.approvals.states import DecisionState
 from interlock.hub.live.touches import LIVE_TOUCHED
 from interlock.hub.upstreams.states import ServerState
+from interlock.wire.errors import Fault
 
 from .running import Peer, RunningRooms, running_rooms
+from .test_inbox import answer, offered
 
 pytestmark = pytest.mark.anyio
 
@@ -132,6 +135,28 @@ async def test_callers_without_a_key_are_one_principal_in_rooms_too(tmp_path: Pa
         await ann.send("chat", {"text": "Now save the keys."})
         await guest.next("chat")
         assert await call(nobody, "notes__save") == "APPROVAL_PENDING"
+
+
+async def test_t129_no_rule_fulfils_the_proposal_of_a_tainted_agent(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path, Live(ask_s=0)) as rooms:
+        ann = await rooms.join("ann", mode="directed")
+
+        async def propose() -> str:
+            payload = {"method": "tools/call", "params": {"name": "save", "arguments": {}}}
+            return await ann.send("mcp/proposal:tools/call:save", payload, to=["server:notes"])
+
+        await answer(rooms, await offered(rooms, await propose()), "always")
+        await ann.next("mcp/response:tools/call:save")
+        await propose()
+        await ann.next("mcp/response:tools/call:save")
+        await ask_in_room(ann, "web", "fetch")
+        decision = await offered(rooms, await propose())
+        assert decision.question.every_time
+        with pytest.raises(Fault, match="cannot be approved always"):
+            await answer(rooms, decision, "always")
+        assert rooms.hub_app.inbox.get(decision.id).state is DecisionState.OPEN, "it waits for a person"
+        await answer(rooms, decision, "once")
+        await ann.next("mcp/response:tools/call:save")
 
 
 @pytest.mark.slow

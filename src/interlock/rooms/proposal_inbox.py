@@ -17,7 +17,7 @@ from interlock.hub.app import HubApp
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
-from interlock.hub.auth.principals import Principal
+from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.protocols.mcpx import kinds, system
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope
@@ -154,7 +154,9 @@ class ProposalInbox:
         view = await full_view(entry.shown())
         if not view:
             return  # Nobody could read all of it.
-        question = entry.question(self._room.name, self._hub_app.node, self._hub_app.catalog)
+        # A rule acts in a person's name, whom no taint stops: it must not act for a tainted proposer.
+        tainted = self._hub_app.gate_chain.is_tainted(entry.proposer or LOCAL_AGENT)
+        question = entry.question(self._room.name, self._hub_app.node, self._hub_app.catalog, every_time=tainted)
         decision = await self._inbox.ask(question, view=view, valid_s=valid_s)
         entry.decision = decision.id
         rule = self._inbox.rule_for(question)

@@ -43,8 +43,8 @@ class OpenProposal:
         shown = self.shown()
         return {"jsonrpc": "2.0", "id": 1, "method": shown["method"], "params": shown["params"]}
 
-    def question(self, topic: str, node: str, catalog: Catalog) -> Question:
-        """The question to a person."""
+    def question(self, topic: str, node: str, catalog: Catalog, *, every_time: bool) -> Question:
+        """The question to a person; with `every_time`, one that no rule answers."""
         envelope, proposer, shown = self.envelope, self.proposer, self.shown()
         operation = envelope.kind.operation
         to = f" to {', '.join(envelope.to)}" if envelope.to else ""
@@ -65,6 +65,7 @@ class OpenProposal:
             asked_with="" if proposer is None or proposer.key.startswith(TOKEN) else proposer.key,
             proposal=envelope.id,
             node=node,
+            every_time=every_time,
         )
 
     def _definition(self, shown: dict[str, Any], catalog: Catalog) -> str:

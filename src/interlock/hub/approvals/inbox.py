@@ -148,10 +148,12 @@ class Inbox:
         return self._index.open_count
 
     def current(self, question: Question) -> Decision | None:
-        """The decision on the same matter that is open, or whose answer holds."""
+        """The decision on the same matter that is open, or whose answer holds. A yes from before a taint does not."""
         found = self._index.of_matter(question.matter)
-        holds = found is not None and found.deadline > self._clock() and self.still_allowed(found.question)
-        return found if holds else None
+        if found is None or found.deadline <= self._clock() or not self.still_allowed(found.question):
+            return None
+        is_earlier = question.every_time and not found.question.every_time
+        return None if is_earlier and found.state is DecisionState.APPROVED else found
 
     def rule_for(self, question: Question) -> Rule | None:
         """The rule that allows exactly this call; None for a question that is asked every time."""

@@ -59,11 +59,13 @@ class Approval(msgspec.Struct, frozen=True):
     ticket: str | None = None
     """The decision that the call uses up; None for a rule."""
     by_rule: bool = False
-    """Whether a rule gave it, and no person for this call. A rule answers no question that is asked every time."""
+    """Whether a rule gave it, and no person for this call."""
+    every_time: bool = False
+    """Whether it answered a question that is asked every time. No rule and no other approval answers such a one."""
 
     def answers(self, *, every_time: bool) -> bool:
         """Whether it answers a question about its call."""
-        return not (self.by_rule and every_time)
+        return self.every_time or not every_time
 
 
 class Tried(msgspec.Struct, frozen=True):

@@ -124,6 +124,12 @@ class GateChain:
             inner = self._live.with_events(caller.principal, server, self._processors.get(server), self._judging)
         return self._taint.processor(caller, target, inner)
 
+    def is_tainted(self, principal: Principal) -> bool:
+        """Whether a principal was given untrusted text, where any profile asks because of that."""
+        return (
+            self._taint.on and self._config.hub.mode != "observe" and self._taint.taints.of(principal.owner) is not None
+        )
+
     def note_text(
         self,
         caller: SessionCaller,

@@ -93,14 +93,14 @@ class CallApprovals:
         """An approval that exists already: a rule, an unused approval, or that of the round before."""
         question = question_of(call, ask)
         if question.matter == self._approved_before(call):
-            return Approval(question.matter, "the approval of the round before")
+            return Approval(question.matter, "the approval of the round before", every_time=True)
         rule = self._inbox.rule_for(question)
         if rule is not None:
             return Approval(question.matter, f"rule {rule.id}, made by {rule.made_by}", by_rule=True)
         decision = self._inbox.current(question)
         if decision is None or decision.state is not DecisionState.APPROVED:
             return None
-        return Approval(question.matter, f"approval {decision.id}, given by {decision.answered_by}", decision.id)
+        return _approval(decision)
 
     def is_asked(self, call: Call, ask: Ask) -> bool:
         """Whether a request about exactly this call is open, or its answer holds."""
@@ -129,7 +129,7 @@ class CallApprovals:
         question = question_of(call, ask)
         if approval.by_rule and self._inbox.rule_for(question) is None:
             return False
-        return question.matter == approval.matter
+        return question.matter == approval.matter and approval.answers(every_time=ask.every_time)
 
     async def take(self, approval: Approval) -> bool:
         """Use an approval up. A rule is not used up."""
@@ -145,8 +145,7 @@ class CallApprovals:
             decision = await self._hold(call, decision, view)
         match decision.state:
             case DecisionState.APPROVED:
-                source = f"approval {decision.id}, given by {decision.answered_by}"
-                return Approval(decision.question.matter, source, decision.id)
+                return _approval(decision)
             case DecisionState.DENIED:
                 return _denied(decision, ask)
             case _:
@@ -227,6 +226,11 @@ class CallApprovals:
                 await self._inbox.answer(decision.id, "once", person, "client", decision.question.view)
             elif elicited.action in ("accept", "decline"):
                 await self._inbox.answer(decision.id, "no", person, "client")
+
+
+def _approval(decision: Decision) -> Approval:
+    question, source = decision.question, f"approval {decision.id}, given by {decision.answered_by}"
+    return Approval(question.matter, source, decision.id, every_time=question.every_time)
 
 
 def question_of(call: Call, ask: Ask) -> Question:
