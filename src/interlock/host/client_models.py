@@ -103,6 +103,8 @@ class HostModel:
         """The client's answer, in its chunks where the server wants them. Raises a `Fault`."""
         name = self.host.name(self._live.server, self._request.feature_set)
         params = await self._params(prompt, name)
+        whose = (self.host.principal, (self._live.server,), METHOD, self.host.profile)
+        await self._hub_app.gate_chain.note_delivery(*whose)
         self.check_allowed()
         pieces: asyncio.Queue[str | None] = asyncio.Queue(MAX_CHUNKS)
         asking = asyncio.ensure_future(
