@@ -20,7 +20,7 @@ from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.pipes import find_pipes
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.script import Command, Redirect, Script, Value, Word
-from interlock.judge.shell.values import TEMPORARY, UNKNOWN
+from interlock.judge.shell.values import ALL_ELEMENTS, TEMPORARY, UNKNOWN
 from interlock.judge.shell.words import expanded, has_glob, unescaped, with_names, words_of
 
 _MAX_READINGS = 64
@@ -79,13 +79,13 @@ class FollowedScript:
     def _resolve(self) -> None:
         """Follow each value once, in order: this bounds variables that refer to each other."""
         for value in self.script.values:
-            if value.change and not any(name in self.values for name in INSERTED.findall(value.words[0].template)):
+            if value.change and value.words[0].template[2:-1] not in self.values.keys() | self.unknown:
                 continue
             if not (value.complete and all(map(self.is_known, value.words))):
                 self.unknown.add(value.name)
             texts = self._texts_of(value)
             given = self.values.setdefault(value.name, []) if texts else []
-            given += [text for text in texts if text not in given]
+            given += [text for text in dict.fromkeys(texts) if text not in given]
             if len(given) > _MAX_READINGS:
                 self._budget.exceed()
                 del given[_MAX_READINGS:]
@@ -175,7 +175,10 @@ class FollowedScript:
         if not word.template.startswith(("${", "-")) or not _LETTERS.fullmatch(INSERTED.sub("", word.template)):
             return False
         names = INSERTED.findall(word.template)
-        shell_sets = any(name not in self.values and name.removesuffix("[@]") in self._set for name in names)
+        shell_sets = any(
+            name not in self.values and name[: -3 if name.endswith(ALL_ELEMENTS) else None] in self._set
+            for name in names
+        )
         return shell_sets or not self.unknown.isdisjoint(names)
 
     def _names_given(self, command: Command) -> list[str]:
@@ -225,7 +228,7 @@ class FollowedScript:
             return [text for texts in made for text in texts or [UNKNOWN]]
         if value.kind == "word":
             return [text for choice in self._choices(value.words) for text in self._whole(value.words[0], choice)]
-        if value.kind == "turn":
+        if value.kind in ("turn", "parameter"):
             return self.texts(value.words[0])
         if value.kind == "named":
             return self._secrets_among(value.words)
@@ -300,11 +303,16 @@ class FollowedScript:
         """The worst values of names that the text sets to words which cannot be followed."""
         if program not in _STRICTEST or not self.unknown:
             return {}
-        lists = {name for word in words for name in INSERTED.findall(word.template) if name[-3:] == "[@]"}
+        lists = {name for word in words for name in INSERTED.findall(word.template) if name.endswith(ALL_ELEMENTS)}
         split = {word.template[2:-1] for word in words if not word.quoted and INSERTED.fullmatch(word.template)}
-        split = {name for name in split - self._turns if self._open or self.values.get(name, [UNKNOWN]) == [UNKNOWN]}
+        split = {name for name in split - self._turns if self._open or self._is_open(name)}
         names = lists | (split if program in ("rm", "dd") else set())
         return dict.fromkeys(names & self.unknown, _STRICTEST[program])
+
+    def _is_open(self, name: str) -> bool:
+        """Whether a variable that is not known has no value in the text, or one that begins with an unknown word."""
+        texts = self.values.get(name, [UNKNOWN])
+        return any(text == UNKNOWN or text.startswith((f"{UNKNOWN}-", f"{UNKNOWN} ")) for text in texts)
 
     def _choices(self, words: Sequence[Word], worst: dict[str, str] | None = None) -> list[dict[str, str]]:
         """Each choice of values for the variables in some words, and one with the worst for those not known."""

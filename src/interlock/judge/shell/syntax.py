@@ -102,7 +102,7 @@ class _Reader:
         self.nodes = 0
 
     def script(self) -> Script:
-        given = [*self.values, *values.read_from_input(self.commands)]
+        given = [*values.read_from_input(self.commands), *self.values]
         script = Script(self.commands, self.operators, self.redirects, self.error, self.assignments, given, self.tests)
         if self.text is not None:
             count_in_characters(script, self.source)

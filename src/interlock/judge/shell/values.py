@@ -27,13 +27,15 @@ _READ_NAME = re.compile(r"([A-Za-z_]\w*)(?:\[.*\])?")
 _INDEXED = re.compile(r"\$?\{?(\w+)\[(.*)\]\}?", re.DOTALL)
 _KEY = re.compile(r"\[[^\]]*\]\+?=")
 _CHANGED_NAME = re.compile(r"\$\{!?(#(?=\})|[@*]|\w+(?:\[[^\]]*\])?)")
+ALL_ELEMENTS = ("[@]", "[*]")
+"""The ends of the names for all elements of a list, each by itself or joined by blanks."""
 DEFAULTS = frozenset({":-", "-", ":=", "="})
 ALTERNATIVES = frozenset({":+", "+"})
 
 
 def assigned(name: str, word: Word, *, adds: bool) -> Iterator[Value]:
     """`x=a`, and `x+=b` with all that `x` has been. If `x` is a list, this changes one of its elements."""
-    yield Value(f"{name}[@]", [], "printed", complete=False)
+    yield from (Value(f"{name}{end}", [], "printed", complete=False) for end in ALL_ELEMENTS)
     if adds:
         template = f"${{{name}}}{word.template or word.text}"
         word = Word(template, word.start, word.end, dynamic=True, template=template)
@@ -43,9 +45,10 @@ def assigned(name: str, word: Word, *, adds: bool) -> Iterator[Value]:
 def listed(name: str, elements: Sequence[Word], *, adds: bool) -> Iterator[Value]:
     """`a=(x y)`: each element, and all of them as `a[@]`. `a+=(z)` adds to all that `a` has been."""
     elements = [_element(word) for word in elements]
-    before = [Word("", 0, 0, dynamic=True, template=f"${{{name}[@]}}")] if adds else []
     yield from (Value(name, [element]) for element in elements)
-    yield Value(f"{name}[@]", [*before, *elements], "list")
+    for end in ALL_ELEMENTS:
+        before = [Word("", 0, 0, dynamic=True, template=f"${{{name}{end}}}")] if adds else []
+        yield Value(f"{name}{end}", [*before, *elements], "list" if end == "[@]" else "printed")
 
 
 def _element(word: Word) -> Word:
@@ -80,9 +83,14 @@ class Parameters:
             self._words = list(words[1:])
         else:
             return
+        moved = False
         for at, word in enumerate(self._words[:9]):
-            yield Value(str(at + 1), [word], complete=word.text != UNKNOWN)
-        yield from (Value(name, self._words, "list") for name in "@*" if self._words)
+            yield Value(str(at + 1), [word], "parameter", complete=not moved and word.text != UNKNOWN)
+            # A word that may become several moves those behind it.
+            moved = moved or bool(word.shape) or (word.dynamic and (not word.quoted or "@" in word.template))
+        if self._words:
+            yield Value("@", self._words, "list")
+            yield Value("*", self._words, "printed")
 
 
 def formatted(words: Sequence[Word]) -> Iterator[Value]:
@@ -131,7 +139,7 @@ def changing(source: str, start: int, end: int) -> Value | None:
     if found is None or (source[found.end() :] == "}" and source[2] != "!"):
         return None
     name = changed_name(source) or name_in_template("@" if found[1] == "#" else found[1])
-    several = "[@]" if name[-1] in "@*]" else ""
+    several = "[@]" if name in "@*" or name.endswith(ALL_ELEMENTS) else ""
     return Value(f"~{start}{several}", [Word(source, start, end, dynamic=True, template=f"${{{name}}}")], change=source)
 
 
@@ -151,12 +159,12 @@ def read_from_input(commands: Sequence[Command]) -> Iterator[Value]:
     words = [word for command in commands for word in command.words[1:]]
     for name in sorted(names):
         yield Value(name, words, "named", complete=False)
-        yield Value(f"{name}[@]", words, "named", complete=False)
+        yield from (Value(f"{name}{end}", words, "named", complete=False) for end in ALL_ELEMENTS)
 
 
 def name_in_template(source: str) -> str:
-    """`a[@]` for all elements of a list, `a` for one of them."""
+    """`a[@]` and `a[*]` for all elements of a list, `a` for one of them."""
     indexed = _INDEXED.fullmatch(source)
     if indexed is None:
         return source
-    return f"{indexed[1]}[@]" if indexed[2] in ("@", "*") else indexed[1]
+    return f"{indexed[1]}[{indexed[2]}]" if indexed[2] in ("@", "*") else indexed[1]
