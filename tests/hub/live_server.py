@@ -5,7 +5,7 @@
     heard  answers with every message that it got so far
     write  changes something
     look   changes nothing
-    reply  has it answer a method of hosts with a result from now on, or with an error
+    reply  has it answer a method of hosts with a result from now on, or with an error, or, given neither, not at all
 
 Its capabilities are the JSON in its first argument, members of the tool `write` those in its second. It writes the
 answers to pushes into the file that its third argument names.
@@ -93,7 +93,7 @@ def take(message: dict[str, Any]) -> None:
         case "ping":
             pass
         case method if method in ANSWERS:
-            return say({"id": message["id"], **ANSWERS[method]})
+            return say({"id": message["id"], **ANSWERS[method]}) if ANSWERS[method] else None
         case _:
             return say({"id": message["id"], "error": {"code": -32601, "message": "no such method"}})
     return say({"id": message["id"], "result": result})

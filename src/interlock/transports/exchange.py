@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeAlias
 
+import msgspec
+
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
@@ -21,7 +23,7 @@ from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.ids import Worker
 from interlock.wire.large import Joined
-from interlock.wire.messages import Id, Notification, Request
+from interlock.wire.messages import EMPTY_OBJECT, Id, Notification, Request
 
 GONE: Final = "the client closed the connection"
 
@@ -140,6 +142,11 @@ class SessionExchange(abc.ABC, Generic[S_co, C_co]):
         """None while the client keeps up with notifications. Otherwise a future that completes when it reads again, or
         has gone. A sender of many notifications waits for it."""
         return None
+
+    def release_params(self) -> None:
+        """Let go of the params, which may have megabytes: they were read, and the request stays open for long."""
+        self.request = msgspec.structs.replace(self.request, params=EMPTY_OBJECT)
+        self.preview = RequestPreview(meta=self.preview.meta)
 
     def close_stream(self) -> None:
         """Let the client's connection go, where the client can come back for the answer."""

@@ -25,6 +25,7 @@ from interlock.process.turns import pieces_in_turns
 from interlock.transports.credentials import header_of
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.peers import peer_uid
+from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.stdio.server import StdioServer
 from interlock.transports.unread_bytes import UnreadBytes
 from interlock.version import VERSION
@@ -52,15 +53,32 @@ HELLO_WITHIN_S: Final = 10.0
 MAX_CONNECTIONS: Final = 1000
 
 
+class StreamCounts(msgspec.Struct, frozen=True):
+    """The bytes of all streams that speak MCP here."""
+
+    unread: UnreadBytes
+    """Bytes that clients do not read."""
+    open_bytes: RequestBytes
+    """Bytes of requests that are not answered yet."""
+
+
 class ControlSocket:
     """The listening socket."""
 
-    def __init__(self, hub_app: HubApp, operations: Operations, unread: UnreadBytes | None = None) -> None:
+    def __init__(
+        self,
+        hub_app: HubApp,
+        operations: Operations,
+        unread: UnreadBytes | None = None,
+        open_bytes: RequestBytes | None = None,
+    ) -> None:
         self._hub_app = hub_app
         self._operations = operations
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
-        self._unread = UnreadBytes() if unread is None else unread
+        self._counts = StreamCounts(
+            UnreadBytes() if unread is None else unread, RequestBytes() if open_bytes is None else open_bytes
+        )
         self.token: str | None = None
         self.port: int | None = None
 
@@ -86,7 +104,7 @@ class ControlSocket:
             connection.close()
 
     def _connection(self) -> _Connection:
-        return _Connection(self._hub_app, self._operations, self.token, self._connections, self._unread)
+        return _Connection(self._hub_app, self._operations, self.token, self._connections, self._counts)
 
 
 def _same(given: str, token: str) -> bool:
@@ -126,13 +144,13 @@ class _Connection(asyncio.Protocol):
         operations: Operations,
         token: str | None,
         all_of_them: set[_Connection],
-        unread: UnreadBytes,
+        counts: StreamCounts,
     ) -> None:
         self._hub_app = hub_app
         self._operations = operations
         self._token = token
         self._all = all_of_them
-        self._unread = unread
+        self._counts = counts
         self._lines = LineReader(Limits().message_bytes)
         self._transport: asyncio.Transport
         self._greeted = False
@@ -228,7 +246,12 @@ class _Connection(asyncio.Protocol):
 
         limits = self._hub_app.limits
         stdio = self._stdio = StdioServer(
-            self._hub_app.service, caller, limits=limits, admit=admit, unread=self._unread
+            self._hub_app.service,
+            caller,
+            limits=limits,
+            admit=admit,
+            unread=self._counts.unread,
+            open_bytes=self._counts.open_bytes,
         )
         stdio.connection_made(self._transport)
         self._transport.set_protocol(_StdioHandover(stdio, self))

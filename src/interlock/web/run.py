@@ -45,6 +45,7 @@ from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.endpoint import McpEndpoint
 from interlock.transports.http.server.listener import HttpListener
 from interlock.transports.http.server.serve import start as start_http
+from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.unread_bytes import UnreadBytes
 from interlock.version import VERSION
 from interlock.web.control import ControlSocket
@@ -120,7 +121,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     bounds = HttpBounds(sse_streams=limits.sessions, connections=for_clients(raise_limit()))
     bounds = bounds.for_messages(limits.message_bytes)
     unread = UnreadBytes(bounds.unread_bytes, bounds.unread_bytes_per_owner)
-    control = ControlSocket(hub_app, operations, unread)
+    control = ControlSocket(hub_app, operations, unread, RequestBytes(bounds.held_bytes))
     endpoint = McpEndpoint(hub_app.service, hub_app.limits, bounds)
     host, port = config.hub.address
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.sessions.session import Exchange
@@ -17,7 +18,23 @@ from interlock.wire.errors import Fault
 Serve = Callable[[Exchange, Caller], None]
 """Answers a request, now or later. A `Fault` that it raises is the answer."""
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
+
+
+async def while_wanted(exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
+    """The result of work for a request. The task ends, with the work, when the client no longer wants the answer."""
+    if not exchange.open:
+        work.close()
+        raise asyncio.CancelledError
+    exchange.on_cancel = partial(_cancel, asyncio.current_task())
+    return await work
+
+
+def _cancel(task: asyncio.Task[object] | None, reason: str) -> None:
+    if task is not None:
+        task.cancel(reason)
 
 
 class BackgroundTasks:
@@ -64,7 +81,12 @@ class BackgroundTasks:
 
     def _done(self, task: asyncio.Task[object]) -> None:
         request = self._tasks.pop(task, None)
-        cause = asyncio.CancelledError() if task.cancelled() else task.exception()
+        cause: BaseException | None
+        try:
+            cause = task.exception()
+        except asyncio.CancelledError:
+            # Asking takes the error from the task. Its traceback has the frames of the work, which refer to the task.
+            cause = asyncio.CancelledError()
         if cause is None:
             return
         # The exchange of a call may have been replaced since the task began.

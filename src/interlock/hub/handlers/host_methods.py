@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
+from interlock.hub.calls.background_tasks import BackgroundTasks, Serve, while_wanted
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.judged_sends import JudgedSends
 from interlock.hub.handlers.client_hooks import ClientHookHandler
@@ -42,6 +42,8 @@ MANIFEST: Final = "mcpl/manifest"
 CHUNK: Final = "inference/chunk"
 MAX_RUNNING: Final = 16
 """Notifications of one client that are being passed on. Further ones of this client are dropped."""
+MAX_OPEN_REQUESTS: Final = 64
+"""Upper bound for requests of one principal that wait for servers."""
 
 PUBLISH: Final = "channels/publish"
 
@@ -69,6 +71,8 @@ class HostMethods:
         self._background = background
         self._running: Counter[HostKey] = Counter()
         """Notifications that are being passed on, by client."""
+        self._open_requests: Counter[str] = Counter()
+        """Requests that wait for servers, by principal."""
         inferences = ClientInferences(hosts, hooks)
         channels = self._channels = ClientChannels(hosts, sends, texts)
         self._served: dict[str, Answering] = {
@@ -140,8 +144,7 @@ class HostMethods:
                 return
             find(method, "host", host.dialect, notification=False)
             if method in self._judged:
-                work = self._judged[method](HostMessage(host, caller, exchange))
-                self._background.begin(self._run(exchange, work), exchange)
+                self._begin_request(exchange, caller.owner, self._judged[method](HostMessage(host, caller, exchange)))
                 return
             self._requests.count(caller)
             if method == UPDATE:
@@ -149,9 +152,18 @@ class HostMethods:
             elif method == MANIFEST:
                 _answer(exchange, self._hosts.offers.manifest(host))
             else:
-                self._background.begin(self._run(exchange, self._served[method](host, params)), exchange)
+                self._begin_request(exchange, caller.owner, self._served[method](host, params))
         except Fault as fault:
             _refuse(exchange, fault)
+
+    def _begin_request(self, exchange: Exchange, owner: str, work: Coroutine[Any, Any, object]) -> None:
+        """Have servers answer a request, for as long as its client waits. Raises RESOURCE_EXHAUSTED."""
+        if self._open_requests[owner] >= MAX_OPEN_REQUESTS:
+            work.close()
+            message = f"{MAX_OPEN_REQUESTS} requests of this caller wait for servers"
+            raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500)
+        self._open_requests[owner] += 1
+        self._background.begin(self._run(exchange, work, owner), exchange)
 
     def _update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
         receipt = self._hosts.update(host, params, request=request)
@@ -173,11 +185,15 @@ class HostMethods:
             raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a client that agreed on MCPL")
         serve(exchange, caller)
 
-    async def _run(self, exchange: Exchange, work: Coroutine[Any, Any, object]) -> None:
+    async def _run(self, exchange: Exchange, work: Coroutine[Any, Any, object], owner: str) -> None:
         try:
-            _answer(exchange, await work)
+            _answer(exchange, await while_wanted(exchange, work))
         except Fault as fault:
             _refuse(exchange, fault)
+        finally:
+            self._open_requests[owner] -= 1
+            if not self._open_requests[owner]:
+                del self._open_requests[owner]
 
     async def _take(self, host: ClientHost, work: Coroutine[Any, Any, object]) -> None:
         try:

@@ -112,6 +112,7 @@ class ListenStream:
         if wanted.task_ids and not self._exchange.dialect.capabilities.tasks:
             raise extension_needed()
         self._exchange.on_cancel = self._leave
+        self._exchange.release_params()
         return self._open(wanted)
 
     def list_changed(self, which: ListName) -> None:

@@ -169,6 +169,9 @@ class ClientChannels:
         except Fault as fault:
             self._sends.failed(call, fault, _details(own, "failed"))
             raise
+        except asyncio.CancelledError:
+            self._sends.given_up(call, _details(own, "unknown"))
+            raise
 
     def _tell(self, host: ClientHost, method: str, outgoing: Outgoing) -> None:
         conversation = host.conversation(outgoing.conversation_id)

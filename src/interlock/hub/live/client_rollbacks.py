@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import msgspec
@@ -55,6 +56,9 @@ class ClientRollbacks:
             result = await self._texts.answered(message.host, live.server, ROLLBACK, asking)
         except Fault as fault:
             self._sends.failed(call, fault, details | {"outcome": "failed"})
+            raise
+        except asyncio.CancelledError:
+            self._sends.given_up(call, details | {"outcome": "unknown"})
             raise
         outcome = "done" if result.success else "failed"
         ended = SUCCEEDED if result.success else TOOL_FAILED

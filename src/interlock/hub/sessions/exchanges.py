@@ -73,6 +73,10 @@ class WrappedExchange(SessionExchange[Session, HC_co]):
     def drained(self) -> asyncio.Future[None] | None:
         return self.real.drained()
 
+    def release_params(self) -> None:
+        super().release_params()
+        self.real.release_params()
+
     def close_stream(self) -> None:
         self.real.close_stream()
 

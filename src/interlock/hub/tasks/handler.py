@@ -16,7 +16,7 @@ import msgspec
 
 from interlock.client.peer import remote_fault
 from interlock.hub.audit.record import outcome_of
-from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.background_tasks import BackgroundTasks, while_wanted
 from interlock.hub.calls.bridges.retries import ANSWERS
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.dispatch.server_errors import answer_fault
@@ -158,11 +158,16 @@ class TaskHandler:
         task = self._ledger.get(task_id_in(exchange.request.params))
         if task is None or task.owner != caller.owner or task.modern != exchange.dialect.modern:
             raise unknown_task()
+        target = self._check_reach(caller, task)
+        self._tracker.seen(task, exchange.session)
+        return task, target
+
+    def _check_reach(self, caller: Caller, task: StoredTask) -> Target:
+        """The tool of a task. Raises the error of an unknown task where the caller may not reach it, or no more."""
         target = self._reach(caller, task)
         if target is None:
             raise unknown_task()
-        self._tracker.seen(task, exchange.session)
-        return task, target
+        return target
 
     def _check_form(self, exchange: Exchange) -> None:
         dialect = exchange.dialect
@@ -185,12 +190,15 @@ class TaskHandler:
         self._results.deliver(exchange, caller, task, target, answer, exchange.result)
 
     async def _result(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
+        exchange.release_params()  # The wait may take hours, and needs none of them.
         # An error may be the outcome of the task, so a separate query checks whether the task exists.
         answer = await self._tracker.queries.after_check(task, partial(self._wait, exchange, caller, task))
         if isinstance(answer, Failure):
             await self._tracker.queries.check(task)
+            self._check_reach(caller, task)
             self._tracker.delivered(task)
             raise remote_fault(error_of_server(answer.error))
+        self._check_reach(caller, task)
         result = one_line(answer.result)
         self._tracker.ended_with(task, outcome_of(result))
         self._tracker.delivered(task)
@@ -317,16 +325,9 @@ class TaskHandler:
 
     async def _answer(self, call: Call, work: Coroutine[None, None, None]) -> None:
         """Answer a request about a task. A fault may quote the server of the task: it is processed as an error is."""
-        serving, exchange = asyncio.current_task(), call.exchange
-        processor = self._policy.processor_of(call.caller, call.target)
-
-        def cancelled(reason: str) -> None:
-            if serving is not None:
-                serving.cancel(reason)
-
-        exchange.on_cancel = cancelled
+        exchange, processor = call.exchange, self._policy.processor_of(call.caller, call.target)
         try:
-            await work
+            await while_wanted(exchange, work)
         except Fault as fault:
             answer_fault(call, processor, fault)
         except TimeoutError:

@@ -76,7 +76,8 @@ class ResultWait:
             owner.open.discard(self)
             if owner.waits.get(self._task.upstream_id) is self:
                 del owner.waits[self._task.upstream_id]
-        if self._handle is not None and not self.answer.done():
+        # Whoever stops waiting for the answer has cancelled it.
+        if self._handle is not None and (not self.answer.done() or self.answer.cancelled()):
             self._route.connection.cancel(self._handle, reason)
 
     # The sink

@@ -93,6 +93,7 @@ class Listeners:
         stream.send("notifications/subscriptions/acknowledged", {"notifications": granted})
         self._streams.add(stream)
         exchange.on_cancel = lambda _: self._closed(stream)
+        exchange.release_params()  # The stream may stay open for days, and needs none of them.
 
     def follow_with(self, listener: StreamListener) -> None:
         """Have somebody hear of streams that their clients closed."""

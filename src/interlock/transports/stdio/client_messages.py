@@ -14,6 +14,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, preview, read_initialize, read_modern, refusal_dialect
 from interlock.protocols.mcp.meta import names_method
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
+from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.sessions.session import ClientAnswer, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
 from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter
@@ -97,7 +98,12 @@ class ClientMessages:
         limits: Limits,
         admit: Callable[[bytes], Caller] | None,
         transport: str,
+        open_bytes: RequestBytes,
+        sender: str,
     ) -> None:
+        """`open_bytes` counts the requests, for `sender` or, if that is empty, for the caller of each."""
+        self._open_bytes = open_bytes
+        self._sender = sender
         self._transport = transport
         self._stream = stream
         self._service = service
@@ -197,7 +203,7 @@ class ClientMessages:
         for exchange in exchanges:
             exchange.cancel("the connection was closed")
         # The stream and the session refer to this object. Without them it is freed now, and not by the collector.
-        self._stream = _ClosedStream()
+        self._stream, self.channel = _ClosedStream(), None
         session, self._session = self._session, None
         if session is not None:
             self._service.end_session(session, SessionEvent.LEAVE, "the connection was closed")
@@ -252,6 +258,13 @@ class ClientMessages:
 
     def send(self, message: bytes) -> None:
         self._stream.send(message)
+
+    def hold(self, exchange: StreamExchange) -> bool:
+        sender = self._sender or f"caller {exchange.caller.owner}"
+        return self._open_bytes.hold(exchange, sender, len(exchange.request.params))
+
+    def release(self, exchange: StreamExchange) -> None:
+        self._open_bytes.release(exchange)
 
     def _withdraw(self, id: int, waiter: Waiter) -> None:
         cancelled = self._conversation.withdraw(id, why_cancelled(waiter))

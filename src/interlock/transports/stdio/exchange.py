@@ -6,13 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session
+from interlock.transports.request_bytes import SMALL
 from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import Read
@@ -20,6 +21,8 @@ from interlock.wire.messages import Id, Request, encode_failure, encode_id, one_
 from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED
 
 Waiter: TypeAlias = asyncio.Future[bytes]
+
+FULL: Final = "open requests of this caller hold too many bytes already"
 
 _log = logging.getLogger("interlock.transports")
 
@@ -51,6 +54,12 @@ class Client(Protocol):
 
     def send(self, message: bytes) -> None:
         """Send a message."""
+
+    def hold(self, exchange: StreamExchange) -> bool:
+        """Count the bytes of a request. False where there is no room for them."""
+
+    def release(self, exchange: StreamExchange) -> None:
+        """The bytes of a request count no more."""
 
 
 class StreamSession(SessionChannel):
@@ -84,7 +93,7 @@ class StreamSession(SessionChannel):
 class StreamExchange(OpenExchange):
     """One request on a stream."""
 
-    __slots__ = ("_asks", "_batch", "_client", "open")
+    __slots__ = ("_asks", "_batch", "_client", "_counts", "open")
 
     open: bool
     reachable = True
@@ -110,10 +119,17 @@ class StreamExchange(OpenExchange):
         self._client = client
         self._batch = batch
         self._asks: list[Waiter] | None = None
+        self._counts = False
+        """Whether the bytes of the request count."""
         self.open = True
 
     def serve(self, service: Service) -> None:
-        """Have the request answered, also where the service fails."""
+        """Have the request answered, also where the service fails, or open requests hold too many bytes already."""
+        if len(self.request.params) > SMALL:
+            self._counts = True
+            if not self._client.hold(self):
+                self.fail(Fault("RESOURCE_EXHAUSTED", FULL, hint="send it again in a moment", retry_after_ms=1000))
+                return
         try:
             service.serve(self)
         except Exception:
@@ -131,7 +147,7 @@ class StreamExchange(OpenExchange):
         encoded_id = b"%d" % id_ if type(id_) is int else encode_id(id_)
         message = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encoded_id, result)
         if self.open:
-            if self._asks or self.on_cancel is not None:
+            if self._asks or self.on_cancel is not None or self._counts:
                 self._settle()
             self.open = False
             self._client.answer(id_, message, self._batch)
@@ -163,6 +179,11 @@ class StreamExchange(OpenExchange):
         self._asks.append(waiter)
         return waiter
 
+    def release_params(self) -> None:
+        """Let go of the params. Their bytes count no more."""
+        super().release_params()
+        self._release()
+
     def _end_without_answer(self) -> None:
         self._settle()
         if self._batch is not None:
@@ -180,6 +201,12 @@ class StreamExchange(OpenExchange):
         asks, self._asks = self._asks, None
         for waiter in asks or ():
             waiter.cancel()
+        self._release()
+
+    def _release(self) -> None:
+        if self._counts:
+            self._counts = False
+            self._client.release(self)
 
 
 class Batch:

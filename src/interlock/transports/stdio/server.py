@@ -16,6 +16,7 @@ from interlock.transports.batching import Batching
 from interlock.transports.drain import Drain
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.large_reading import LargeReading
+from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.sessions.session import SessionEnd
 from interlock.transports.stdio.client_messages import ClientMessages
 from interlock.transports.unread_bytes import UnreadBytes
@@ -53,9 +54,12 @@ class StdioServer(asyncio.Protocol):
         admit: Callable[[bytes], Caller] | None = None,
         transport: str = "stdio",
         unread: UnreadBytes | None = None,
+        open_bytes: RequestBytes | None = None,
+        sender: str = "",
     ) -> None:
         """With `admit`, a request may bring a credential of its own beside its method. `unread` counts the bytes that
-        clients do not read, over all streams that have it in common."""
+        clients do not read, and `open_bytes` those of open requests, over all streams that have it in common; the
+        latter for `sender`, or for the caller of each request."""
         self.owner = caller.owner
         self.client: tuple[str, int] | None = None
         self._limits = limits
@@ -64,7 +68,8 @@ class StdioServer(asyncio.Protocol):
         self.data_received = partial(self._batching.received, self)  # type: ignore[method-assign]
         """Bytes in pieces of any size. `take_in` gets them in their turn; `close` removes the reference."""
         self._lines = LineReader(limits.message_bytes)
-        self._messages = ClientMessages(self, service, caller, limits, admit, transport)
+        counts = RequestBytes() if open_bytes is None else open_bytes
+        self._messages = ClientMessages(self, service, caller, limits, admit, transport, counts, sender)
         self._reader: asyncio.ReadTransport | None = None
         self._writer: asyncio.WriteTransport | None = None
         self._two_pipes = False
@@ -79,6 +84,8 @@ class StdioServer(asyncio.Protocol):
         for the next turn of the loop. Reading is paused while any wait."""
         self._reading = False
         """Whether a large one is being read."""
+        self._on_read: Callable[[], None] | None = None
+        """Called when it was read: its sender need not keep it any longer."""
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._last_answers: asyncio.TimerHandle | None = None
         self.draining = False
@@ -206,14 +213,16 @@ class StdioServer(asyncio.Protocol):
             self._writer.abort()
         self._loop.call_soon(self.close)  # a request may be sending its answer just now
 
-    def take_whole(self, message: bytes) -> None:
-        """Take a message that came by itself. It may hold line breaks."""
+    def take_whole(self, message: bytes, on_read: Callable[[], None]) -> None:
+        """Take a message that came by itself, after those before it were taken. It may hold line breaks. `on_read` is
+        called before a large one is served."""
         if self._closed.done():
             return
         channel = self._messages.channel
         if channel is not None:
             channel.last_used = monotonic()
         self._pieces.append(iter((message,)))
+        self._on_read = on_read
         if len(self._pieces) == 1:
             self._take_lines()
 
@@ -277,7 +286,10 @@ class StdioServer(asyncio.Protocol):
 
     def _read_large(self, outcome: Outcome) -> None:
         self._reading = False
+        on_read, self._on_read = self._on_read, None
         if not self._closed.done():
+            if on_read is not None:
+                on_read()
             self._messages.take_large(outcome)
             self._go_on()
 

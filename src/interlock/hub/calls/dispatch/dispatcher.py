@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.audit.write_failures import CommitSlow
-from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.background_tasks import BackgroundTasks, while_wanted
 from interlock.hub.calls.bridges.retries import STATE, Bridges
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.callbacks import Callbacks
@@ -285,16 +285,8 @@ class Dispatcher:
         return keys[known]
 
     async def _send_when_connected(self, call: Call, plan: Plan, upstream: Upstream) -> None:
-        exchange = call.exchange
-        waiting = asyncio.current_task()
-
-        def cancelled(reason: str) -> None:
-            if waiting is not None:
-                waiting.cancel(reason)
-
-        exchange.on_cancel = cancelled
         try:
-            connection = await self._choice.settle(call, plan, upstream)
+            connection = await while_wanted(call.exchange, self._choice.settle(call, plan, upstream))
             current = await plan.pipeline.judge_again(call, plan)
         except TimeoutError:
             self.fail_unsent(call, plan, upstream.supervisor.down())

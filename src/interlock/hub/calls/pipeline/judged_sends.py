@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.hub.audit.record import NOT_SENT, Outcome
+from interlock.hub.audit.record import CANCELLED, NOT_SENT, Outcome
 from interlock.hub.calls.call import Call, Caller, Plan
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.calls.pipeline.pipeline import Pipeline
@@ -44,12 +44,17 @@ class JudgedSends:
 
     async def admit(self, call: Call) -> None:
         """Return once the message may be sent and its intent is recorded. Raises the `Fault` of a refusal."""
-        for _ in range(MAX_JUDGEMENTS):
-            ask = await self._judged(call)
-            if ask is not None:
-                await self._approved(call, *ask)
-            elif await self._committed(call):
-                return
+        try:
+            for _ in range(MAX_JUDGEMENTS):
+                ask = await self._judged(call)
+                if ask is not None:
+                    await self._approved(call, *ask)
+                elif await self._committed(call):
+                    return
+        except asyncio.CancelledError:
+            if call.ticket is not None:
+                self.ended(call, NOT_SENT, {})
+            raise
         raise self._refused(call, changed("rights or approvals"), "commit")
 
     def refuse(self, call: Call, fault: Fault, rule: str) -> None:
@@ -59,6 +64,10 @@ class JudgedSends:
     def failed(self, call: Call, fault: Fault, details: Mapping[str, object]) -> None:
         """Record that an admitted message failed, or was not sent after all."""
         self.ended(call, lost(fault), details, fault.summary)
+
+    def given_up(self, call: Call, details: Mapping[str, object]) -> None:
+        """Record that the client of an admitted message has gone before the server answered."""
+        self.ended(call, CANCELLED, details, "the client no longer waits for the answer")
 
     def ended(self, call: Call, outcome: Outcome, details: Mapping[str, object], reason: str = "") -> None:
         """Record how an admitted message ended."""

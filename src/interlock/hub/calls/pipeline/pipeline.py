@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 
 from interlock.hub.audit.record import COERCED, LATE, MASKED
-from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.background_tasks import BackgroundTasks, while_wanted
 from interlock.hub.calls.call import Call, Caller, Plan
 from interlock.hub.calls.dispatch.dispatcher import Dispatcher
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
@@ -239,15 +239,8 @@ class Pipeline:
 
     async def _ask(self, call: Call, plan: Plan, ask: Ask, gate: str) -> None:
         """Wait for a person's answer, then judge the call from the top: anything may have changed meanwhile."""
-        asking = asyncio.current_task()
-
-        def cancelled(reason: str) -> None:
-            if asking is not None:
-                asking.cancel(reason)
-
-        call.exchange.on_cancel = cancelled
         try:
-            answer = await self._approvals.settle(call, ask, plan.timeouts.lock_s)
+            answer = await while_wanted(call.exchange, self._approvals.settle(call, ask, plan.timeouts.lock_s))
         except Fault as fault:
             answer = Refuse(fault, ask.rule)
         except StoreError as cause:

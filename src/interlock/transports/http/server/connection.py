@@ -227,13 +227,17 @@ class HttpConnection(asyncio.Protocol):
         listener = self.listener
         if listener.streams:
             listener.streams.pop(request, None)
-        if listener.bodies.small_bytes or listener.bodies.large_bytes:
+        if listener.bodies.small_bytes or listener.bodies.large.bytes:
             self._reader.body.recount()
         if not request.keep_alive or self._draining:
             # A client that did not ask for the end may have sent more already.
             self._hang_up(lingering=request.refusal is not None or (request.head.keep_alive and not self._draining))
         elif self._queue or self.flow.is_paused or self._owes_continue:
             self._advance()
+
+    def on_body_released(self) -> None:
+        """The request under way needs its body no more."""
+        self._reader.body.recount()
 
     def on_response_complete(self) -> None:
         """The ASGI app has answered. A body that it did not wait for is not read, if much of it is still to come."""

@@ -37,6 +37,7 @@ from interlock.transports.http.server.post_headers import accepts_events, names_
 from interlock.transports.http.server.refusals import error_dialect_of, failure, id_of, refuse
 from interlock.transports.http.server.sessions import HttpSession, HttpSessions
 from interlock.transports.large_reading import LargeReading
+from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.sessions.session import BACK_MS, SERVER_STOPS
 from interlock.transports.sessions.states import SessionEvent
@@ -81,7 +82,9 @@ class McpEndpoint:
         self._limits = limits
         self._bounds = bounds
         self.sessions = HttpSessions(service, limits, bounds, clock)
-        self.legacy_sse = LegacySse(service, limits, bounds)
+        self.open_bytes = RequestBytes(bounds.held_bytes)
+        """The large bodies of this address, and the open requests of its streams of revision 2024-11-05."""
+        self.legacy_sse = LegacySse(service, limits, bounds, self.open_bytes)
         self._malformed = Malformed(service, clock)
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""

@@ -231,6 +231,12 @@ class HttpExchange(OpenExchange):
         if on_cancel is not None:
             on_cancel(reason)
 
+    def release_params(self) -> None:
+        """Let go of the params and of the body that they came in, unless that is a batch's."""
+        super().release_params()
+        if self._batch is None:
+            self._http.release_body()
+
     def client_gone(self) -> None:
         """The connection is lost."""
         if self.session is None:

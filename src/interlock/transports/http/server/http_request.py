@@ -84,11 +84,18 @@ class Connection(Protocol):
         """The listening address."""
 
     @property
+    def owner(self) -> str:
+        """The caller that the endpoint admitted, or the client's address."""
+
+    @property
     def writer(self) -> AnswerWriter:
         """Writes to the client."""
 
     def finish(self, request: HttpRequest, data: bytes) -> None:
         """Write the last bytes of an answer."""
+
+    def on_body_released(self) -> None:
+        """The request under way needs its body no more."""
 
 
 class HttpRequest(msgspec.Struct, eq=False):
@@ -117,9 +124,20 @@ class HttpRequest(msgspec.Struct, eq=False):
         return "" if client is None else client[0]
 
     @property
+    def sender(self) -> str:
+        """The caller that the endpoint admitted with a key, or the client's address: for whom its bytes count."""
+        return "" if self.connection is None else self.connection.owner
+
+    @property
     def received(self) -> int:
         """The bytes of the body."""
         return len(self.body)
+
+    def release_body(self) -> None:
+        """Let go of the body, which counts no more from here on, though the request is not answered."""
+        self.body, self.message = b"", None
+        if self.connection is not None:
+            self.connection.on_body_released()
 
     def answer(self, status: int, body: bytes = b"", headers: bytes = b"") -> None:
         """Answer with a body of JSON, or none. `headers` are complete lines."""

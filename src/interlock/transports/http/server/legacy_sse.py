@@ -19,6 +19,7 @@ from interlock.transports.http.server.http_request import HttpRequest
 from interlock.transports.http.server.legacy_sse_paths import MESSAGES, STREAM, mcp_path_of
 from interlock.transports.http.server.legacy_sse_posts import PostReader, WaitingPosts
 from interlock.transports.http.server.malformed import KEY
+from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.sessions.session import SERVER_STOPS
 from interlock.transports.stdio.server import StdioServer
@@ -36,10 +37,11 @@ if TYPE_CHECKING:
 class LegacySse:
     """Every stream of one HTTP face. Bounded in number, and per owner."""
 
-    def __init__(self, service: Service, limits: Limits, bounds: HttpBounds) -> None:
+    def __init__(self, service: Service, limits: Limits, bounds: HttpBounds, open_bytes: RequestBytes) -> None:
         self._service = service
         self._limits = limits
         self._bounds = bounds
+        self._open_bytes = open_bytes
         self._streams: dict[str, _Stream] = {}
         self._owners: Counter[str] = Counter()
         self.waiting = WaitingPosts(bounds)
@@ -98,7 +100,15 @@ class LegacySse:
         id_ = self._service.worker.new_id()
         with_header = HEADER in http.head.headers
         admit = None if with_header else refuse_beside
-        server = StdioServer(self._service, caller, limits=self._limits, admit=admit, transport="sse")
+        server = StdioServer(
+            self._service,
+            caller,
+            limits=self._limits,
+            admit=admit,
+            transport="sse",
+            open_bytes=self._open_bytes,
+            sender=http.sender,
+        )
         http.begin_stream()
         http.send(b"event: endpoint\n" + encode_event(f"{prefix}/messages/{id_}".encode()))
         server.write_to(cast("asyncio.WriteTransport", _EventWriter(http)))

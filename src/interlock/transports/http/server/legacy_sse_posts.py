@@ -1,7 +1,8 @@
 """The messages that clients of revision 2024-11-05 post, each on a connection of its own, as one stream reads them.
 
-A message is answered 202 once it was taken, so its body counts until then. Messages that come while an earlier one is
-read wait in one queue. Its bounds are per owner and in all; beyond them a message is refused, and can be sent again.
+A message is answered 202 once it was taken. Its body counts until then, and its request until that is answered.
+Messages that come while an earlier one is read wait in one queue. Its bounds are per owner and in all; beyond them a
+message is refused, and can be sent again.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class PostReader(asyncio.ReadTransport):
     def _hand_over(self, http: HttpRequest) -> None:
         if self._server is not None:
             self._taking = http
-            self._server.take_whole(http.body)
+            self._server.take_whole(http.body, http.release_body)
             if not self._paused:
                 self._taken()
 

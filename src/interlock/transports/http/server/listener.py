@@ -16,6 +16,7 @@ from interlock.transports.http.server.guard import Faces, Headers, Refusal, chec
 from interlock.transports.http.server.http_request import CLOSE, Head, HttpRequest
 from interlock.transports.http.server.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.server.upgrades import Upgrader
+from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.unread_bytes import UnreadBytes
 from interlock.wire.limits import Limits
 from interlock.wire.sse import KEEP_ALIVE
@@ -35,6 +36,10 @@ class Connection(Protocol):
 
 class Endpoint(Protocol):
     """Answers the requests."""
+
+    @property
+    def open_bytes(self) -> RequestBytes:
+        """Counts the bytes of requests that are not answered yet."""
 
     def handle(self, request: HttpRequest) -> None:
         """Answer a request, now or later. Never raises."""
@@ -87,7 +92,7 @@ class HttpListener:
         self.connections: set[Connection] = set()
         self.streams: dict[HttpRequest, float] = {}
         """The open event streams, and when each gets its next comment."""
-        self.bodies = Bodies(bounds)
+        self.bodies = Bodies(bounds, endpoint.open_bytes)
         self.unread = UnreadBytes(bounds.unread_bytes, bounds.unread_bytes_per_owner)
         self.overrun = 0
         """Streams closed because their clients did not read them."""

@@ -1,0 +1,49 @@
+"""Bytes that open requests hold: how many there may be on all connections that have a count in common, and per owner.
+
+An owner may hold as much as is still free, so that some is left for the next one. A lone request may have all of it:
+otherwise one of more than half of the bound would be refused for ever.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+SMALL: Final = 4 * 1024
+"""Requests of a stream up to this size do not count: their number is bounded."""
+
+
+class RequestBytes:
+    """The bytes of the requests that are not answered yet."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._held: dict[object, tuple[str, int]] = {}
+        self._owners: Counter[str] = Counter()
+        self.bytes = 0
+        """The bytes of all owners."""
+
+    def __contains__(self, request: object) -> bool:
+        return request in self._held
+
+    def hold(self, request: object, owner: str, size: int) -> bool:
+        """A request holds so many bytes now. False where there is no room for them; they count until `release`."""
+        self.release(request)
+        self._held[request] = owner, size
+        self._add(owner, size)
+        left = self._max_bytes - self.bytes
+        is_only = self._owners[owner] == size
+        return left >= 0 and (is_only or self._owners[owner] <= left)
+
+    def release(self, request: object) -> None:
+        """The request is answered, or its bytes are let go of."""
+        if request in self._held:
+            owner, size = self._held.pop(request)
+            self._add(owner, -size)
+
+    def _add(self, owner: str, size: int) -> None:
+        self.bytes += size
+        self._owners[owner] += size
+        if not self._owners[owner]:
+            del self._owners[owner]
