@@ -37,8 +37,9 @@ class HttpBounds(msgspec.Struct, frozen=True):
     """All other bodies that are still coming in, over all connections."""
     pipelined: int = 64
     """Requests that may wait on one connection behind the one being answered."""
-    stream_bytes: int = 1024 * 1024
-    """Unread bytes on one event stream before it is closed."""
+    stream_bytes: int = 32 * 1024 * 1024
+    """Unread bytes on one event stream before it is closed with the next event. Several large answers may come in one
+    moment, and a client that reads nothing is cut off after `stall_s`."""
     unread_bytes: int = 256 * 1024 * 1024
     """Bytes that were written to clients and not read by them, over all connections."""
     unread_bytes_per_owner: int = 64 * 1024 * 1024
@@ -58,8 +59,11 @@ class HttpBounds(msgspec.Struct, frozen=True):
     replay_events: int = 256
     """Events kept per session for a client that comes back with `Last-Event-ID`."""
     replay_bytes: int = 1024 * 1024
+    """The same in bytes, of events that were written to the client. The newest is kept however large it is."""
+    replay_unwritten_bytes: int = 16 * 1024 * 1024
+    """The bytes of events that were not, because the client had left the stream."""
     replay_total_bytes: int = 64 * 1024 * 1024
-    """The same over all sessions."""
+    """All bytes that are kept for replay, over all sessions."""
 
     def for_messages(self, size: int) -> HttpBounds:
         """The same, with space for two messages of this size, the largest that is allowed, for each caller."""
@@ -68,6 +72,9 @@ class HttpBounds(msgspec.Struct, frozen=True):
             held_bytes=max(self.held_bytes, 2 * size),
             unread_bytes=max(self.unread_bytes, 4 * size),
             unread_bytes_per_owner=max(self.unread_bytes_per_owner, 2 * size),
+            stream_bytes=max(self.stream_bytes, 2 * size),
+            replay_unwritten_bytes=max(self.replay_unwritten_bytes, 2 * size),
+            replay_total_bytes=max(self.replay_total_bytes, 4 * size),
         )
 
     @property

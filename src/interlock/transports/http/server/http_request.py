@@ -14,6 +14,7 @@ import msgspec
 from interlock.transports.http.server.guard import Refusal
 from interlock.transports.sessions.session import SessionChannel, SessionEnd
 from interlock.wire.large_messages import Outcome
+from interlock.wire.sse import KEEP_ALIVE
 
 STREAM_HEADERS: Final = (
     b"content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
@@ -88,6 +89,10 @@ class Connection(Protocol):
         """The caller that the endpoint admitted, or the client's address."""
 
     @property
+    def unread_bytes(self) -> int:
+        """The bytes that were written and not read by the client."""
+
+    @property
     def writer(self) -> AnswerWriter:
         """Writes to the client."""
 
@@ -159,6 +164,11 @@ class HttpRequest(msgspec.Struct, eq=False):
     def send(self, event: bytes) -> bool:
         """Write to the stream. False when nobody reads it any more."""
         return self.connection is not None and self.connection.writer.send(self, event)
+
+    def keep_alive_stream(self) -> None:
+        """Write a comment to the stream, unless the client has bytes to read: those keep the connection alive."""
+        if self.connection is not None and not self.connection.unread_bytes:
+            self.send(KEEP_ALIVE)
 
     def drained(self) -> asyncio.Future[None] | None:
         """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""

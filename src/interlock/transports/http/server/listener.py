@@ -19,7 +19,6 @@ from interlock.transports.http.server.upgrades import Upgrader
 from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.unread_bytes import UnreadBytes
 from interlock.wire.limits import Limits
-from interlock.wire.sse import KEEP_ALIVE
 
 
 class Connection(Protocol):
@@ -166,7 +165,7 @@ class HttpListener:
         for stream, due in list(self.streams.items()):
             if due <= now:
                 self.streams[stream] = now + self.bounds.keep_alive_s
-                stream.send(KEEP_ALIVE)
+                stream.keep_alive_stream()
         self.endpoint.tick()
 
 

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections import deque
 from functools import partial
+from itertools import islice
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.http_request import HttpRequest
@@ -80,18 +81,24 @@ class Streams:
         return True
 
     def keep(self, stream: SessionStream, position: int, event: bytes) -> None:
-        """Remember an event, at the cost of the oldest."""
+        """Remember an event, at the cost of the oldest: first of those that were written to the client."""
         self._replayable.append((stream, position, event))
         stream.replayable += 1
         self._replayable_bytes += len(event)
         self._budget.used += len(event)
         bounds = self._bounds
         while self._replayable and (
-            len(self._replayable) > bounds.replay_events
-            or self._replayable_bytes > bounds.replay_bytes
-            or self._budget.used > self._budget.limit
+            len(self._replayable) > bounds.replay_events or self._budget.used > self._budget.limit
         ):
-            self._drop_oldest()
+            self._drop(0)
+        while len(self._replayable) > 1 and self._replayable_bytes > bounds.replay_bytes:
+            written = self._oldest_written()
+            if written is not None:
+                self._drop(written)
+            elif self._replayable_bytes > bounds.replay_unwritten_bytes:
+                self._drop(0)
+            else:
+                break
 
     def kept_after(self, stream: SessionStream, position: int) -> list[bytes]:
         """The events of a stream that came after a position in it."""
@@ -107,7 +114,7 @@ class Streams:
         for stream in list(self._by_token.values()):
             stream.end()
         while self._replayable:
-            self._drop_oldest()
+            self._drop(0)
         self._by_token.clear()
 
     def _new(self, kind: str) -> SessionStream:
@@ -115,8 +122,14 @@ class Streams:
         self._by_token[stream.token] = stream
         return stream
 
-    def _drop_oldest(self) -> None:
-        stream, _, event = self._replayable.popleft()
+    def _oldest_written(self) -> int | None:
+        """The place of the oldest event but the newest that was written to the client."""
+        kept = islice(self._replayable, len(self._replayable) - 1)
+        return next((place for place, (stream, at, _) in enumerate(kept) if at <= stream.delivered), None)
+
+    def _drop(self, place: int) -> None:
+        stream, _, event = self._replayable[place]
+        del self._replayable[place]
         stream.replayable -= 1
         self._replayable_bytes -= len(event)
         self._budget.used -= len(event)
