@@ -10,11 +10,12 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import ClassVar, cast
 
 import pytest
 
 from interlock.cli.clients import stdio_relay
+from interlock.cli.clients.relayed_lines import MAX_LINE_BYTES
 from interlock.cli.clients.stdio_relay import HubDialer, Relay
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import Failure, NoHub
@@ -24,6 +25,9 @@ MANY = 2_000
 
 class OneHub:
     """A hub that is there once."""
+
+    hello: ClassVar[dict[str, object]] = {}
+    """The hub's answer to the relay's first message."""
 
     def __init__(self, sock: socket.socket | None) -> None:
         self._sock = sock
@@ -71,14 +75,15 @@ class Client:
         self._thread = threading.Thread(target=relay.run)
         self._thread.start()
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes, *, leave: bool = True) -> None:
         """Send from a thread, since the hub may not read all of it."""
 
         def write() -> None:
             view = memoryview(data)
             while view:
                 view = view[os.write(self._input, view) :]
-            os.close(self._input)
+            if leave:
+                os.close(self._input)
 
         threading.Thread(target=write).start()
 
@@ -94,11 +99,12 @@ class Client:
 
     def answers(self, count: int) -> list[dict[str, object]]:
         """So many lines of the relay."""
-        read = b""
-        while read.count(b"\n") < count:
+        read, lines = bytearray(), 0
+        while lines < count:
             chunk = os.read(self._output, 65_536)
             assert chunk, "the relay ended"
             read += chunk
+            lines += chunk.count(b"\n")
         return [json.loads(line) for line in read.splitlines()]
 
     def end(self) -> None:
@@ -186,6 +192,34 @@ def test_requests_in_long_lines_and_in_batches_are_answered_when_the_hub_goes() 
     assert [cast(dict[str, object], each)["id"] for each in cast(list[object], answered)] == [3]
     names = {each["id"]: cast(dict[str, dict[str, object]], each["error"])["data"]["name"] for each in failed}
     assert names == {1: "OUTCOME_UNKNOWN", 2: "OUTCOME_UNKNOWN"}
+
+
+class HubOfLongMessages(OneHub):
+    """A hub whose limit is above the length from which the relay passes lines on unread."""
+
+    hello: ClassVar[dict[str, object]] = {"message_bytes": MAX_LINE_BYTES}
+
+
+def test_a_line_that_the_hub_takes_is_read_however_long_it_is() -> None:
+    request = json.loads(_call(1))
+    long = {**request, "params": {**request["params"], "arguments": {"text": "x" * MAX_LINE_BYTES}}}
+    with client(HubOfLongMessages) as peer:
+        peer.send(json.dumps(long).encode() + b"\n" + _call(2), leave=False)
+        with peer.hub.makefile("rb") as read:
+            assert len(read.readline()) > MAX_LINE_BYTES
+            assert read.readline() == _call(2)
+        result = json.dumps({"jsonrpc": "2.0", "id": 2, "result": "y" * MAX_LINE_BYTES}).encode() + b"\n"
+
+        def answer_and_go() -> None:
+            peer.hub.sendall(result)
+            peer.hub.shutdown(socket.SHUT_RDWR)
+
+        threading.Thread(target=answer_and_go).start()
+        answered, failed = peer.answers(2)
+        peer.leave()
+    assert answered["id"] == 2
+    assert failed["id"] == 1, "neither is left unanswered, and none is answered twice"
+    assert cast(dict[str, dict[str, object]], failed["error"])["data"]["name"] == "OUTCOME_UNKNOWN"
 
 
 class ClosingHub(OneHub):

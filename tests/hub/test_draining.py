@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import tempfile
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from interlock.config.home import socket_path
 from interlock.config.load import load
 from interlock.hub.readiness import Readiness
 from interlock.web.run import Ready, serve
@@ -19,7 +21,7 @@ from waiting import until
 
 from .modern_client import CAPABILITIES
 from .raw_server import RawHttpServer
-from .running_hub import MGP, RawClient, text_of
+from .running_hub import MGP, MODERN, PREFIX, RawClient, text_of
 from .test_waiting_for_a_server import OK
 from .web_server import Posted
 
@@ -69,4 +71,35 @@ async def test_a_hub_that_drains_tells_new_clients_so_until_its_last_call_has_en
             assert not open_call.done()
             web.gate.set()
             assert text_of(await open_call) == "fine"
+            await asyncio.wait_for(serving, 120)
+
+
+async def test_a_call_of_the_stateless_era_on_the_control_socket_is_answered_when_the_hub_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Readiness, "stop", partialmethod(Readiness.stop, drain_s=0.1))
+    with tempfile.TemporaryDirectory(prefix="il") as home:
+        (Path(home) / "run").mkdir()
+        async with Slow() as web:
+            file = tmp_path / "interlock.toml"
+            file.write_text(f'[hub]\nlisten = "127.0.0.1:0"\n[servers.web]\nurl = "{web.url}"\nera = "legacy"\n')
+            started: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
+            config = load(file, home=Path(home), environ={}).config
+            serving = asyncio.ensure_future(serve(config, Path(home), started.set_result))
+            await asyncio.wait({started, serving}, return_when=asyncio.FIRST_COMPLETED)
+            reader, writer = await asyncio.open_unix_connection(str(socket_path(Path(home))))
+            meta = {f"{PREFIX}protocolVersion": MODERN, CAPABILITIES: {}}
+            for id_, method, params in (
+                (0, "interlock/hello", {"role": "stdio"}),
+                (1, "tools/call", {**OK, "_meta": meta}),
+            ):
+                said = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+                writer.write(json.dumps(said).encode() + b"\n")
+            assert json.loads(await reader.readline())["result"]["message_bytes"] == config.hub.limits.message_bytes
+            await web.reached.wait()
+            os.kill(os.getpid(), signal.SIGTERM)
+            answer = json.loads(await asyncio.wait_for(reader.readline(), 120))
+            assert (answer["id"], answer["error"]["data"]["name"]) == (1, "OUTCOME_UNKNOWN")
+            writer.close()
+            web.gate.set()
             await asyncio.wait_for(serving, 120)

@@ -26,6 +26,7 @@ from interlock.transports.credentials import header_of
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.peers import peer_uid
 from interlock.transports.request_bytes import RequestBytes
+from interlock.transports.sessions.session import SERVER_STOPS
 from interlock.transports.stdio.server import StdioServer
 from interlock.transports.unread_bytes import UnreadBytes
 from interlock.version import VERSION
@@ -95,6 +96,11 @@ class ControlSocket:
         self.token = secrets.token_urlsafe(32)
         self._server = await asyncio.get_running_loop().create_server(self._connection, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
+
+    def abandon(self) -> None:
+        """Answer the requests that streams still wait for: the hub stops. Their outcomes may be unknown."""
+        for connection in list(self._connections):
+            connection.abandon()
 
     async def close(self) -> None:
         """End every connection. The socket's file goes with it."""
@@ -200,6 +206,11 @@ class _Connection(asyncio.Protocol):
         if self._following is not None:
             self._following.resume()
 
+    def abandon(self) -> None:
+        """Answer the requests of a stream that speaks MCP, and close it."""
+        if self._stdio is not None:
+            self._stdio.end(SERVER_STOPS)
+
     def close(self) -> None:
         """The hub is going."""
         if self._stdio is not None:
@@ -271,6 +282,7 @@ class _Connection(asyncio.Protocol):
             "pid": os.getpid(),
             "principal": {"id": principal, "kind": kind},
             "started": started,
+            "message_bytes": self._hub_app.limits.message_bytes,
         }
         self._write(encode_result(id, msgspec.json.encode(hello)))
 

@@ -195,6 +195,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     while hub_app.hub.open_calls and time.monotonic() < until:
         await asyncio.sleep(DRAIN_LOOK_S)
     await http.stop(max(DRAIN_LOOK_S, until - time.monotonic()))
+    control.abandon()
     await conversations.close()
     await rooms.close()
     await hub_app.stop()

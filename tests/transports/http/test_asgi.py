@@ -135,8 +135,8 @@ REQUESTS = {
     "two gets": b"GET / HTTP/1.1\r\nHost: HOST\r\n\r\nGET /next HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n",
     "head": b"HEAD / HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n",
     "post": b"POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody",
-    "old": b"GET / HTTP/1.0\r\nHost: HOST\r\n\r\n",
 }
+OLD = b"GET / HTTP/1.0\r\nHost: HOST\r\n\r\n"
 
 
 @contextlib.asynccontextmanager
@@ -179,6 +179,25 @@ async def answer(port: int, request: bytes) -> bytes:
 async def test_an_application_is_answered_for_as_by_uvicorn(app: App, request_: bytes) -> None:
     async with ours(app) as here, theirs(app) as there:
         assert await answer(here, request_) == await answer(there, request_)
+
+
+@pytest.mark.parametrize("app", [app for app in APPS if app is not echo], ids=lambda app: app.__name__)
+async def test_a_client_of_http_1_0_gets_the_same_answer_without_chunks(app: App) -> None:
+    """Unlike from uvicorn."""
+    async with ours(app) as port:
+        given = [await answer(port, request) for request in (REQUESTS["get"], OLD)]
+    (head, body), (old_head, old_body) = (each.partition(b"\r\n\r\n")[::2] for each in given)
+    assert old_head == re.sub(rb"\r\ntransfer-encoding: chunked", b"", head)
+    assert old_body == (unchunked(body) if b"transfer-encoding" in head else body)
+
+
+def unchunked(body: bytes) -> bytes:
+    """The content of chunks, also where the last ones are missing."""
+    found = b""
+    while body and (size := int(body.partition(b"\r\n")[0], 16)):
+        rest = body.partition(b"\r\n")[2]
+        found, body = found + rest[:size], rest[size + 2 :]
+    return found
 
 
 @pytest.mark.parametrize("app", [split_header, bad_name], ids=lambda app: app.__name__)

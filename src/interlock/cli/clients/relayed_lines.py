@@ -6,7 +6,7 @@ A line that holds no message is passed on too: the hub answers it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -17,7 +17,7 @@ from interlock.wire.messages import Id, is_batch
 
 CHUNK: Final = 65_536
 MAX_LINE_BYTES: Final = 32 * 1024 * 1024
-"""A longer line is passed on in pieces, unread: the hub refuses it."""
+"""A longer line is passed on in pieces, unread, unless the hub takes messages of such a size: the hub refuses it."""
 _LISTS: Final = ("tools", "prompts", "resources")
 
 
@@ -94,7 +94,19 @@ def messages_of(line: bytes) -> list[Message]:
     return [Message(bytes(each)) for each in decode_json_or(line, list[msgspec.Raw], [])]
 
 
-def read_lines(read: Callable[[int], bytes], rest: bytes) -> Iterator[list[bytes]]:
+class LineLimit:
+    """The length from which the relay passes lines on unread. Each hub says how long its messages may be."""
+
+    def __init__(self) -> None:
+        self.max_bytes = MAX_LINE_BYTES
+
+    def set_for(self, hello: Mapping[str, object]) -> None:
+        """Use the limit of the hub that answered with this. The answer to a message may be longer than the message."""
+        size = hello.get("message_bytes")
+        self.max_bytes = max(MAX_LINE_BYTES, 2 * size if isinstance(size, int) else 0)
+
+
+def read_lines(read: Callable[[int], bytes], rest: bytes, limit: LineLimit) -> Iterator[list[bytes]]:
     """The complete lines of a stream, with their ends, as many as came together. The unfinished line at the end of a
     stream is dropped."""
     line, chunk = bytearray(rest), rest
@@ -103,7 +115,7 @@ def read_lines(read: Callable[[int], bytes], rest: bytes) -> Iterator[list[bytes
             *complete, last = bytes(line).split(b"\n")
             yield [each + b"\n" for each in complete]
             line = bytearray(last)
-        elif len(line) > MAX_LINE_BYTES:
+        elif len(line) > limit.max_bytes:
             yield [bytes(line)]
             line = bytearray()
         if not (chunk := read(CHUNK)):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from interlock.cli.clients.relayed_lines import Message, messages_of, read_lines
+from interlock.cli.clients.relayed_lines import LineLimit, Message, messages_of, read_lines
 from interlock.cli.control.agent_environment import with_environment
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import Failure, NoHub, Refused
@@ -79,6 +79,7 @@ class Relay:
         self._source = source
         self._sink = sink
         self._sock: socket.socket | None = None
+        self._limit = LineLimit()
         self._changed = threading.Condition()
         """Guards everything below, and wakes who waits for a connection or for a reason to make one."""
         self._open: dict[Id | float, str] = {}
@@ -104,6 +105,7 @@ class Relay:
     def run(self) -> None:
         """Relay until the client closes its input, or a hub refuses the client."""
         link = self._dialer.connect(start=True)
+        self._limit.set_for(link.hello)
         threading.Thread(target=self._read_client, daemon=True).start()
         while True:
             self._serve(link)
@@ -112,6 +114,7 @@ class Relay:
             if (next_link := self._next_link(start_from)) is None:
                 break
             link = next_link
+            self._limit.set_for(link.hello)
         self._done.set()
 
     # From the hub to the client
@@ -131,7 +134,7 @@ class Relay:
             if ended:  # before there was a connection that could be closed
                 sock.shutdown(socket.SHUT_WR)
                 sock.settimeout(FINAL_ANSWERS_S)
-            for lines in read_lines(sock.recv, early):
+            for lines in read_lines(sock.recv, early, self._limit):
                 self._on_hub_lines(lines)
         with self._changed:
             self._sock = None
@@ -231,7 +234,7 @@ class Relay:
 
     def _read_client(self) -> None:
         with contextlib.suppress(OSError):
-            for lines in read_lines(self._read_source, b""):
+            for lines in read_lines(self._read_source, b"", self._limit):
                 self._on_client_lines(lines)
         with self._changed:
             self._ended = True

@@ -64,8 +64,9 @@ class AsgiRequest:
         self._connection: Connection | None = connection
         """None when the request is over: no part of the connection stays with an application that holds the request."""
         self._chunked: bool | None = None
-        self._left = 0
-        """Bytes of the answer that are to come, where its head says how many it has."""
+        self._left: int | None = 0
+        """Bytes of the answer that are to come, where its head says how many it has. None where nobody knows, and the
+        end of the connection is that of the answer."""
 
     def feed(self, body: bytes) -> None:
         """A piece of the body."""
@@ -149,6 +150,8 @@ class AsgiRequest:
     def _send_head(self, connection: Connection, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         lines = [status_line(status), connection.listener.date]
         closes = False
+        # Such a client does not know chunks (RFC 9112, Transfer-Encoding). The end of the connection ends the answer.
+        is_old = self.scope["http_version"] == "1.0"
         for name, value in headers:
             if _BAD_NAME.search(name) or _BAD_VALUE.search(value):
                 raise RuntimeError(f"a header that HTTP does not have: {name!r}")
@@ -156,6 +159,8 @@ class AsgiRequest:
             if name == b"content-length" and self._chunked is None:
                 self._left, self._chunked = int(value), False
             elif name == b"transfer-encoding" and value.lower() == b"chunked":
+                if is_old:
+                    continue
                 self._left, self._chunked = 0, True
             elif name == b"connection" and b"close" in [token.strip() for token in value.lower().split(b",")]:
                 self.keep_alive, closes = False, True
@@ -163,8 +168,11 @@ class AsgiRequest:
         if not self.keep_alive and not closes:
             lines.append(CLOSE)
         if self._chunked is None and self.scope["method"] != "HEAD" and status not in (204, 304):
-            self._chunked = True
-            lines.append(b"transfer-encoding: chunked\r\n")
+            self._chunked = not is_old
+            if is_old:
+                self._left = None
+            else:
+                lines.append(b"transfer-encoding: chunked\r\n")
         self.response_started, self.owes_continue = True, False
         connection.transport.write(b"".join((*lines, b"\r\n")))
 
@@ -174,6 +182,8 @@ class AsgiRequest:
         elif self._chunked:
             chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             connection.transport.write(chunk if more else chunk + b"0\r\n\r\n")
+        elif self._left is None:
+            connection.transport.write(body)
         elif len(body) > self._left:
             raise RuntimeError("the body is longer than its content-length")
         else:
