@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -109,6 +110,16 @@ async def test_the_definitions_stay_within_the_tokens_that_a_budget_counts_for_t
     listed = await mute.modern("tools/list")
     assert TokenCounter()(json.dumps(listed["result"]["tools"], separators=(",", ":"))) <= 2_000
     assert set(await mute.tools()) >= ROOM_TOOLS
+
+
+async def test_a_budget_has_the_exact_tokens_of_the_tools_for_rooms_before_any_client_listed_them(
+    tmp_path: Path,
+) -> None:
+    counter = TokenCounter()
+    async with running_rooms(tmp_path, hall=PUBLIC) as fresh:
+        budget = await fresh.operate("budget")
+        assert budget["listed_tools"] == len(ROOM_TOOLS)
+        assert budget["listed_tokens"] == sum(counter(one.decode()) + 1 for one in ROOM_DEFINITIONS)
 
 
 async def test_an_agent_joins_talks_waits_proposes_and_leaves(rooms: RunningRooms) -> None:

@@ -135,6 +135,9 @@ class ToolOperations:
             await tokens.settled()
         await listings.settle(scope)
         listed = msgspec.json.decode(listings.listing(scope, "tool"), type=list[msgspec.Raw])
+        # The list has tools of the hub itself, too.
+        if not all([tokens.counted((bytes(item),)) async for item in in_turns(listed)]):
+            await tokens.settled()
         tools, instructions = listings.tools(scope), listings.instructions(scope)
         costs: dict[str, int] = {}
         async for tool in in_turns(tools):
