@@ -158,6 +158,29 @@ async def test_an_agent_joins_talks_waits_proposes_and_leaves(rooms: RunningRoom
     await lead.leave()
 
 
+async def test_a_wait_ends_for_a_message_and_not_for_those_who_come_and_go(rooms: RunningRooms) -> None:
+    coder = await agent(rooms, "coder")
+    await coder.use("join_room")
+    await coder.use("wait_in_room", seconds=0)  # those who came and went before
+    waiting = asyncio.create_task(coder.use("wait_in_room"))
+    await until(lambda: any(one.waiting for one in participants(rooms)))
+    lead = await rooms.join("lead", kind="person")
+    await lead.leave()
+    await until(lambda: any(one.waiting and one.unread == 2 for one in participants(rooms)))
+    lead = await rooms.join("lead", kind="person")
+    await lead.send("chat", {"text": "system/presence is a kind."})
+    _, said = await waiting
+    assert [json.loads(one.partition("\n")[0])["kind"] for one in said] == [*["system/presence"] * 3, "chat"]
+    await lead.leave()
+    await coder.use("leave_room")
+
+
+async def test_a_topic_that_a_client_names_as_such_is_answered_with_the_argument_room(rooms: RunningRooms) -> None:
+    coder = await agent(rooms, "coder")
+    answer = await coder.modern("tools/call", {"name": "join_room", "arguments": {"topic": "build"}})
+    assert "did you mean 'room'?" in json.dumps(answer)
+
+
 async def test_t94_a_tool_gives_no_more_than_the_topic_does(rooms: RunningRooms) -> None:
     """No capability, no session of another caller, no stolen connection, no forged head."""
     mute, lead = await agent(rooms, "mute"), await rooms.join("lead", kind="person")

@@ -62,7 +62,8 @@ class LocalParticipant:
         self._unread.append(data)
         self._unread_bytes += len(data)
         self._trim()
-        self._arrived.set()
+        if self.ends_wait(data):
+            self._arrived.set()
 
     def _trim(self) -> None:
         while len(self._unread) > MAX_UNREAD or self._unread_bytes > MAX_UNREAD_BYTES:
@@ -130,9 +131,13 @@ class LocalParticipant:
         self._unread.clear()
         self._unread_bytes = 0
 
+    def ends_wait(self, data: bytes) -> bool:
+        """Whether `wait` ends for an envelope."""
+        return True
+
     async def wait(self) -> None:
-        """Wait until an envelope can be read, or the participant is no longer in the topic."""
-        while not self._unread and not self.ended:
+        """Wait until an envelope that ends the wait can be read, or the participant is no longer in the topic."""
+        while not self.ended and not any(map(self.ends_wait, self._unread)):
             self._arrived.clear()
             await self._arrived.wait()
 

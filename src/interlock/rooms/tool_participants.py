@@ -1,7 +1,7 @@
 """Participants that joined through MCP tools (`join_room` and the rest), for clients that speak nothing else.
 
 Rule: each is a member like any other, with the principal of its calls. The hub answers `tools/list` and `ping` in its
-name; everything else that reaches it waits for `wait_in_room`.
+name; everything else that reaches it waits for `wait_in_room`. Presence waits, too, but ends no call of that tool.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ ANSWERED: Final[dict[str, dict[str, object]]] = {"tools/list": {"tools": []}, "p
 """Requests that the hub answers for such a participant."""
 ANSWERED_BYTES: Final = tuple(method.encode() for method in ANSWERED)
 _HISTORY: Final = kinds.HISTORY.encode()
+_PRESENCE: Final = kinds.PRESENCE.encode()
 
 Key = tuple[str, str, str]
 """Owner, session and topic."""
@@ -68,6 +69,10 @@ class ToolParticipant(LocalParticipant):
             asyncio.get_running_loop().call_soon(self._respond, *answer)
         else:
             super().on_text(data)
+
+    def ends_wait(self, data: bytes) -> bool:
+        """Whether somebody said, asked, proposed or answered something. Presence comes along with the next message."""
+        return not (may_spell(data, _PRESENCE) and _kind(data) == kinds.PRESENCE)
 
     def _answer(self, data: bytes) -> tuple[Envelope, dict[str, object]] | None:
         """The request that the hub answers, with the response; None for any other envelope."""

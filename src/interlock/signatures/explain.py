@@ -94,8 +94,10 @@ def _problems(schema: Schema | bool, error: Any, depth: int) -> Sequence[Problem
         case "required":
             return (_missing(schema, path, kind.property),)
         case "additionalProperties" | "unevaluatedProperties":
-            known = around.get("properties")
-            return [_unknown(path, name, list(known) if isinstance(known, dict) else []) for name in kind.unexpected]
+            properties = around.get("properties")
+            known = list(properties) if isinstance(properties, dict) else []
+            meant = _meant(around, known, value, kind.unexpected)
+            return [_unknown(path, name, known, meant) for name in kind.unexpected]
         case "anyOf" | "oneOf" if depth < 4 and (arms := [arm for arm in getattr(kind, "context", None) or () if arm]):
             unknown_variant = _unknown_variant(arms, path)
             if unknown_variant is not None:
@@ -182,8 +184,18 @@ def _missing(schema: Schema | bool, path: Path, name: str) -> Problem:
     return Problem((*path, name), reason, shown(name), "nothing", (suggestion,), "required")
 
 
-def _unknown(path: Path, name: str, known: list[str]) -> Problem:
-    suggestion = _did_you_mean(name, {other: other for other in known}) or f"remove {shown(name)}"
+def _meant(schema: Schema, known: list[str], value: object, unexpected: Sequence[str]) -> str:
+    """The name that a single unknown one stands for, where exactly one required name is missing; else empty."""
+    required = schema.get("required")
+    if len(unexpected) != 1 or not isinstance(value, dict) or not isinstance(required, list):
+        return ""
+    missing = [name for name in required if name in known and name not in value]
+    return missing[0] if len(missing) == 1 else ""
+
+
+def _unknown(path: Path, name: str, known: list[str], meant: str) -> Problem:
+    near = _did_you_mean(name, {other: other for other in known})
+    suggestion = near or (f"did you mean {shown(meant)}?" if meant else f"remove {shown(name)}")
     names = ", ".join(printable(other, 60) for other in known[:20])
     expected = f"one of {names}" if known else "no further names"
     reason = f"Unknown: {shown(name)} is not one of the names" + (f" {names}" if known else "")
