@@ -11,7 +11,7 @@ import click
 
 from interlock.cli.control.agent_environment import agent_of
 from interlock.cli.control.hub_link import HubError, HubLink
-from interlock.cli.terminal.failures import NoHub, Refused
+from interlock.cli.terminal.failures import NoHub, Refused, WrongUsage
 from interlock.cli.terminal.show import is_attended, json_option, say, say_table, show_json
 
 Json = dict[str, Any]
@@ -49,9 +49,23 @@ def performs(
 
 def perform(operation: str, params: Mapping[str, Any] | None = None, timeout: float = 30) -> Json:
     """Perform one operation of this user's hub. Parameters without a value are left out."""
+    _refuse_empty_arguments()
     params = {name: value for name, value in (params or {}).items() if value not in (None, "", ())}
     with _running() as link:
         return ask_as_person(link, operation, params, timeout)
+
+
+def _refuse_empty_arguments() -> None:
+    """Raises WrongUsage where an argument that the command needs is an empty text."""
+    context = click.get_current_context(silent=True)
+    for one in () if context is None else context.command.params:
+        value = None if context is None else context.params.get(one.name or "")
+        if (
+            isinstance(one, click.Argument)
+            and one.required
+            and (value == "" or (isinstance(value, tuple) and "" in value))
+        ):
+            raise WrongUsage(f"{one.human_readable_name} is empty", "write a name or a value there")
 
 
 def _running() -> HubLink:
