@@ -20,6 +20,8 @@ from interlock.cli.control.hub_link import HubLink
 from interlock.cli.control.starting import is_running
 from interlock.config.confirmations import Confirmations
 from interlock.config.files import try_lock
+from interlock.store.connect import connect
+from interlock.store.schema import bring_up, steps
 from waiting import block_until
 
 from .conftest import User
@@ -667,3 +669,22 @@ def test_a_hub_whose_words_nobody_reads_runs_all_the_same(user: User) -> None:
         assert user.finished("down")[0] == 0
         _, err = hub.communicate(timeout=120)
     assert (hub.returncode, err) == (0, b"")
+
+
+def test_up_says_that_it_upgraded_the_store_and_where_the_backup_is(user: User) -> None:
+    user.configure()
+    user.home.mkdir(mode=0o700)
+    database = connect(str(user.home / "hub.db"))
+    bring_up(database, lambda _: None, steps()[:1])
+    database.close()
+    _, out, _ = user.finished("up", "-d")
+    try:
+        (backup,) = (user.home / "backups").iterdir()
+        said = f"upgraded from schema 1 to {len(steps())}; backup in {backup}"
+        assert said in out
+        assert said in user.finished("logs", "hub")[1]
+        assert said not in user.finished("up", "-d")[1], "a hub that runs already upgraded nothing now"
+    finally:
+        assert user.run("down").exit_code == 0
+    assert "upgraded" not in user.finished("up", "-d")[1]
+    assert user.run("down").exit_code == 0

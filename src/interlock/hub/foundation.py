@@ -118,6 +118,11 @@ class Foundation:
         except StoreError:
             await self.store.close()
             raise
+        if (upgrade := self.store.upgrade) is not None:
+            self.log(
+                "hub",
+                f"the store was upgraded from schema {upgrade.before} to {upgrade.after}; backup in {upgrade.backup}",
+            )
         self.node = node_name(self.config.hub.node, self.home, where)
         head = head_path(self.home, self.node)
         publisher = CommitPublisher(self.bus, None if self.config.hub.metrics == "off" else self.counts)

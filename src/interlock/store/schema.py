@@ -32,6 +32,14 @@ class Step(msgspec.Struct, frozen=True):
     sql: str
 
 
+class SchemaUpgrade(msgspec.Struct, frozen=True):
+    """An upgrade of a database, and the backup that was written before it."""
+
+    before: int
+    after: int
+    backup: str
+
+
 def steps() -> tuple[Step, ...]:
     """Every step, in order and without a gap."""
     named = ((entry, _FILE.match(entry.name)) for entry in Path(__file__).with_name("migrations").iterdir())

@@ -25,7 +25,7 @@ from .errors import StoreError
 from .feed import Feed, now_s
 from .mirror import Mirror
 from .readers import Readers
-from .schema import bring_up
+from .schema import SchemaUpgrade, bring_up, schema_number
 from .writer import Done, Work, Writer
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -37,8 +37,12 @@ RecordedCommit = Callable[[Changes, Sequence[object]], Awaitable[list[Change]]]
 class Store:
     """An open store. Created by `Store.open` and used on one loop."""
 
-    def __init__(self, where: str, collections: Sequence[AnyCollection], revision: int) -> None:
+    def __init__(
+        self, where: str, collections: Sequence[AnyCollection], revision: int, upgrade: SchemaUpgrade | None = None
+    ) -> None:
         self.where = where
+        self.upgrade = upgrade
+        """Set where opening it upgraded its schema."""
         self._collections = {collection.name: collection for collection in collections}
         if len(self._collections) != len(collections):
             raise ValueError("two collections have the same name")
@@ -59,8 +63,8 @@ class Store:
         has no default.
         """
         name = str(where)
-        revision = await asyncio.to_thread(_prepare, name, collections, backups)
-        return cls(name, collections, revision)
+        revision, upgrade = await asyncio.to_thread(_prepare, name, collections, backups)
+        return cls(name, collections, revision, upgrade)
 
     async def close(self) -> None:
         """Write the queued changes, then close every connection."""
@@ -252,19 +256,26 @@ class Transaction:
             self.versions = await self._store.change(changes, self._records)
 
 
-def _prepare(where: str, collections: Sequence[AnyCollection], backups: Path | None) -> int:
-    """Upgrade the schema and declare the collections. Returns the revision."""
+def _prepare(
+    where: str, collections: Sequence[AnyCollection], backups: Path | None
+) -> tuple[int, SchemaUpgrade | None]:
+    """Upgrade the schema and declare the collections. Returns the revision, and the upgrade where one was needed."""
+    saved: list[tuple[int, Path]] = []
     with closing(connect(where)) as database:
-        bring_up(database, lambda number: back_up_before(database, where, number, backups))
+        bring_up(database, lambda number: saved.append((number, back_up_before(database, where, number, backups))))
+        upgrade = SchemaUpgrade(saved[0][0], schema_number(database), str(saved[0][1])) if saved else None
         with transaction(database, exclusive=True):
             documents.declare(database, collections)
             documents.forget_deleted(database, int(time.time() * 1000) - documents.KEEP_DELETED_MS)
-        return documents.counter(database, "revision")
+        return documents.counter(database, "revision"), upgrade
 
 
-def back_up_before(database: Database, where: str, number: int, backups: Path | None) -> None:
+def back_up_before(database: Database, where: str, number: int, backups: Path | None) -> Path:
+    """Write a backup of a database whose schema has this number. Returns its path."""
     if backups is None:
         if database.shared:
             raise StoreError("the schema is older than this version", "name a folder for the backup before the upgrade")
         backups = sqlite_path(where).parent
-    write_backup(database, backups / f"schema-{number}-{time.strftime('%Y%m%dT%H%M%S')}.backup.db")
+    path = backups / f"schema-{number}-{time.strftime('%Y%m%dT%H%M%S')}.backup.db"
+    write_backup(database, path)
+    return path

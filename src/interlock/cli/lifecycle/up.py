@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -202,6 +202,8 @@ def show_running(home: Path, as_json: bool, *, already: bool) -> None:
         show_json({**status, "already": already})
         return
     say("A hub is running already." if already else "The hub is ready and runs in the background.")
+    if not already:
+        _say_upgrade(status)
     show_status(status)
     if any(server.get("source") == BUILT_IN for server in status.get("servers") or []):
         _say_nothing_configured()
@@ -238,7 +240,9 @@ def _follow_servers(home: Path) -> None:
     deadline = monotonic() + FOLLOW_SERVERS_S
     try:
         with HubLink.open(home) as link:
-            if not link.ask("hub/status").get("agents"):
+            status = link.ask("hub/status")
+            _say_upgrade(status)
+            if not status.get("agents"):
                 _say_next()
             while monotonic() < deadline:
                 status = link.ask("hub/status")
@@ -256,6 +260,13 @@ def _follow_servers(home: Path) -> None:
                 sleep(0.2)
     except (Failure, OSError):
         return  # the hub is stopping, or the output is closed
+
+
+def _say_upgrade(status: dict[str, Any]) -> None:
+    """Say that this start upgraded the store, and where its backup is."""
+    if upgrade := status.get("upgrade"):
+        steps = f"from schema {upgrade['before']} to {upgrade['after']}"
+        say(f"The store was upgraded {steps}; backup in {plain(upgrade['backup'])}.")
 
 
 def _say_nothing_configured(read: str | None = None) -> None:

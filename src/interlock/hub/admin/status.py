@@ -29,6 +29,7 @@ from interlock.hub.upstreams.contained_servers import limits_shown
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.process.memory import resident_mb
+from interlock.store.schema import SchemaUpgrade
 from interlock.version import VERSION
 from interlock.wire.errors import Fault
 
@@ -72,6 +73,7 @@ class StatusOperations:
             calls=hub_app.hub.open_calls,
             memory_mb=resident_mb(),
             warnings=[HubWarning(message, hint) for message, hint in hub_app.warnings],
+            upgrade=hub_app.store.upgrade if hub_app.is_started else None,
         )
 
     def _meaning(self) -> list[Problem]:
@@ -312,3 +314,5 @@ class Status(msgspec.Struct):
     calls: int
     memory_mb: float | None
     warnings: list[HubWarning]
+    upgrade: SchemaUpgrade | None
+    """Set where the start of this hub upgraded its store, after a backup."""
