@@ -360,6 +360,7 @@ def test_t47_a_file_of_the_kernel_that_would_have_to_wait_is_refused_at_once(
 def test_a_webhook_without_a_good_secret_is_a_problem_with_its_line(user_files: UserFiles, secret: str) -> None:
     text = '[hooks.ci]\nagent = "a"\nsecret_env = "CI"\n[live.webhook]\nurl = "https://a.example"\n'
     text += '[channels.team]\nagent = "a"\n[channels.team.webhook]\nurl = "https://a.example"\n'
+    text += '[models.one]\nmodel = "m"\n'
     loaded = user_files.own(text, dict.fromkeys(("CI", "INTERLOCK_LIVE_SECRET", "INTERLOCK_CHANNELS_SECRET"), secret))
     assert loaded.usable
     said = [(problem.line, problem.hint.split("=")[0]) for problem in loaded.problems]

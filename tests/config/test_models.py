@@ -64,3 +64,14 @@ def test_what_cannot_be_meant_is_reported_with_its_place(tmp_path: Path, text: s
     found = loaded(tmp_path, text)
     assert not found.usable
     assert any(message in problem.message for problem in found.problems), found.problems
+
+
+def test_a_channel_without_any_model_is_reported_with_its_place(tmp_path: Path) -> None:
+    text = '[channels.team]\nagent = "a"\nincoming = ["chat/*"]\n'
+    found = loaded(tmp_path, text)
+    assert found.usable
+    (problem,) = found.problems
+    assert problem.message == "[channels.team] begins no turns: no model is configured"
+    assert problem.line == 1
+    assert "[models.NAME]" in problem.hint
+    assert not loaded(tmp_path, text + '[models.a]\nmodel = "m"\n').problems

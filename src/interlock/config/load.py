@@ -22,7 +22,7 @@ from .expand import Expanded, all_variables, expand, literal, variables_in
 from .home import home_folder, user_config, user_home
 from .hub_secret import BadHubSecret, configured_secret
 from .live_sections import check_webhook_secrets
-from .model_settings import Model
+from .model_settings import ADD_MODEL, NO_MODEL, Model
 from .names import why_bad_url
 from .problems import KeyPath, Problem, Report, Section
 from .secret_sources import SecretSources
@@ -227,6 +227,8 @@ class _Loading:
             if all(result.complete for result in results.values()):
                 script = None if model.script is None else str(report.file.parent / Path(model.script).expanduser())
                 models[name] = replace(model, script=script, **{key: result.text for key, result in results.items()})
+        for name in config.channels if not models else ():
+            report.add(("channels", name), f"[channels.{name}] begins no turns: {NO_MODEL}", ADD_MODEL, fatal=False)
         return replace(config, models=models)
 
     def _expand(self, text: str, file: Path | str) -> Expanded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,6 +11,8 @@ ModelKind = Literal["openai", "anthropic", "scripted"]
 Price = Annotated[float, Meta(ge=0, le=1_000_000)]
 Wait = Annotated[float, Meta(gt=0, le=3600)]
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
+NO_MODEL: Final = "no model is configured"
+ADD_MODEL: Final = 'add [models.NAME] with kind, model and key = "${secret:NAME}" to interlock.toml'
 
 
 class Model(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.config.model_settings import ADD_MODEL, NO_MODEL
 from interlock.host.channel_turns import ChannelPlaces
 from interlock.host.channels import ChannelConversations
 from interlock.host.client_pushes import ClientPushes
@@ -221,8 +222,7 @@ class Host:
         if len(names) == 1:
             return names[0]
         if not names:
-            hint = 'add [models.NAME] with kind, model and key = "${secret:NAME}" to interlock.toml'
-            raise Fault("NOT_FOUND", "no model is configured", hint=hint)
+            raise Fault("NOT_FOUND", NO_MODEL, hint=ADD_MODEL)
         raise Fault(
             "INVALID_PARAMS", f"several models are configured: {', '.join(names)}", hint="set `model` in [host]"
         )
