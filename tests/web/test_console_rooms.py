@@ -169,6 +169,7 @@ async def test_a_feature_set_is_switched_and_its_events_are_shown(hub: RunningHu
     page = (await visitor.get("/console/live")).text
     assert "s · news.push" in page
     assert "No server pushed an event lately" in page
+    assert "not enabled" in page
     on = await post(visitor, "/console/live", command="enable", server="s", feature="news.push", agent="local")
     assert on.status == 303, on.text
     assert "On for <strong>local</strong>" in (await visitor.get("/console/live")).text
@@ -178,6 +179,7 @@ async def test_a_feature_set_is_switched_and_its_events_are_shown(hub: RunningHu
     events = await shown(visitor, "news.push", "/console/live/events")
     assert "&lt;img src=x&gt;" in events
     assert "<img" not in events
+    assert "held: no rule names it" in await shown(visitor, "held", "/console/live/events")
     grant = {"agent_id": "local", "server_id": "s", "entry_type": "server_grant", "permission": "allow"}
     await hub.operate("grants.grant", **grant)
     usage = re.sub(r"<[^>]+>", "", (await visitor.get("/console/agents/local")).text)

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from interlock.protocols.mcpl.reason_words import in_words
 from interlock.wire.visible_text import plain
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def _environment() -> Environment:
     )
     environment.filters["field"] = field
     environment.filters |= {"instant": _instant, "milliseconds": _milliseconds, "size": _size, "counted": _counted}
+    environment.filters["in_words"] = in_words
     return environment
 
 
