@@ -106,3 +106,26 @@ def test_why_names_gate_and_rule(user: User, hub: FakeHub) -> None:
     assert json.loads(user.run("why", "--json").output) == {"refusal": None}
     assert "No call was refused" in user.run("why").output
     assert user.run("why", "a", "b", "{nonsense").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [(("keys", "create", ""), "AGENT"), (("keys", "revoke", ""), "AGENT"), (("grants", "deny", "bot", ""), "SERVER")],
+)
+def test_an_empty_name_is_refused_before_the_hub_is_asked(
+    user: User, hub: FakeHub, command: tuple[str, ...], name: str
+) -> None:
+    result = user.run(*command)
+    assert result.exit_code == 2
+    assert f"{name} is empty" in result.output
+    assert not hub.asked
+
+
+def test_features_for_an_agent_without_a_key_are_enabled_with_a_hint(
+    user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.cli.control.perform.is_attended", lambda: True)
+    hub.answers["hub/features.enable"] = {"features": [], "hint": "no key of nobody exists yet"}
+    result = user.run("features", "enable", "builds", "builds.*", "--agent", "nobody")
+    assert result.exit_code == 0, result.output
+    assert "no key of nobody exists yet" in result.stderr

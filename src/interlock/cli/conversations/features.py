@@ -60,6 +60,8 @@ def enable(done: Json, **params: Any) -> None:
       interlock features enable calendar reminders --agent claude-code
     """
     _show(done["features"])
+    if done.get("hint"):
+        say(f"  → {plain(done['hint'])}", err=True)
 
 
 @features.command()
@@ -136,19 +138,15 @@ def usage(rows: list[Json], **params: Any) -> None:
     say_rows(rows, _usage, "There were no events and no inferences.")
 
 
-_WORDS = {"not_selected": "not enabled", "no_rule": "no rule names it"}
-"""Reasons that do not read as words."""
-
-
 def _show(rows: list[Json]) -> None:
     say_table(_feature(row) for row in rows)
 
 
 def _feature(row: Json) -> tuple[str, ...]:
+    from interlock.protocols.mcpl.reason_words import in_words
+
     agents = ", ".join(plain(agent) for agent in row["agents"])
-    # A reason of several words may name a setting.
-    why = plain(row["why"]) if " " in row["why"] else _WORDS.get(row["why"], plain(row["why"]).replace("_", " "))
-    state = coloured(f"on for {agents}", "green") if row["on"] else f"off ({why})"
+    state = coloured(f"on for {agents}", "green") if row["on"] else f"off ({plain(in_words(row['why']))})"
     if row.get("lacks"):
         state += coloured(f", but it replaces no answers without {plain(row['lacks'])}", "yellow")
     for agent, patterns in sorted(row["disabled"].items()):
@@ -157,10 +155,12 @@ def _feature(row: Json) -> tuple[str, ...]:
 
 
 def _event(row: Json) -> tuple[str, ...]:
+    from interlock.protocols.mcpl.reason_words import in_words
+
     at = datetime.fromtimestamp(row["at"]).astimezone().strftime("%m-%d %H:%M:%S")
     state = coloured(row["state"], STATES[row["state"]])
     what = f"{plain(row['server'])} {plain(row['feature_set'])}"
-    cause = _WORDS.get(row["cause"], plain(row["cause"]).replace("_", " "))
+    cause = plain(in_words(row["cause"]))
     return at, bold(plain(row["agent"])), state, plain(row["outcome"]), what, plain(row["event"]), cause
 
 

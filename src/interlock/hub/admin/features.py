@@ -86,12 +86,16 @@ class FeatureOperations:
 
     def _check_agent(self, agent: str) -> None:
         """Refuse the name of an agent that can have no events: it has neither a key nor settings nor feature sets."""
-        hub_app = self._hub_app
-        known = {LOCAL_AGENT.id, *hub_app.config.agents, *(entry.agent for entry in self._live.features.entries())}
-        known.update(key.principal for key in hub_app.keys.list())
+        known = self._agents() | {entry.agent for entry in self._live.features.entries()}
         if agent not in known:
             hint = f"one of {', '.join(sorted(known)[:MAX_NAMED])}"
             raise Fault("NOT_FOUND", f"no agent {agent[:100]!r} has a key or a feature set", hint=hint)
+
+    def _agents(self) -> set[str]:
+        """The agents that have a key or settings."""
+        hub_app, config = self._hub_app, self._hub_app.config
+        configured = {LOCAL_AGENT.id, *config.agents, *(channel.agent for channel in config.channels.values())}
+        return configured | {key.principal for key in hub_app.keys.list()}
 
     async def _need_person(self, by: Principal, params: EnableFeatures, hint: str) -> None:
         present = params.terminal or params.console
@@ -117,7 +121,10 @@ class FeatureOperations:
             for name in params.features
         ]  # fmt: skip
         await self._live.features.put(entries, self._records(by, params, trace, enabled=enabled))
-        return await self._settled(server)
+        rows = await self._settled(server)
+        if enabled and agent not in self._agents():
+            rows.hint = f"no key of {agent} exists yet: `interlock keys create {agent}` makes one"
+        return rows
 
     def _records(self, by: Principal, params: ChangeFeatures, trace: str, *, enabled: bool | None) -> Sequence[Record]:
         """The audit records of a change, one for each pattern."""
@@ -247,6 +254,8 @@ class FeatureRows(msgspec.Struct):
     """Feature sets of servers."""
 
     features: list[FeatureRow]
+    hint: str = ""
+    """Set where feature sets were enabled for an agent that has neither a key nor settings."""
 
 
 class ListEvents(msgspec.Struct):
