@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -249,3 +250,19 @@ def test_a_broken_file_of_a_client_stops_setup_before_anything_is_changed(user: 
     assert result.exit_code == 1, result.output
     assert Path(str(chosen.path)).name in result.stderr
     assert {path: path.read_text() for path in before} == before
+
+
+def test_a_setup_that_stops_halfway_says_how_far_it_came_and_how_to_go_back(user: User) -> None:
+    before = write("cursor", {"clock": as_written_by("cursor", [sys.executable, "-m", "clock"], {})})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        user.configure()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        user.config.write_text(user.config.read_text().replace("127.0.0.1:0", address))
+        code, _, err = user.finished("setup", "--yes", "--trust")
+    assert code != 0
+    assert f"clock is in {user.config}; no client was changed" in err
+    assert "`interlock setup --undo`" in err
+    assert client("cursor").path.read_text() == before
+    undone = finished(user, "setup", "--undo")
+    assert undone["removed"] == ["clock"]
+    assert "clock" not in user.config.read_text()

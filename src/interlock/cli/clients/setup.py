@@ -86,12 +86,18 @@ def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool,
     written: dict[str, Any] = write_servers(config, new) if new else {}
     problems += readable_by_all(path, new)
     record.add_servers(path, new)
-    with reach_hub(home_folder()) as link:
-        for one in connected:
-            # A client that has an entry keeps it, with its key and profile.
-            has_entry = existing_entry(one) is not None and has_keys(link, one.name)
-            entry = None if has_entry else one.entry(command, new_key(link, one.name))
-            _write(one, _changed(one, chosen, entry), record, keyed=not has_entry)
+    changed: list[str] = []
+    try:
+        with reach_hub(home_folder()) as link:
+            for one in connected:
+                # A client that has an entry keeps it, with its key and profile.
+                has_entry = existing_entry(one) is not None and has_keys(link, one.name)
+                entry = None if has_entry else one.entry(command, new_key(link, one.name))
+                _write(one, _changed(one, chosen, entry), record, keyed=not has_entry)
+                changed.append(one.title)
+    except BaseException:
+        _say_stopped(path, list(new), changed)
+        raise
     return {
         "added": list(new),
         "clients": [{"client": one.name, "path": str(one.path)} for one in connected],
@@ -99,6 +105,18 @@ def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool,
         "problems": [*problems, *(str(problem.get("message")) for problem in written.get("problems") or [])],
         "path": str(path),
     }
+
+
+def _say_stopped(path: Path, added: list[str], changed: list[str]) -> None:
+    """Say how far `setup` came before it failed, and how to go on or back."""
+    done = (
+        [f"{', '.join(added)} is in {path}" if len(added) == 1 else f"{', '.join(added)} are in {path}"]
+        if added
+        else []
+    )
+    done.append(f"{', '.join(changed)} has the hub" if changed else "no client was changed")
+    say(f"Setup stopped halfway: {plain('; '.join(done))}.", err=True)
+    say("  → run `interlock setup` again to go on, or `interlock setup --undo` to go back", err=True)
 
 
 def _left(one: Found) -> dict[str, Any]:
