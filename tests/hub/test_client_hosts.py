@@ -22,6 +22,7 @@ from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.events import LIVE_PENDING
 from interlock.hub.live.features import FEATURES, FeatureEntry, Features, entry_id
+from interlock.hub.upstreams.states import ServerState
 from interlock.store import Collection, Store
 from interlock.wire.errors import Fault
 from waiting import until
@@ -615,3 +616,12 @@ async def test_a_client_keeps_the_state_and_rolls_back_where_nobody_shares_the_c
                 assert (lost["code"], lost["data"]) == (-32005, {"domain": "mcpl", "name": "CHECKPOINT_NOT_FOUND"})
             unknown = await client.ask("state/rollback", {"featureSet": "a.note.nothing", "checkpoint": "k"})
             assert unknown["error"]["code"] == -32003
+
+
+async def test_a_server_starts_again_although_an_entry_of_feature_sets_cannot_be_read(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub:
+        await damage(tmp_path / "home" / "hub.db", hub.hub_app.live.features)
+        await hub.operate("servers.restart", server="a")
+        await hub.state("a", ServerState.CONNECTED)
+        answer = await RawClient(hub.url + "/mcp", hub.key("mine")).modern("tools/call", {"name": "a__look"})
+        assert "result" in answer, answer

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from http_peer import WaitingService, opened, request
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.upgrades import UpgradedConnection, UpgradeRequest
+from interlock.transports.read_queue import ReadQueue
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from waiting import until
 
@@ -68,6 +70,52 @@ async def test_a_connection_that_was_refused_while_its_caller_was_looked_up_is_n
         await asyncio.wait([upgrader.known])  # after the connection, which waited for it first
         assert await peer.rest() == b""
         assert upgrader.judged == 1
+
+
+class Echo(asyncio.Protocol):
+    """Sends back what it gets."""
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def take_over(self, transport: asyncio.Transport, rest: bytes, forget: Callable[[], None]) -> None:
+        self.transport = transport
+        transport.set_protocol(self)
+        transport.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        transport.resume_reading()
+
+    def sweep(self, now: float) -> None:
+        pass
+
+    def shutdown(self) -> None:
+        self.transport.abort()
+
+
+class EchoUpgrader:
+    path = "/ws"
+
+    def admit(self, request: UpgradeRequest) -> UpgradedConnection:
+        return Echo()
+
+
+async def test_t39_an_upgrade_that_is_read_in_a_later_turn_of_the_loop_stays_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spent, is_spent = iter([True]), ReadQueue.is_spent
+
+    def spent_at_first(queue: ReadQueue) -> bool:
+        measured = is_spent(queue)
+        return next(spent, measured)
+
+    monkeypatch.setattr(ReadQueue, "is_spent", spent_at_first)
+    async with opened(WaitingService(), upgrader=EchoUpgrader()) as place, place.peer() as peer:
+        peer.send(request("GET", place.host, {**OFFER, "Cookie": "x" * 1_500}, path="/ws"))
+        async with asyncio.timeout(60):
+            assert await peer.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
+        assert next(spent, None) is None, "the head was read in two turns"
+        peer.send(b"hello")
+        async with asyncio.timeout(60):
+            assert await peer.reader.readexactly(5) == b"hello"
 
 
 class Other(Greeter):

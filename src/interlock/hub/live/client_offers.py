@@ -95,7 +95,9 @@ class ClientOffers:
         return active.enabled(feature) and active.grant.allows(path) and active.declared[feature].covers(path)
 
     def _available(self, host: ClientHost) -> list[tuple[LiveConnection, frozenset[str]]]:
-        """The servers of a client's agent, each with the feature sets that a person enabled for it."""
+        """The servers of a client's agent, each with the feature sets that a person enabled for it. Raises a `Fault`
+        where these cannot be known."""
+        self._features.entries()
         found = []
         for live in self.connections(host):
             offer = live.state.offer

@@ -68,6 +68,7 @@ class AgentEntries(msgspec.Struct):
 
 
 NO_ENTRIES: Final = AgentEntries()
+NOBODY: Final[Mapping[str, AgentEntries]] = {}
 
 
 class Declarations(Protocol):
@@ -135,7 +136,7 @@ class Features:
         Several agents share a connection: a set is on there if one of them wants it, and its events reach that one.
         `only` names the sets that can be on, `supported` what a host could do that is not counted yet.
         """
-        mine = self._by_agent(server)
+        mine = self._known_by_agent(server)
         entries = list(mine.values()) if agent is None else [mine.get(agent, NO_ENTRIES)]
         on = {name for name, found in declared.items() if any(each.enable(name, found) for each in entries)}
         on = on if only is None else on & set(only)
@@ -154,7 +155,7 @@ class Features:
 
     def basis(self, server: str) -> tuple[object, ...]:
         """The objects that policies of a server follow from: while they are the same, so are the policies."""
-        return self._by_agent(server), self._config(), self._hosted
+        return self._known_by_agent(server), self._config(), self._hosted
 
     def enabled(self, server: str, agent: str, feature: str) -> bool:
         """Whether a feature set is on for an agent: enabled, and with no further uses than when it was."""
@@ -164,7 +165,8 @@ class Features:
 
     def agents(self, server: str, feature: str, declared: FeatureSet | None) -> tuple[str, ...]:
         """The agents for which a feature set is on, as a connection declares it."""
-        return tuple(sorted(agent for agent, mine in self._by_agent(server).items() if mine.enable(feature, declared)))
+        known = self._known_by_agent(server)
+        return tuple(sorted(agent for agent, mine in known.items() if mine.enable(feature, declared)))
 
     def enabled_by(self, server: str, feature: str) -> str:
         """Names the entries on a feature set as they are now: another name after each change of one."""
@@ -202,6 +204,13 @@ class Features:
             for entry in entries:
                 transaction.delete(FEATURES, entry.id)
             transaction.record(*records)
+
+    def _known_by_agent(self, server: str) -> Mapping[str, AgentEntries]:
+        """The same, and of nobody while entries cannot be read: a server works without its feature sets."""
+        try:
+            return self._by_agent(server)
+        except Fault:
+            return NOBODY
 
     def _by_agent(self, server: str) -> dict[str, AgentEntries]:
         entries = self._ready()  # An entry that cannot be read may disable what was worked out before it came.

@@ -89,7 +89,8 @@ class Touches:
         before = self._at.get(agent, 0.0)
         if at > before:
             self._at[agent] = at
-            if self._listener is not None and before + self._ask_s() <= at:
+            ask_s = self._ask_s()
+            if self._listener is not None and ask_s and before + ask_s <= at:
                 self._listener.on_touched(agent)
 
     def add(self, agents: Iterable[str], then: Callable[[], None]) -> None:

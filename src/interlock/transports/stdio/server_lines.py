@@ -112,7 +112,10 @@ class ServerLines:
         """The server has exited: read what it wrote last."""
         self.exited = True
         self.paused = False
-        self._go_on()
+        if self._later:
+            self._go_on()
+        elif not self.reading:
+            self._link.read(on=True)
 
     def hold(self, *, on: bool) -> None:
         """Leave the server's lines unread, or go on reading."""
@@ -133,9 +136,10 @@ class ServerLines:
     def _take_lines(self, data: bytes, lines: Iterator[bytes | Oversize] | None = None) -> bool:
         """Take the lines of a piece, or the rest of them: until one is large, or the server has had its share of the
         loop. False where some are left."""
-        link, waiting, blank_bytes = self._link, self._waiting, self._lines.blank_bytes
+        link, waiting = self._link, self._waiting
         if lines is None:
             lines = iter(self._lines.feed(data)) if len(data) <= SLICE else self._lines.slices(data)
+        blank_bytes = self._lines.blank_bytes
         began: float | None = None
         ends = thread_time() + TURN_S
         for line in lines:

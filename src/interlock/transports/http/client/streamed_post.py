@@ -119,7 +119,7 @@ class StreamedAnswer(Reply):
             return
         self._pieces.append(data)
         self._unread += len(data)
-        if self._unread >= HELD_BYTES and self.connection is not None:
+        if self._unread >= HELD_BYTES and self.connection is not None and not self.over:
             self.connection.hold(on=True)
         self._notify()
 

@@ -134,6 +134,8 @@ class HttpConnection(asyncio.Protocol):
             self._advance(in_turn=True)
         if self.flow.waiting and not self.is_behind():
             self._reader.read_waiting()
+        if "data_received" not in self.__dict__:
+            return  # another protocol has the client now
         if not self.flow.waiting:
             self.flow.release()
             self._reader.body.recount()
