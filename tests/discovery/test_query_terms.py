@@ -16,7 +16,9 @@ from processor_work import work_of
         ("change the port in my-app.v2.toml?", "change the port in file?"),
         ("what do customers say in reviews.csv", "what do customers say in reviews.csv"),
         ("open https://www.github.com/a/b.html?c=d and read it", "open url github and read it"),
-        ("what is new on news.example.com/today", "what is new on url news example"),
+        ("what is new on news.example.com/today", "what is new on url news example today"),
+        ("https://github.com/octocat/42/issues/5?q=x", "url github octocat issues"),
+        ("https://me:secret@shop.example.org/cart", "url shop example cart"),
         ("mail bob@example.com", "mail bob@example.com"),
         ("update Node.js to v1.2.3", "update Node.js to v1.2.3"),
         ("the way to Washington D.C.", "the way to Washington D.C."),
@@ -39,7 +41,24 @@ def test_a_file_name_finds_the_tool_for_files_and_not_those_with_its_words() -> 
     assert index.search("first open the pipeline, then read config.yaml").hits[0].entry.name == "read_file"
 
 
-@each_case("text", ["a-", "a.", ".", "http://", "www.", "x.com/", "a.b.c.d.e.", "_", "-", "a.pdf.", "console.log"])
+@each_case(
+    "text",
+    [
+        "a-",
+        "a.",
+        ".",
+        "http://",
+        "www.",
+        "x.com/",
+        "https://a@",
+        "x.com/abc/",
+        "a.b.c.d.e.",
+        "_",
+        "-",
+        "a.pdf.",
+        "console.log",
+    ],
+)
 def test_hostile_queries_cost_work_in_proportion_to_their_length(text: str) -> None:
     short, long = (text * (size // len(text)) for size in (2_048, 16_384))
     assert work_of(lambda: query_terms(long), tries=1) < 32 * work_of(lambda: query_terms(short), tries=1) + 20_000_000

@@ -13,8 +13,8 @@ from interlock.judge.shell.changes import MAX_CHARS, changed
 from processor_work import calls_of, steps_of
 
 EVERYDAY = ShellRules(everyday=True)
-MAX_CALLS = 400_000
-"""A fifth of a second or so."""
+MAX_CALLS = 600_000
+"""Three tenths of a second or so."""
 TURNS = "; ".join(f"n={number}" for number in range(60))
 
 
@@ -89,3 +89,10 @@ def test_a_command_within_the_budget_is_judged_to_its_end() -> None:
 def test_the_end_of_the_budget_is_reported_once_for_a_list_of_words_too() -> None:
     found = judge_shell(["bash", "-c", FAMILIES["patterns"]], EVERYDAY)
     assert [finding.rule for finding in found] == ["shell.too_many"]
+
+
+def test_loops_of_a_build_within_each_other_are_followed_to_their_end() -> None:
+    build = 'docker build --build-arg ENV="$e" --label service="$s" -t reg.example.com/"$s":"$e" services/"$s" --step'
+    steps = "; ".join(f"{build}{number}" for number in range(8))
+    command = f"for e in dev staging production; do for s in a b c d e f g h; do {steps}; done; done"
+    assert judge_shell(command, EVERYDAY) == ()

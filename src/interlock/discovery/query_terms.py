@@ -19,16 +19,20 @@ def query_terms(text: str) -> list[str]:
 
 def _read_address(found: re.Match[str]) -> str:
     host = found["host"] or found["bare"]
-    named = (label for label in host.split(".")[:-1] if label.lower() != "www")
+    named = [label for label in host.split(".")[:-1] if label.lower() != "www"]
+    # Plain words of the path say what is there (`…/issues/5`); numbers and codes are values for a tool.
+    named += _PLAIN_PART.findall(_QUERY.split(found["rest"] or found["bare_rest"] or "", maxsplit=1)[0])
     return f" url {' '.join(named)} "
 
 
 _REST = r"[^\s<>\"']*"
 _ADDRESS = re.compile(
-    rf"\b(?:https?://|(?=www\.))(?P<host>[^\s/?#:<>\"']{{1,255}}){_REST}"
-    rf"|(?<![\w@./-])(?P<bare>(?:[a-z0-9-]{{1,63}}\.){{1,4}}(?:com|org|net|io|dev))\b(?:/{_REST})?",
+    rf"\b(?:https?://(?:[^\s/?#@<>\"']{{0,255}}@)?|(?=www\.))(?P<host>[^\s/?#:<>\"']{{1,255}})(?P<rest>{_REST})"
+    rf"|(?<![\w@./-])(?P<bare>(?:[a-z0-9-]{{1,63}}\.){{1,4}}(?:com|org|net|io|dev))\b(?P<bare_rest>/{_REST})?",
     re.IGNORECASE,
 )
+_QUERY = re.compile(r"[?#]")
+_PLAIN_PART = re.compile(r"(?<=/)[A-Za-z]{3,20}(?=/|$)")
 _ENDINGS = "bmp cfg conf cpp cs css env go gz htm ini java log md php py rb rs rst sh tar toml tsv txt yaml yml"
 """Texts, settings and programs. Not `js` and `c`: `Node.js` and `Washington D.C.` are no files."""
 _FILE = re.compile(

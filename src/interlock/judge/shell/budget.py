@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-MAX_WORK: Final = 32_768
-"""Four times the characters that a command may have by default."""
+MAX_WORK: Final = 65_536
+"""Eight times the characters that a command may have by default: enough for nested loops of a build."""
 MAX_REFUSED: Final = 1_600
 """Work that goes on for a command which is questioned in any case, to name its other faults."""
 TEXT: Final = 128
