@@ -149,7 +149,8 @@ class FakeHub:
                 message = json.loads(line)
                 params = message.get("params", {})
                 self.asked.append((message["method"], params))
-                answer = self.answers.get(message["method"], {"error": {"code": -32601, "message": "unknown method"}})
+                unknown = {"error": {"code": -32601, "message": f"no such method: {message['method']}"}}
+                answer = self.answers.get(message["method"], unknown)
                 value = answer(params) if callable(answer) else answer
                 outcome = value if "error" in value else {"result": value}
                 stream.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}).encode() + b"\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,22 @@ async def test_t90_grants_and_rates_hold_for_publications(tmp_path: Path) -> Non
         await hub.deny("mine", "a")
         assert "error" in await client.ask("channels/publish", SAID)
         assert len(await heard(hub, "a", "channels/publish")) == sent
+
+
+async def test_t90_publications_that_another_one_took_the_approval_from_count_for_no_rate(tmp_path: Path) -> None:
+    settings = careful(rate=Rate(per_hour=20))
+    async with between(tmp_path, **settings) as hub, HostClient(hub, "mine", modern=False).running() as client:
+        await with_channel(hub, client)
+        await taint(client)
+        await client.ask("channels/publish", SAID)
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
+        answers = await asyncio.gather(*(client.ask("channels/publish", SAID) for _ in range(8)))
+        assert sum("result" in each for each in answers) == 1
+        left = 0
+        while "RATE_LIMITED" not in str(await client.ask("tools/call", {"name": "a__look", "arguments": {}})):
+            left += 1
+        assert left >= 20 - 3, "the seven that were not sent count for nothing"
 
 
 KEY = "AKIAIOSFODNN7EXAMPLE"

@@ -33,7 +33,10 @@ class Readers:
             if self._waiting >= MAX_WAITING:
                 raise StoreBusy(f"{MAX_WAITING} queries are waiting already")
             self._waiting += 1
-        return self._threads.submit(self._run, query)
+        try:
+            return self._threads.submit(self._run, query)
+        except RuntimeError:
+            raise StoreUnavailable("the database is closed", "the hub is stopping") from None
 
     def close(self) -> None:
         """Finish the waiting queries, then close the connections."""

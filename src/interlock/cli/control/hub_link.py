@@ -269,7 +269,7 @@ def _result(answer: dict[str, Any]) -> dict[str, Any]:
         data = as_dict(error.get("data"))
         message = str(error.get("message", "the hub refused the request"))
         name, hint = str(data.get("name", "")), str(data.get("hint", ""))
-        if error.get("code") == METHOD_NOT_FOUND:
+        if error.get("code") == METHOD_NOT_FOUND and message.startswith("no such method: hub/"):
             hint = "the running hub has another version than this command: `interlock down`, then `interlock up -d`"
         kind = HubRefusal if data.get("domain") == "security" else HubError
         raise kind(int(error.get("code", 0)), message, hint, name)

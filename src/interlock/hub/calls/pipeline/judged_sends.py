@@ -16,7 +16,7 @@ from interlock.hub.calls.call import Call, Caller, Plan
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.plan import make_plan
-from interlock.hub.calls.rates import take
+from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording, lost, trace_of
 from interlock.hub.calls.refusals import changed
 from interlock.hub.calls.verdicts import Ask, Refuse, Wait
@@ -101,10 +101,19 @@ class JudgedSends:
 
     async def _committed(self, call: Call) -> bool:
         """Take what the message consumes and record its intent. False where it has to be judged anew."""
-        plan = self._plan(call)
-        limit = take(plan.meters, asyncio.get_running_loop().time())
+        plan, at, committed = self._plan(call), asyncio.get_running_loop().time(), False
+        limit = take(plan.meters, at)
         if limit is not None:
             raise self._refused(call, limit, "rates")
+        try:
+            committed = await self._recorded(call, plan)
+        finally:
+            if not committed:
+                give_back(plan.meters, at)
+        return committed
+
+    async def _recorded(self, call: Call, plan: Plan) -> bool:
+        """Use the approval up, and record the intent. False where the message has to be judged anew."""
         with as_faults():
             if call.approval is not None and not await self._approvals.take(call.approval):
                 call.approval = None
