@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+from interlock.judge.shell.quoting import quoted_spans
+
 _AWK_CALLS = re.compile(r"\bsystem\s*\(|/inet/|@load|@include|\bgetline\s*<", re.IGNORECASE)
 _AWK_PIPES = re.compile(r"(?<!\|)\|(?!\|)")
 _AWK_PRINTS_TO = re.compile(r"\bprintf?\b[^;}\n]{0,400}?>>?\s*[^=\s]")
 _AWK_STANDARD = re.compile(r'>>?\s*"/dev/(?:stderr|stdout)"')
-_AWK_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
-_AWK_PATTERNS = re.compile(r"(^|[{(,;!~&|\n])(\s*)/(?:[^/\\\n]|\\.)+/")
+_AWK_STRINGS = {'"': re.compile(r'(?:[^"\\]|\\.)*+', re.DOTALL)}
+_AWK_PATTERNS = re.compile(r"(^|[{(,;!~&|\n])([^\S\n]*)/(?:[^/\\\n]|\\.)+/")
 """A slash after an operator opens a pattern; after a value it divides."""
 _NESTED = re.compile(
     r"\$\(\s*[\w./~]|`\s*[\w./~$][^`]*`|\$\{?IFS|\$\{[^}]{0,80}\}\s*[;|&]|<\(\s*\w|/dev/(?:tcp|udp)/|\bsh\s+-i\b"
@@ -38,7 +40,11 @@ def awk_writes(program: str) -> bool:
 
 
 def _awk_bare(program: str) -> str:
-    return _AWK_PATTERNS.sub(r"\1\2//", _AWK_STRINGS.sub('""', program))
+    parts, at = [], 0
+    for start, end in quoted_spans(program, _AWK_STRINGS):
+        parts += [program[at:start], '""']
+        at = end
+    return _AWK_PATTERNS.sub(r"\1\2//", "".join([*parts, program[at:]]))
 
 
 def names_shell(text: str) -> bool:

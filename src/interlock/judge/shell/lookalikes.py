@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from interlock.judge.findings import Finding
+from interlock.judge.shell.quoting import quoted_spans
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 _HIDDEN = re.compile(
@@ -19,7 +20,7 @@ _ODD_QUOTE = re.compile("[\u2018-\u201f\u02bc\uff02\uff07\u2032\u2033]")
 _SYNTAX = frozenset(";&|<>$`()\\\"'/-*?~")
 _ENCODED = re.compile(r"%(?:25)*(?:0[0ad9]|20|22|24|26|27|28|29|3[bce]|5c|60|7[bcd])", re.IGNORECASE)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\`$]|\\.|\$(?!\())*\"""", re.DOTALL)
+_QUOTED = {"'": re.compile(r"[^']*+"), '"': re.compile(r'(?:[^"\\`$]|\\.|\$(?!\())*+', re.DOTALL)}
 _SYMBOL = "\u00a9\u00ae\u203c\u2049\u2100-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _EMOJI = re.compile(f"(?<=[{_SYMBOL}])(?:\ufe0f?\u200d(?=[{_SYMBOL}])|\ufe0f)")
 """The marks that make an emoji of a symbol, or one of several."""
@@ -49,7 +50,7 @@ def find_lookalikes(text: str) -> Iterator[Finding]:
 
 def _find_odd(text: str) -> Iterator[Finding]:
     visible = _EMOJI.sub(_blank, text)
-    bare = _QUOTED.sub(_blank, text)  # a dash or quote inside quotes is text, as in the message of a commit
+    bare = _without_quoted(text)  # a dash or quote inside quotes is text, as in the message of a commit
     for pattern, what, where in (
         (_HIDDEN, "invisible character", visible),
         (_ODD_SPACE, "space that the shell does not treat as one", text),
@@ -74,6 +75,14 @@ def _find_odd(text: str) -> Iterator[Finding]:
                     (index, index + 1),
                 )
                 return
+
+
+def _without_quoted(text: str) -> str:
+    parts, at = [], 0
+    for start, end in quoted_spans(text, _QUOTED):
+        parts += [text[at:start], "_" * (end - start)]
+        at = end
+    return "".join([*parts, text[at:]])
 
 
 def _blank(match: re.Match[str]) -> str:

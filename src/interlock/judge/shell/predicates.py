@@ -16,6 +16,7 @@ from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.folders import is_inside
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, lists
+from interlock.judge.shell.quoting import quoted_spans
 from interlock.judge.shell.sed import sed_effects, sed_scripts
 from interlock.judge.shell.wrappers import run_on_matches
 
@@ -267,7 +268,7 @@ def runs_harmless_code(use: Use) -> bool:
     writes = program.language == "perl" and any("i" in word for word in use.arguments[: at + 1])
     if not code or (writes and not all(is_inside(file) for file in files)):
         return False
-    named = (*files, *(match["text"] for match in _QUOTED.finditer(code)))
+    named = (*files, *(code[start + 1 : end - 1] for start, end in quoted_spans(code, _QUOTED)))
     if any(is_secret_file(name) for name in named) or embedded.runs_process(code):
         return False
     if environment.code_shows_secrets(program.language, code) or _LOADS_SECRETS.search(code):
@@ -310,7 +311,7 @@ _WRITES_FILE = re.compile(
     r"""(?<![.\w])open\(\s*['"](?P<opened>[\w./-]+)['"]\s*,\s*(?:mode\s*=\s*)?['"][wax][bt]?\+?['"]"""
     r"""|\bPath\(\s*['"](?P<path>[\w./-]+)['"]\s*\)\.write_(?:text|bytes)\("""
 )
-_QUOTED = re.compile(r"""(?P<quote>['"`])(?P<text>(?:(?!(?P=quote))[^\\\n]|\\.){0,200})(?P=quote)""")
+_QUOTED = {quote: re.compile(rf"(?:[^{quote}\\\n]|\\.)*+") for quote in "'\"`"}
 _LOADS_SECRETS = re.compile(r"\bdotenv_values\s*\(")
 _GIVES_CODE = {
     "python": re.compile(r"-[uBIsESq]*c"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 _GLOB = re.compile(r"(?<!\\)[*?\[]")
 _SPECIAL = re.compile(r"(\$\{[^{}]*\})|([\\{},*?\[\]])")
@@ -48,6 +49,28 @@ def in_double_quotes(inner: str) -> str:
     if "\\" not in inner:
         return inner
     return _IN_DOUBLE.sub(lambda match: "" if match[1] == "\n" else match[1], inner)
+
+
+def quoted_spans(text: str, bodies: Mapping[str, re.Pattern[str]]) -> Iterator[tuple[int, int]]:
+    """Texts in quotes, with their quotes. `bodies` matches as much as may stand behind an opening quote, by its kind.
+
+    A quote that is not closed is passed over. Those behind it, up to where its body ends, are not closed either,
+    so no part of a text is read twice for them.
+    """
+    opening = re.compile(f"[{''.join(bodies)}]")
+    unclosed = dict.fromkeys(bodies, 0)
+    at = 0
+    while found := opening.search(text, at):
+        start, at, quote = found.start(), found.end(), found[0]
+        if start < unclosed[quote]:
+            continue
+        body = bodies[quote].match(text, at)
+        end = body.end() if body is not None else at
+        if text[end : end + 1] == quote:
+            at = end + 1
+            yield start, at
+        else:
+            unclosed[quote] = end
 
 
 def ansi_c(inner: str) -> str:
