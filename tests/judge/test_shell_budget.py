@@ -10,7 +10,7 @@ from cases import each_case
 from interlock.judge.readonly import judge_readonly_shell
 from interlock.judge.shell import ShellRules, judge_shell
 from interlock.judge.shell.changes import MAX_CHARS, changed
-from processor_work import calls_of, steps_of
+from processor_work import calls_of, steps_of, work_of
 
 EVERYDAY = ShellRules(everyday=True)
 MAX_CALLS = 600_000
@@ -45,7 +45,15 @@ FAMILIES = {
     "a list that grows": "a=(a b c); " + "; ".join(["a+=(${a[@]})"] * 28),
     "a value that grows": f"x={'a' * 100}; " + "; ".join(["x+=$x"] * 60),
     "a long list": f"a=({'abc ' * 1500}); " + "; ".join(['cp "${a[@]}" x'] * 20),
+    "folders above each other": "; ".join(["cd .."] * 200),
 }
+UNCLOSED = {
+    "awk": "awk '" + '"\\' * 4_000 + "'",
+    "text beside a letter that is not ASCII": "echo é " + '"\\' * 4_000,
+    "single and double quotes": "echo é " + "\"'\\" * 2_600,
+    "code": "node -e '" + '"\\' * 4_000 + "'",
+}
+"""Quotes that open texts which nothing closes."""
 
 
 @each_case("family", FAMILIES)
@@ -56,6 +64,21 @@ def test_a_command_of_any_family_is_questioned_after_bounded_work(family: str) -
     assert rules & {"shell.too_many", "shell.nested"}
     assert calls_of(lambda: judge_shell(command, EVERYDAY)) < MAX_CALLS
     assert calls_of(lambda: judge_readonly_shell(command)) < MAX_CALLS
+
+
+@each_case("family", UNCLOSED)
+def test_no_part_of_a_text_is_read_again_for_each_quote_that_is_not_closed(family: str) -> None:
+    command = UNCLOSED[family]
+    for rules in (EVERYDAY, ShellRules()):
+        judge_shell(command, rules)
+        assert work_of(lambda rules=rules: judge_shell(command, rules)) < 5_000_000
+
+
+def test_patterns_of_a_simple_command_cost_of_its_budget() -> None:
+    assert judge_shell("cat " + "* " * 100) == ()
+    command = "cat " + "* " * 3_990
+    assert [finding.rule for finding in judge_shell(command)] == ["shell.too_many"]
+    assert calls_of(lambda: judge_shell(command)) < 2 * MAX_CALLS
 
 
 @pytest.mark.parametrize(("values", "expansions", "depth"), list(product([1, 64], [1, 16], [0, 1, 3])))

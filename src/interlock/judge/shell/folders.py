@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from posixpath import join, normpath
 
+from interlock.judge.shell.budget import Budget
 from interlock.judge.shell.flags import operands
 
 PROJECT = ""
@@ -41,6 +42,16 @@ def from_project(folder: str, word: str) -> str:
 def from_root(folder: str, path: str) -> str:
     """A path in a folder for temporary files, from the root."""
     return normpath(join(folder, path)) if _TEMPORARY.match(folder) and _RELATIVE.fullmatch(path) else path
+
+
+def moved(argv: Sequence[str], move: Callable[[str, str], str], folder: str, budget: Budget) -> list[str]:
+    """A command with its words as paths from elsewhere. The letters of the folder that they get are paid for."""
+    words = list(argv[:1])
+    for word in argv[1:]:
+        path = move(folder, word) if budget.left >= 0 else word
+        budget.spend(max(len(path) - len(word), 0))
+        words.append(path)
+    return words
 
 
 def is_inside(path: str) -> bool:

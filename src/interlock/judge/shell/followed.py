@@ -14,7 +14,7 @@ from interlock.judge.shell.budget import CHOICE, PATTERN, READING, WORD, Budget
 from interlock.judge.shell.changes import changed
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands
-from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, placed
+from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, moved, placed
 from interlock.judge.shell.inputs import READ_COMMANDS, RUN_LATER, reader_of
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.pipes import find_pipes
@@ -96,10 +96,10 @@ class FollowedScript:
         folder = PROJECT
         for command in sorted(self.script.commands, key=lambda each: each.start):
             folders[command.start] = folder
-            if command.words and command.words[0].text in ("cd", "pushd"):
+            if command.words and command.words[0].text in ("cd", "pushd") and self._budget.spend_on_value(len(folder)):
                 targets = self.texts(command.words[1]) if len(command.words) > 1 else [""]
-                moved = [folder_after(folder, words_in(command)[:1] + target.split()) for target in targets]
-                folder = next(filter(is_outside, moved), moved[-1])
+                after = [folder_after(folder, words_in(command)[:1] + target.split()) for target in targets]
+                folder = next(filter(is_outside, after), after[-1])
         return folders
 
     def redirected(self, redirect: Redirect, target: str) -> str:
@@ -130,9 +130,9 @@ class FollowedScript:
             argv = self._without_filtered(command, argv or [UNKNOWN])
             folder = self._folders[command.start]
             if folder:
-                argv = [argv[0], *(from_project(folder, word) for word in argv[1:])]
+                argv = moved(argv, from_project, folder, self._budget)
             if folder and name == "rm":
-                argv = [argv[0], *(from_root(folder, path) for path in argv[1:])]
+                argv = moved(argv, from_root, folder, self._budget)
             if name == "dd":
                 argv = [_STRICTEST[name] if word == f"of={UNKNOWN}" else word for word in argv]
             yield [*argv, body] if body and program.reads_sql else argv
@@ -144,7 +144,7 @@ class FollowedScript:
             if is_outside(folder):
                 if len(argv) > _MAX_PLACED:
                     self._budget.exceed()
-                yield [argv[0], *(placed(folder, word) for word in argv[1:_MAX_PLACED])]
+                yield moved(argv[:_MAX_PLACED], placed, folder, self._budget)
 
         if acting == "rm" and (argv := self._with_options(command.words)):
             yield argv

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from interlock.judge.findings import Finding
-from interlock.judge.shell.budget import Budget
+from interlock.judge.shell.budget import PATTERN, Budget
 from interlock.judge.shell.commands import judge_argv
 from interlock.judge.shell.evaluation import evaluated
 from interlock.judge.shell.followed import FollowedScript
@@ -18,7 +18,7 @@ from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.script import Command, Script, Word
 from interlock.judge.shell.surroundings import judge_setting
 from interlock.judge.shell.walk import judge_text, too_many
-from interlock.judge.shell.words import MAX_ADDED, words_of
+from interlock.judge.shell.words import MAX_ADDED, has_glob, words_of
 
 
 class _Sandbox(ABC):
@@ -60,7 +60,7 @@ class StrictPolicy(_Sandbox):
         if not command.words:
             return
         yield from _judge_words(command, known=not command.words[0].dynamic)
-        argv, complete = _argv(command.words)
+        argv, complete = _argv(command.words, self.budget)
         if not complete:
             yield too_many(self, span)
         yield from self.judge_argv(argv, span, depth)
@@ -127,13 +127,15 @@ def _judge_words(command: Command, *, known: bool) -> Iterator[Finding]:
             break
 
 
-def _argv(words: Sequence[Word]) -> tuple[list[str], bool]:
+def _argv(words: Sequence[Word], budget: Budget) -> tuple[list[str], bool]:
     """The argument list, with names that patterns may match, and whether braces are expanded to their end."""
     argv: list[str] = []
     all_complete = True
     program = program_name(words[0].text)
     for word in words:
-        read, complete = words_of(word.shape, program) if word.shape and not word.dynamic else ([word.text], True)
+        expands = word.shape and not word.dynamic and budget.left >= 0
+        read, complete = words_of(word.shape, program) if expands else ([word.text], True)
+        budget.spend(sum(map(has_glob, read)) * PATTERN if expands else 0)
         all_complete = all_complete and complete
         argv += read
     if words[0].pattern:
