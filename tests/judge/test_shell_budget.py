@@ -52,8 +52,9 @@ UNCLOSED = {
     "text beside a letter that is not ASCII": "echo é " + '"\\' * 4_000,
     "single and double quotes": "echo é " + "\"'\\" * 2_600,
     "code": "node -e '" + '"\\' * 4_000 + "'",
+    "an address that is none": "echo " + "a" * 8_000 + "%20",
 }
-"""Quotes that open texts which nothing closes."""
+"""Quotes that open texts which nothing closes, and letters before which none makes an address."""
 
 
 @each_case("family", FAMILIES)
@@ -67,7 +68,7 @@ def test_a_command_of_any_family_is_questioned_after_bounded_work(family: str) -
 
 
 @each_case("family", UNCLOSED)
-def test_no_part_of_a_text_is_read_again_for_each_quote_that_is_not_closed(family: str) -> None:
+def test_no_part_of_a_text_is_read_again_for_each_quote_or_letter_that_may_open_something(family: str) -> None:
     command = UNCLOSED[family]
     for rules in (EVERYDAY, ShellRules()):
         judge_shell(command, rules)

@@ -19,7 +19,7 @@ _ODD_DASH = re.compile("(?:^|\\s)[\u2010-\u2015\u2212\u2043\ufe58\ufe63\uff0d]")
 _ODD_QUOTE = re.compile("[\u2018-\u201f\u02bc\uff02\uff07\u2032\u2033]")
 _SYNTAX = frozenset(";&|<>$`()\\\"'/-*?~")
 _ENCODED = re.compile(r"%(?:25)*(?:0[0ad9]|20|22|24|26|27|28|29|3[bce]|5c|60|7[bcd])", re.IGNORECASE)
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_URL = re.compile(r"(?<![a-z0-9+.-])[0-9+.-]*+[a-z][a-z0-9+.-]*+://", re.IGNORECASE)
 _QUOTED = {"'": re.compile(r"[^']*+"), '"': re.compile(r'(?:[^"\\`$]|\\.|\$(?!\())*+', re.DOTALL)}
 _SYMBOL = "\u00a9\u00ae\u203c\u2049\u2100-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _EMOJI = re.compile(f"(?<=[{_SYMBOL}])(?:\ufe0f?\u200d(?=[{_SYMBOL}])|\ufe0f)")
@@ -91,9 +91,10 @@ def _blank(match: re.Match[str]) -> str:
 
 def _find_encoded(text: str) -> Iterator[Finding]:
     """Percent-encoded blanks and operators outside an address: text made for another decoder on the way."""
+    address = -1
     for match in _ENCODED.finditer(text):
         start = max(text.rfind(" ", 0, match.start()), text.rfind("\n", 0, match.start())) + 1
-        if not _URL.search(text, start, match.start()):
+        if start != address and not _URL.search(text, start, match.start()):
             yield Finding(
                 "shell.encoded",
                 f"{match[0]!r} is a percent-encoded blank or operator",
@@ -101,3 +102,4 @@ def _find_encoded(text: str) -> Iterator[Finding]:
                 match.span(),
             )
             return
+        address = start

@@ -27,6 +27,7 @@ _LETTERS = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.-?\d{1,9})?")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _GLOB = re.compile(r"(?<!\\)[*?\[]")
 _CLASS = re.compile(r"\[\[:\w+:\]\]")
+_ANY = re.compile(r"[*?]+")
 _WILD = re.compile(r"[*?]+|\[[^\]]*\]")
 _LETTER = re.compile(r"[A-Za-z0-9]")
 _ORDINARY_ENDING = re.compile(r"\.(?:json|ya?ml|toml|xml)$")
@@ -151,9 +152,15 @@ def _matched(pattern: str) -> list[str]:
 def _instance(pattern: str) -> str | None:
     """The pattern with a letter for each wildcard, if any such name holds secrets: `config/*.key`."""
     folder, slash, last = pattern.rpartition("/")
-    name = f"{folder}{slash}{_WILD.sub('x', last)}"
+    name = f"{folder}{slash}{_replaced(last, 'x')}"
     # A name of wildcards in a folder of secrets is found by the list: here the last part must say it.
     return name if compiled("<SECRET_FILE>").search(name) else None
+
+
+def _replaced(pattern: str, new: str) -> str:
+    """A pattern with other letters for its wildcards. Behind the last bracket that closes a set, none opens one."""
+    end = pattern.rfind("]") + 1
+    return _WILD.sub(new, pattern[:end]) + _ANY.sub(new, pattern[end:])
 
 
 @lru_cache(maxsize=2)
@@ -164,7 +171,7 @@ def _in_parts(kind: str) -> list[tuple[str, ...]]:
 def may_match(pattern: str, names: Iterable[tuple[str, ...]]) -> str | None:
     """The first of some names, each in parts, that a pattern may match; below any folder unless it starts with `/`."""
     parts = _CLASS.sub("?", pattern.replace("[^", "[!")).split("/")
-    letters = len(_LETTER.findall(_WILD.sub("", "/".join(parts[-2:]))))
+    letters = len(_LETTER.findall(_replaced("/".join(parts[-2:]), "")))
     for name in names:
         if len(name) > len(parts) or (not name[0] and len(name) != len(parts)):
             continue
@@ -193,5 +200,5 @@ def _is_telling(last: str, name: tuple[str, ...], letters: int) -> bool:
         return bool(name[0]) or letters > 1
     if name[0][0] == ".":
         return True
-    own = len(_LETTER.findall(_WILD.sub("", _ORDINARY_ENDING.sub("", last))))
+    own = len(_LETTER.findall(_replaced(_ORDINARY_ENDING.sub("", last), "")))
     return own >= (3 if _ORDINARY_ENDING.search(name[0]) else 2)
