@@ -182,6 +182,9 @@ def test_code_that_writes_elsewhere_is_questioned(path: str) -> None:
         "chamber read a b",
         "cd ~/.ssh && cat id_rsa",
         "cd /etc && cat shadow",
+        'x=(.e*); cat "${x[0]}"',
+        "x=.éenv; cat ${x/é/}",
+        "x=İİ.env; cat ${x/#İİ/}",
     ],
 )
 def test_a_file_of_secrets_is_not_shown_copied_or_packed(command: str) -> None:

@@ -35,9 +35,14 @@ def changed_name(source: str) -> str | None:
 
 def changed(source: str, text: str) -> list[str]:
     """The values that an expansion may make of a text; none where that is not followed."""
-    found = _CHANGE.fullmatch(source)
     # The locale says whether bash counts letters or bytes.
-    if found is None or len(text) > MAX_CHARS or not (text.isascii() and source.isascii()):
+    return changed_by_letters(source, text) if text.isascii() and source.isascii() else []
+
+
+def changed_by_letters(source: str, text: str) -> list[str]:
+    """The values that an expansion makes of a text where bash counts letters."""
+    found = _CHANGE.fullmatch(source)
+    if found is None or len(text) > MAX_CHARS:
         return []
     if found["letters"]:
         return [_in_letters(found["letters"], text)]
@@ -47,7 +52,8 @@ def changed(source: str, text: str) -> list[str]:
     if found["cut"]:
         return [_cut(found["cut"], found["part"], text)]
     # With `shopt -s nocasematch`, bash finds other letters, too.
-    made = (_replaced(found["replace"], found["old"], found["new"] or "", text, fold=fold) for fold in (False, True))
+    folds = (False, True) if len(text.lower()) == len(text) else (False,)
+    made = (_replaced(found["replace"], found["old"], found["new"] or "", text, fold=fold) for fold in folds)
     return list(dict.fromkeys(made))
 
 

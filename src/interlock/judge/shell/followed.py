@@ -11,7 +11,7 @@ from itertools import islice, product
 
 from interlock.judge.shell import environment
 from interlock.judge.shell.budget import CHOICE, PATTERN, READING, WORD, Budget
-from interlock.judge.shell.changes import changed
+from interlock.judge.shell.changes import changed, changed_by_letters
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands
 from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, moved, placed
@@ -222,12 +222,12 @@ class FollowedScript:
         """The texts that a name may stand for by one of its values."""
         if value.change:
             name = value.words[0].template[2:-1]
-            made = [self._changed(value.change, text) for text in self.values.get(name, [UNKNOWN])]
-            if not all(made):
-                self.unknown.add(value.name)
-            return [text for texts in made for text in texts or [UNKNOWN]]
-        if value.kind == "word":
-            return [text for choice in self._choices(value.words) for text in self._whole(value.words[0], choice)]
+            made = [made for text in self.values.get(name, [UNKNOWN]) for made in self._changed(value.change, text)]
+            self.unknown |= {value.name} if UNKNOWN in made else set()
+            return made
+        if value.kind in ("word", "element"):
+            texts = [text for choice in self._choices(value.words) for text in self._whole(value.words[0], choice)]
+            return texts + (self.texts(value.words[0]) if value.kind == "element" and value.words[0].shape else [])
         if value.kind in ("turn", "parameter"):
             return self.texts(value.words[0])
         if value.kind == "named":
@@ -246,7 +246,9 @@ class FollowedScript:
         return self._secrets[id(words)]
 
     def _changed(self, change: str, text: str) -> list[str]:
-        return changed(change, text) if self._budget.spend_on_value(len(change) + len(text)) else []
+        """The values that an expansion may make of a text, with an unknown one where that depends on the locale."""
+        followed = self._budget.spend_on_value(len(change) + len(text))
+        return (changed(change, text) or [*changed_by_letters(change, text), UNKNOWN]) if followed else [UNKNOWN]
 
     def _whole(self, word: Word, choice: dict[str, str]) -> list[str]:
         """The values that an assignment of a word gives: the shell does not split it. Some commands expand braces."""
@@ -341,7 +343,7 @@ class FollowedScript:
             # One word, mostly a file of a loop; the output of a command that stands here may be an option.
             names = [name for name in names[:1] if name[:1] == "$" and word.template.startswith("${")]
         open_names = set(names) & self.unknown - self._plain
-        return any(self.values.get(name, [UNKNOWN]) == [UNKNOWN] for name in open_names)
+        return any(UNKNOWN in self.values.get(name, [UNKNOWN]) for name in open_names)
 
     def is_known(self, word: Word) -> bool:
         """Whether all that a word may stand for is in the text itself."""

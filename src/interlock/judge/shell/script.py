@@ -65,9 +65,9 @@ class Value(msgspec.Struct):
 
     name: str
     words: list[Word]
-    kind: Literal["word", "turn", "list", "printed", "named", "parameter", "any"] = "word"
-    """One word; the word of a loop's turn; a list; the text of a substitution; words of commands that give the text;
-    a positional parameter. `any` stands for a setting that may change the value of every variable."""
+    kind: Literal["word", "element", "turn", "list", "printed", "named", "parameter", "any"] = "word"
+    """One word; one of a list; the word of a loop's turn; a list; the text of a substitution; words of commands that
+    give the text; a positional parameter. `any` stands for a setting that may change the value of every variable."""
     complete: bool = True
     """Whether the name has no value but those in the text."""
     change: str = ""

@@ -45,7 +45,7 @@ def assigned(name: str, word: Word, *, adds: bool) -> Iterator[Value]:
 def listed(name: str, elements: Sequence[Word], *, adds: bool) -> Iterator[Value]:
     """`a=(x y)`: each element, and all of them as `a[@]`. `a+=(z)` adds to all that `a` has been."""
     elements = [_element(word) for word in elements]
-    yield from (Value(name, [element]) for element in elements)
+    yield from (Value(name, [element], "element") for element in elements)
     for end in ALL_ELEMENTS:
         before = [Word("", 0, 0, dynamic=True, template=f"${{{name}{end}}}")] if adds else []
         yield Value(f"{name}{end}", [*before, *elements], "list" if end == "[@]" else "printed")
