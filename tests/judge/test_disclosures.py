@@ -185,6 +185,8 @@ def test_code_that_writes_elsewhere_is_questioned(path: str) -> None:
         'x=(.e*); cat "${x[0]}"',
         "x=.éenv; cat ${x/é/}",
         "x=İİ.env; cat ${x/#İİ/}",
+        "builtin declare a=.env; cat $a",
+        'builtin set -- .env; cat "$1"',
     ],
 )
 def test_a_file_of_secrets_is_not_shown_copied_or_packed(command: str) -> None:

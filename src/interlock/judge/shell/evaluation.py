@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from interlock.judge.shell.script import Command, Script, Word
+from interlock.judge.shell.values import shell_words
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\[(?:\d+|[@*])\])?")
 _ARITHMETIC = re.compile(r"[\d\s+*/%<>=!&|^~?:,();-]*")
@@ -68,8 +69,8 @@ class _Values:
         self._read = {
             word.text.partition("[")[0]
             for command in script.commands
-            if command.words and command.words[0].text in _READS_INTO | {"printf", "getopts", "wait"}
-            for word in command.words[1:]
+            if (words := shell_words(command.words)) and words[0].text in _READS_INTO | {"printf", "getopts", "wait"}
+            for word in words[1:]
         }
         """Names whose values come from elsewhere."""
 
@@ -145,7 +146,7 @@ def _in_test(test: Sequence[Word], values: _Values) -> Iterator[tuple[int, int]]
 
 def _in_command(command: Command, values: _Values) -> Iterator[tuple[int, int]]:
     """The words that a command of the shell evaluates."""
-    words = command.words
+    words = shell_words(command.words)
     name = words[0].text if words else ""
     named: Sequence[Word] = ()
     if name == "test":

@@ -172,10 +172,12 @@ class _Reader:
                     self.error = self.error or (child.start_byte, child.end_byte)
                 command.words.append(self.word(child, depth + 1))
         if command.words:
-            if command.words[0].text in _KEEP_ASSIGNMENTS:
+            words = values.shell_words(command.words)
+            if words[0].text in _KEEP_ASSIGNMENTS:
                 self.values.extend(Value(name, [word], complete=False) for name, word in command.assignments)
-            self.values.extend(self.parameters.follow(command.words))
-            self.values.extend(values.formatted(command.words))
+            self.values.extend(self.parameters.follow(words))
+            self.values.extend(values.formatted(words))
+            self.values.extend(values.set_by_words(words) if node.type == "command" else ())
 
     def _test_words(self, node: Node, depth: int) -> Iterator[Word]:
         """The words of a test. The grammar nests some of them wrongly, so their order alone is used."""

@@ -29,6 +29,7 @@ _KEY = re.compile(r"\[[^\]]*\]\+?=")
 _CHANGED_NAME = re.compile(r"\$\{!?(#(?=\})|[@*]|\w+(?:\[[^\]]*\])?)")
 ALL_ELEMENTS = ("[@]", "[*]")
 """The ends of the names for all elements of a list, each by itself or joined by blanks."""
+DECLARES = frozenset({"declare", "typeset", "local", "export", "readonly"})
 DEFAULTS = frozenset({":-", "-", ":=", "="})
 ALTERNATIVES = frozenset({":+", "+"})
 
@@ -93,17 +94,47 @@ class Parameters:
             yield Value("*", self._words, "printed")
 
 
+def shell_words(words: Sequence[Word]) -> Sequence[Word]:
+    """The words of a command without `builtin` and `command` before them, which run a command of the shell as it is."""
+    at = 0
+    while at + 1 < len(words) and words[at].text in ("builtin", "command"):
+        at += 1
+        while at + 1 < len(words) and words[at].text in ("-p", "--"):
+            at += 1
+    return words[at:]
+
+
 def formatted(words: Sequence[Word]) -> Iterator[Value]:
-    """`printf -v x .env`."""
-    if len(words) > 3 and [word.text for word in words[:2]] == ["printf", "-v"]:
-        shown = list(words[3:])
+    """`printf -v x .env` and `printf -vx .env`."""
+    if len(words) < 3 or words[0].text != "printf" or words[1].text[:2] != "-v":
+        return
+    label, *shown = (words[1], *words[2:]) if words[1].text != "-v" else words[2:]
+    name = name_in_template(label.text if label is not words[1] else label.text[2:])
+    if shown:
         # Only a text as it is, and one behind `%s`, are followed to what they become.
         exact = len(shown) == 1 or (len(shown) == 2 and shown[0].text == "%s")
         printed = [word for word in shown if "%" not in word.text]
         exact = exact and len(printed) == 1 and "\\" not in printed[0].text and not printed[0].shape
-        yield Value(name_in_template(words[2].text), printed, "printed", complete=exact)
-        if words[2].dynamic:
+        yield Value(name, printed, "printed", complete=exact)
+        if label.dynamic:
             yield Value("", [], "any")
+
+
+def set_by_words(words: Sequence[Word]) -> Iterator[Value]:
+    """Variables that `builtin declare x=rm` and `getopts` set by words."""
+    if words[0].text in DECLARES:
+        flags = _flags(words[1:])
+        for word in words[1:]:
+            if word.text[:1] != "-":
+                yield from declared("", flags, word)
+    elif words[0].text == "getopts":
+        for word in words[2:3]:
+            yield Value("", [], "any") if word.dynamic else Value(word.text, [], "printed", complete=False)
+
+
+def _flags(words: Sequence[Word]) -> str:
+    """The options of a declaration that change what a variable holds."""
+    return "".join([letter for word in words if word.text[:1] == "-" for letter in word.text if letter in "nluic"])
 
 
 def declared(name: str, flags: str, word: Word | None) -> Iterator[Value]:
@@ -148,8 +179,8 @@ def read_from_input(commands: Sequence[Command]) -> Iterator[Value]:
     named = [
         word
         for command in commands
-        if command.words and command.words[0].text in ("read", "mapfile", "readarray")
-        for word in command.words[1:]
+        if (words := shell_words(command.words)) and words[0].text in ("read", "mapfile", "readarray")
+        for word in words[1:]
     ]
     if any(word.dynamic for word in named):
         yield Value("", [], "any")
