@@ -26,6 +26,8 @@ _NUMBER = re.compile(r"-?\d+|\"?\$\(\(.*\)\)\"?", re.DOTALL)
 _SUBSCRIPT = re.compile(r"\$\{[!#]?\w+\[(.*)\][^\]]*\}", re.DOTALL)
 _SUBSTRING = re.compile(r"\$\{\w+:\s*([^-=+?\s].*|\s-.*)\}", re.DOTALL)
 _INDIRECT = re.compile(r"\$\{!\w+\}|\$\{[^}]*@P\}")
+_LOOP = re.compile(r"for\s*\(\(")
+_PARENTHESIS = re.compile(r"[()]")
 _COMPARES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _ASKS_FOR_NAMES = frozenset({"-v", "-R"})
 _READS_INTO = frozenset({"read", "mapfile", "readarray"})
@@ -49,6 +51,7 @@ def evaluated(text: str, script: Script, *, strict: bool) -> Iterator[tuple[int,
     for name, word in script.assignments:
         if "[" in name and values.may_run(name.partition("[")[2].rpartition("]")[0]):
             yield word.start, word.end
+    yield from _in_integers(script, values, strict=strict)
     for test in script.tests:
         yield from _in_test(test, values)
     for command in script.commands:
@@ -73,6 +76,12 @@ class _Values:
             for word in words[1:]
         }
         """Names whose values come from elsewhere."""
+        self._holding = {
+            name
+            for name, words in self._assigned.items()
+            if any(not word.dynamic and ("$(" in word.text or "`" in word.text) for word in words)
+        }
+        """Names with a substitution in quotes among their values."""
 
     def may_run(self, expression: str) -> bool:
         """Whether an arithmetic expression may run a command."""
@@ -92,12 +101,7 @@ class _Values:
 
     def holds_command(self, expression: str) -> bool:
         """Whether the script gives a variable of this expression a value with a substitution in quotes."""
-        names = re.findall(r"[A-Za-z_]\w*", expression)
-        return any(
-            not word.dynamic and ("$(" in word.text or "`" in word.text)
-            for name in names
-            for word in self._assigned.get(name, ())
-        )
+        return not self._holding.isdisjoint(re.findall(r"[A-Za-z_]\w*", expression))
 
     def _is_number(self, name: str) -> bool:
         if name in self._read:
@@ -125,11 +129,59 @@ def _expressions(kind: str, source: str) -> Iterator[str]:
         yield source[3:-2] if source.startswith("$((") else source[2:-1]
     elif kind == "subshell" and source.startswith("(("):
         yield source[2:-2]
+    elif kind == "control_flow" and (loop := _LOOP.match(source)) is not None:
+        yield source[loop.end() : _closing(source, loop.end())]
     elif kind == "variable":
         if (subscript := _SUBSCRIPT.fullmatch(source)) is not None and subscript[1] not in ("@", "*"):
             yield subscript[1]
         if (substring := _SUBSTRING.fullmatch(source)) is not None:
             yield substring[1]
+
+
+def _closing(source: str, start: int) -> int:
+    """Where the two parentheses before a place in a text are closed, or the end of the text."""
+    depth = 2
+    for found in _PARENTHESIS.finditer(source, start):
+        depth += 1 if found[0] == "(" else -1
+        if depth == 0:
+            return found.start() - 1
+    return len(source)
+
+
+def _in_integers(script: Script, values: _Values, *, strict: bool) -> Iterator[tuple[int, int]]:
+    """Values of variables that are declared to be numbers, which bash evaluates: `declare -i x='a[$(id)]'`."""
+    commands = [(command, shell_words(command.words)) for command in script.commands if command.words]
+    declarations = [
+        word
+        for _, words in commands
+        if words[0].text in _DECLARES and any(word.text[:1] == "-" and "i" in word.text for word in words)
+        for word in words[1:]
+    ]
+    integers = {*script.integers, *(word.text.partition("=")[0].removesuffix("+") for word in declarations)}
+    if not integers:
+        return
+    given = [
+        (word.text.partition("=")[0].removesuffix("+"), word.text.partition("=")[2], word) for word in declarations
+    ]
+    own = [assignment for command, _ in commands for assignment in command.assignments]
+    given += [(name.partition("[")[0], word.text, word) for name, word in (*script.assignments, *own)]
+    for name, text, word in given:
+        if name in integers and not _NUMBER.fullmatch(text) and values.may_run(text):
+            yield word.start, word.end
+    hides = strict or any(map(_hides_command, _quoted_texts(script)))
+    for command, words in commands if hides else ():
+        reads = words[0].text in _READS_INTO | {"printf"} and any(word.text in integers for word in words[1:])
+        if reads:
+            yield command.start, command.end
+
+
+def _quoted_texts(script: Script) -> Iterator[str]:
+    """The texts of a script that a variable may get by input."""
+    words = [word for command in script.commands for word in command.words]
+    words += [word for _, word in script.assignments]
+    words += [redirect.target for redirect in script.redirects if redirect.target is not None]
+    yield from (word.text for word in words if not word.dynamic)
+    yield from (redirect.body for redirect in script.redirects)
 
 
 def _in_test(test: Sequence[Word], values: _Values) -> Iterator[tuple[int, int]]:

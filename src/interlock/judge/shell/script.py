@@ -87,6 +87,8 @@ class Script(msgspec.Struct):
     """Values of all names in templates, each behind the values that it is made of."""
     tests: list[list[Word]] = msgspec.field(default_factory=list)
     """The words of each test, from its bracket on."""
+    integers: list[str] = msgspec.field(default_factory=list)
+    """Variables that the script declares to be numbers: bash evaluates each value that they get."""
 
 
 def count_in_characters(script: Script, source: bytes) -> None:

@@ -97,13 +97,15 @@ class _Reader:
         self.assignments: list[tuple[str, Word]] = []
         self.tests: list[list[Word]] = []
         self.values: list[Value] = []
+        self.integers: list[str] = []
         self.parameters = values.Parameters()
         self.error: tuple[int, int] | None = None
         self.nodes = 0
 
     def script(self) -> Script:
         given = [*values.read_from_input(self.commands), *self.values]
-        script = Script(self.commands, self.operators, self.redirects, self.error, self.assignments, given, self.tests)
+        noted = (self.assignments, given, self.tests, self.integers)
+        script = Script(self.commands, self.operators, self.redirects, self.error, *noted)
         if self.text is not None:
             count_in_characters(script, self.source)
         return script
@@ -212,6 +214,7 @@ class _Reader:
                 value = child.child_by_field_name("value")
                 plain = value is not None and value.type != "array" and not {"a", "A"}.isdisjoint(letters)
                 name = self._source_of(child).partition("=")[0].removesuffix("+")
+                self.integers += [name] if "i" in flags else []
                 self.values.extend(values.declared(name, flags or "a" * plain, None))
             elif self._source_of(child)[:1] != "-":
                 self.values.extend(values.declared("", flags, self.word(child, depth + 1)))
