@@ -36,11 +36,16 @@ ALTERNATIVES = frozenset({":+", "+"})
 
 def assigned(name: str, word: Word, *, adds: bool) -> Iterator[Value]:
     """`x=a`, and `x+=b` with all that `x` has been. If `x` is a list, this changes one of its elements."""
-    yield from (Value(f"{name}{end}", [], "printed", complete=False) for end in ALL_ELEMENTS)
+    yield from _elements(name)
     if adds:
         template = f"${{{name}}}{word.template or word.text}"
         word = Word(template, word.start, word.end, dynamic=True, template=template)
     yield Value(name, [word])
+
+
+def _elements(name: str) -> Iterator[Value]:
+    """All elements of a variable that may be a list, as unknown ones."""
+    yield from (Value(f"{name}{end}", [], "printed", complete=False) for end in ALL_ELEMENTS)
 
 
 def listed(name: str, elements: Sequence[Word], *, adds: bool) -> Iterator[Value]:
@@ -115,6 +120,7 @@ def formatted(words: Sequence[Word]) -> Iterator[Value]:
         exact = len(shown) == 1 or (len(shown) == 2 and shown[0].text == "%s")
         printed = [word for word in shown if "%" not in word.text]
         exact = exact and len(printed) == 1 and "\\" not in printed[0].text and not printed[0].shape
+        yield from _elements(name)
         yield Value(name, printed, "printed", complete=exact)
         if label.dynamic:
             yield Value("", [], "any")
@@ -130,6 +136,7 @@ def set_by_words(words: Sequence[Word]) -> Iterator[Value]:
     elif words[0].text == "getopts":
         for word in words[2:3]:
             yield Value("", [], "any") if word.dynamic else Value(word.text, [], "printed", complete=False)
+            yield from _elements(word.text)
 
 
 def _flags(words: Sequence[Word]) -> str:
@@ -141,6 +148,7 @@ def declared(name: str, flags: str, word: Word | None) -> Iterator[Value]:
     """`declare "x=rm"` without an assignment that the grammar sees, and options that change what a variable holds."""
     label, equals, text = (word.template or word.text).partition("=") if word is not None else (name, "", "")
     if word is not None and equals and _NAME.fullmatch(label):
+        yield from _elements(label)
         yield Value(label, [_rest(word, text)], complete=text[:1] != "(")
     elif word is not None and word.dynamic:
         yield Value("", [], "any")
