@@ -195,3 +195,28 @@ async def test_t129_an_inference_that_an_untrusted_server_asks_for_taints_the_cl
         taint = hub.hub_app.taints.of("agent:mine")
         assert taint is not None
         assert [source.shown for source in taint.sources] == ["a inference/request"]
+
+
+@pytest.mark.parametrize("member", ["id", "direction"])
+async def test_t120_no_text_of_a_server_is_in_the_refusal_of_its_channel(tmp_path: Path, member: str) -> None:
+    async with (
+        between(tmp_path, server={"scan_results": "mask"}, **careful()) as hub,
+        HostClient(hub, "mine", modern=False).running() as client,
+    ):
+        await with_channel(hub, client)
+        await reply(hub, "a", "channels/open", {"channel": {**GENERAL, member: f"\u202e{ORDER} {KEY}"}})
+        refused = await client.ask("channels/open", {"type": "chat", "address": {}})
+        assert "error" in refused
+        assert not [text for text in (KEY, "ignore all", "\u202e") if text in str(refused)], refused
+
+
+async def test_t120_t129_ids_of_removed_channels_are_judged(tmp_path: Path) -> None:
+    async with (
+        between(tmp_path, server={"scan_results": "mask"}, **careful()) as hub,
+        HostClient(hub, "mine", modern=False).running() as client,
+    ):
+        await with_channel(hub, client)
+        await client.notified("channels/changed")
+        removed = [f"{ORDER} {KEY}", "chat:#general"]
+        await drive(hub, "a", "send", method="channels/changed", params={"removed": removed})
+        assert (await client.notified("channels/changed"))["removed"] == ["a/chat:#general"]

@@ -38,7 +38,7 @@ async def open_channel(live: LiveConnection, rights: Connection, wanted: channel
     check_outgoing(rights, OPEN)
     channel = (await live.ask(OPEN, wanted, channels.OpenResult, ANSWER_S)).channel
     if reorders(channel.id) or not rights.active.grant.allows_channel(CHANNELS_REGISTER, channel.id):
-        raise channel_not_permitted(channel.id, CHANNELS_REGISTER)
+        raise channel_not_permitted("", CHANNELS_REGISTER)  # the id is the server's text
     if is_full(live, channel.id):
         raise Fault("CHANNEL_OPEN_FAILED", f"a server has at most {MAX_OPEN} channels", hint="close some of them")
     live.channels[channel.id] = channel

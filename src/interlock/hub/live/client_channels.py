@@ -257,7 +257,8 @@ class ChannelAnnouncements:
                 )
                 for found in (change.added, change.updated)
             ]
-            gone = tuple(shown_id(host, live.server, id_) for id_ in change.removed)
+            removed = await self._texts.ids(host, live.server, CHANGED, change.removed)
+            gone = tuple(shown_id(host, live.server, id_) for id_ in removed)
             if added or updated or gone:
                 notice = channels.Changed(added, gone, updated)
                 hosts.requests.tell(host.key, CHANGED, msgspec.json.encode(notice))

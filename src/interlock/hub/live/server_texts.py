@@ -6,7 +6,7 @@ instructions is withheld. A client has it after it counts as untrusted text, as 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -69,6 +69,11 @@ class ServerTexts:
             return msgspec.convert(kept, tuple[Channel, ...])
         except msgspec.ValidationError:
             return ()
+
+    async def ids(self, host: ClientHost, server: str, method: str, found: Sequence[str]) -> list[str]:
+        """The ids that can be told a client as they are."""
+        clean = await self._clean(host, server, method, list(found))
+        return [new for old, new in zip(found, clean, strict=True) if old == new]
 
     async def _clean(self, host: ClientHost, server: str, method: str, value: Any) -> Any:
         masker = self._maskers.current().get(server)

@@ -45,12 +45,17 @@ def decode(kind: type[Decoded], payload: bytes, where: str = "params") -> Decode
     return decoded
 
 
+_QUOTED: Final = re.compile(r"'.*'", re.DOTALL)
+
+
 def decode_answer(kind: type[Decoded], answer: bytes, whose: str) -> Decoded:
     """The value in a peer's answer. Raises UPSTREAM_ERROR: the request was right, and another peer may have made it."""
     try:
         return decode(kind, answer, "result")
     except Fault as fault:
-        raise Fault("UPSTREAM_ERROR", f"{whose} answered with a result that cannot be read: {fault.message}") from None
+        # A wrong value is quoted in the message. It is the peer's text, and may be for somebody else.
+        why = _QUOTED.sub("…", fault.message)
+        raise Fault("UPSTREAM_ERROR", f"{whose} answered with a result that cannot be read: {why}") from None
 
 
 def convert(kind: type[Decoded], value: object, where: str = "params") -> Decoded:
