@@ -220,3 +220,18 @@ async def test_t120_t129_ids_of_removed_channels_are_judged(tmp_path: Path) -> N
         removed = [f"{ORDER} {KEY}", "chat:#general"]
         await drive(hub, "a", "send", method="channels/changed", params={"removed": removed})
         assert (await client.notified("channels/changed"))["removed"] == ["a/chat:#general"]
+
+
+async def test_t120_the_namespace_of_an_injection_is_masked(tmp_path: Path) -> None:
+    async with (
+        between(tmp_path, server={"scan_results": "mask"}) as hub,
+        HostClient(hub, "mine", modern=False).running() as client,
+    ):
+        await client.select("a.note.recall")
+        injection = {"namespace": f"notes {KEY}", "position": "beforeUser", "content": "tea"}
+        await reply(
+            hub, "a", "context/beforeInference", {"featureSet": "note.recall", "contextInjections": [injection]}
+        )
+        given = str(await client.result("context/beforeInference", TURN))
+        assert "tea" in given
+        assert KEY not in given

@@ -58,7 +58,8 @@ def judged(injections: Iterable[Sourced], maskers: Mapping[str, Masker] | None =
         visible = given if seen == content else msgspec.convert(seen, Blocks)
         if found:
             visible = (WARNING, *visible)
-        namespace = made_visible(injection.namespace)
+        named = {"namespace": injection.namespace}
+        namespace = made_visible(str((named if masker is None else _masked_whole(named, masker))["namespace"]))
         clean = msgspec.structs.replace(injection, namespace=namespace, content=visible, metadata=metadata)
         kept.append(msgspec.structs.replace(sourced, injection=clean))
     return JudgedInjections(tuple(kept), tuple(findings))

@@ -45,7 +45,7 @@ def decode(kind: type[Decoded], payload: bytes, where: str = "params") -> Decode
     return decoded
 
 
-_QUOTED: Final = re.compile(r"'.*'", re.DOTALL)
+_QUOTED: Final = re.compile(r"'.*'|\".*\"", re.DOTALL)
 
 
 def decode_answer(kind: type[Decoded], answer: bytes, whose: str) -> Decoded:
