@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from http_peer import Peer, RunningEndpoint, WaitingService, call, opened, post, request
+from http_peer import Client, Peer, RunningEndpoint, WaitingService, call, opened, post, request
 
 from interlock.transports.exchange import Exchange
 from interlock.transports.http.bounds import HttpBounds
@@ -111,3 +111,61 @@ async def test_large_answers_that_were_written_give_way_to_those_that_were_not()
                 found.append(number)
             await back.close()
         assert found == [3], "the bytes that nobody has read yet are bounded, too"
+
+
+async def cut_off(place: RunningEndpoint, client: Client, id: int = 0) -> tuple[str, Exchange]:
+    """A call whose client left after the first event of its stream, and the id of that event."""
+    peer = await client.open(call("slow", id=id))
+    exchange = await place.service.next()
+    exchange.notify("notifications/message", b"{}")
+    await peer.answer()
+    last = (await peer.event())["id"]
+    await peer.close()
+    await until(lambda: not exchange.reachable)
+    return last, exchange
+
+
+async def is_replayed(client: Client, last: str) -> bool:
+    back = await client.listen(last)
+    found = (await back.answer()).status == 200 and await id_of_answer(back) is not None
+    await back.close()
+    return found
+
+
+@pytest.mark.parametrize("answers", [1, 2], ids=["one answer each", "two answers each"])
+async def test_t26_many_sessions_of_one_caller_leave_memory_for_the_answers_of_another(answers: int) -> None:
+    size = 400_000
+    large, small = (b'{"text":"%b"}' % (b"x" * length) for length in (size, 20_000))
+    bounds = HttpBounds(replay_bytes=100_000, replay_unwritten_bytes=2 * size + 10_000, replay_total_bytes=8 * size)
+    async with opened(WaitingService(), bounds) as place:
+        greedy = []
+        for _ in range(9):
+            client = await place.handshake(owner="greedy")
+            for _ in range(answers):
+                last, exchange = await cut_off(place, client)
+                exchange.result(large)
+            greedy.append((client, last))
+        fill = await place.handshake(owner="greedy")
+        last, exchange = await cut_off(place, fill)
+        exchange.result(b'{"text":"%b"}' % (b"x" * (size - 10_000)))
+        other = await place.handshake(owner="another")
+        kept = [await cut_off(place, other, id_) for id_ in range(2)]
+        for _, exchange in kept:
+            exchange.result(small)
+        assert [await is_replayed(other, last) for last, _ in kept] == [True, True]
+        assert sum([await is_replayed(client, last) for client, last in greedy]) >= 6, "no more is dropped than needed"
+
+
+async def test_a_caller_keeps_as_much_as_is_still_free() -> None:
+    size = 400_000
+    large = b'{"text":"%b"}' % (b"x" * size)
+    bounds = HttpBounds(replay_bytes=100_000, replay_unwritten_bytes=2 * size + 10_000, replay_total_bytes=7 * size)
+    async with opened(WaitingService(), bounds) as place:
+        found = []
+        for _ in range(2):
+            client = await place.handshake(owner="greedy")
+            kept = [await cut_off(place, client, id_) for id_ in range(2)]
+            for _, exchange in kept:
+                exchange.result(large)
+            found.append([await is_replayed(client, last) for last, _ in kept])
+        assert found == [[True, True], [False, True]]

@@ -61,9 +61,10 @@ class HttpBounds(msgspec.Struct, frozen=True):
     replay_bytes: int = 1024 * 1024
     """The same in bytes, of events that were written to the client. The newest is kept however large it is."""
     replay_unwritten_bytes: int = 16 * 1024 * 1024
-    """The bytes of events that were not, because the client had left the stream."""
+    """The bytes of events that were not, because the client had left the stream. A caller may keep more than
+    `replay_bytes` of them in a session while as much as it keeps in all is still free."""
     replay_total_bytes: int = 64 * 1024 * 1024
-    """All bytes that are kept for replay, over all sessions."""
+    """All bytes that are kept for replay, over all sessions. Beyond that the caller with the most loses some."""
 
     def for_messages(self, size: int) -> HttpBounds:
         """The same, with space for two messages of this size, the largest that is allowed, for each caller."""

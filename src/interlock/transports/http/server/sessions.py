@@ -218,7 +218,7 @@ class HttpSessions:
 
     def _begin(self, channel: HttpSession, session: Session) -> None:
         primes = session.dialect.revision is R2025_11_25
-        channel.begin(session, Streams(self._bounds, self._budget, primes=primes))
+        channel.begin(session, Streams(self._bounds, self._budget, session.caller.owner, primes=primes))
         self._by_id[session.id] = channel
 
     def _forget(self, channel: HttpSession) -> None:

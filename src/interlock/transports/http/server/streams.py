@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 from itertools import islice
 
@@ -24,23 +24,64 @@ STANDALONE = "s"
 
 
 class ReplayBudget:
-    """The bytes that all sessions together keep for replay."""
+    """The bytes that all sessions together keep for replay. Beyond the limit the owner that has most gives way."""
 
-    __slots__ = ("limit", "used")
+    __slots__ = ("_by_owner", "_limit", "_used")
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
+        self._limit = limit
+        self._used = 0
+        self._by_owner: dict[str, Counter[Streams]] = {}
+
+    def add(self, owner: str, streams: Streams, size: int) -> None:
+        """A session of this owner keeps so many bytes more."""
+        self._used += size
+        self._by_owner.setdefault(owner, Counter())[streams] += size
+
+    def remove(self, owner: str, streams: Streams, size: int) -> None:
+        """A session of this owner dropped an event."""
+        self._used -= size
+        sessions = self._by_owner[owner]
+        sessions[streams] -= size
+        if not sessions[streams]:
+            del sessions[streams]
+        if not sessions:
+            del self._by_owner[owner]
+
+    def leaves_enough(self, owner: str) -> bool:
+        """Whether as much is free as this owner's sessions keep."""
+        return self._by_owner[owner].total() <= self._limit - self._used
+
+    def enforce(self) -> None:
+        """Drop events until the limit is met: of the owner that has most, the oldest of its largest sessions.
+
+        After each event this is one owner at most: it has at least as many bytes as that event.
+        """
+        while self._used > self._limit:
+            largest = max(self._by_owner.values(), key=Counter.total)
+            for streams, _ in largest.most_common():
+                while self._used > self._limit and streams.drop_oldest():
+                    pass
 
 
 class Streams:
     """The streams of one session, and the events kept for those that are cut off."""
 
-    __slots__ = ("_bounds", "_budget", "_by_token", "_primes", "_replayable", "_replayable_bytes", "standalone")
+    __slots__ = (
+        "_bounds",
+        "_budget",
+        "_by_token",
+        "_owner",
+        "_primes",
+        "_replayable",
+        "_replayable_bytes",
+        "standalone",
+    )
 
-    def __init__(self, bounds: HttpBounds, budget: ReplayBudget, primes: bool) -> None:
+    def __init__(self, bounds: HttpBounds, budget: ReplayBudget, owner: str, primes: bool) -> None:
         self._bounds = bounds
         self._budget = budget
+        self._owner = owner
         self._primes = primes
         self._by_token: dict[str, SessionStream] = {}
         self._replayable: deque[tuple[SessionStream, int, bytes]] = deque()
@@ -85,20 +126,26 @@ class Streams:
         self._replayable.append((stream, position, event))
         stream.replayable += 1
         self._replayable_bytes += len(event)
-        self._budget.used += len(event)
+        self._budget.add(self._owner, self, len(event))
         bounds = self._bounds
-        while self._replayable and (
-            len(self._replayable) > bounds.replay_events or self._budget.used > self._budget.limit
-        ):
+        if len(self._replayable) > bounds.replay_events:
             self._drop(0)
         while len(self._replayable) > 1 and self._replayable_bytes > bounds.replay_bytes:
             written = self._oldest_written()
             if written is not None:
                 self._drop(written)
-            elif self._replayable_bytes > bounds.replay_unwritten_bytes:
+            elif self._replayable_bytes > bounds.replay_unwritten_bytes or not self._budget.leaves_enough(self._owner):
                 self._drop(0)
             else:
                 break
+        self._budget.enforce()
+
+    def drop_oldest(self) -> bool:
+        """Drop the event that came first. False where none is kept."""
+        if self._replayable:
+            self._drop(0)
+            return True
+        return False
 
     def kept_after(self, stream: SessionStream, position: int) -> list[bytes]:
         """The events of a stream that came after a position in it."""
@@ -132,7 +179,7 @@ class Streams:
         del self._replayable[place]
         stream.replayable -= 1
         self._replayable_bytes -= len(event)
-        self._budget.used -= len(event)
+        self._budget.remove(self._owner, self, len(event))
         self.forget(stream)
 
 
