@@ -7,6 +7,7 @@ envelopes for somebody notes it when it hands them on.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Sequence
 
@@ -59,11 +60,14 @@ class GivenTexts:
         return hold
 
     async def _store_texts(self, readers: set[Principal], servers: tuple[str, ...], hold: Hold) -> None:
-        for reader in readers:
-            if _acts(reader):
-                await self._hub_app.live.touches.added(reader.id)
-            await self._hub_app.gate_chain.note_delivery(reader, servers, MESSAGE)
+        # The store writes all of them in few transactions.
+        await asyncio.gather(*(self._note(reader, servers) for reader in readers))
         hold.release()
+
+    async def _note(self, reader: Principal, servers: tuple[str, ...]) -> None:
+        if _acts(reader):
+            await self._hub_app.live.touches.added(reader.id)
+        await self._hub_app.gate_chain.note_delivery(reader, servers, MESSAGE)
 
 
 def _readers(members: Iterable[Member], sender: Principal | None) -> set[Principal]:
