@@ -26,31 +26,35 @@ STANDALONE = "s"
 class ReplayBudget:
     """The bytes that all sessions together keep for replay. Beyond the limit the owner that has most gives way."""
 
-    __slots__ = ("_by_owner", "_limit", "_used")
+    __slots__ = ("_by_owner", "_limit", "_owners", "_used")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._used = 0
+        self._owners: dict[str, int] = {}
+        """The bytes of each owner."""
         self._by_owner: dict[str, Counter[Streams]] = {}
 
     def add(self, owner: str, streams: Streams, size: int) -> None:
         """A session of this owner keeps so many bytes more."""
         self._used += size
+        self._owners[owner] = self._owners.get(owner, 0) + size
         self._by_owner.setdefault(owner, Counter())[streams] += size
 
     def remove(self, owner: str, streams: Streams, size: int) -> None:
         """A session of this owner dropped an event."""
         self._used -= size
+        self._owners[owner] -= size
         sessions = self._by_owner[owner]
         sessions[streams] -= size
         if not sessions[streams]:
             del sessions[streams]
         if not sessions:
-            del self._by_owner[owner]
+            del self._by_owner[owner], self._owners[owner]
 
     def leaves_enough(self, owner: str) -> bool:
         """Whether as much is free as this owner's sessions keep."""
-        return self._by_owner[owner].total() <= self._limit - self._used
+        return self._owners[owner] <= self._limit - self._used
 
     def enforce(self) -> None:
         """Drop events until the limit is met: of the owner that has most, the oldest of its largest sessions.
@@ -58,8 +62,8 @@ class ReplayBudget:
         After each event this is one owner at most: it has at least as many bytes as that event.
         """
         while self._used > self._limit:
-            largest = max(self._by_owner.values(), key=Counter.total)
-            for streams, _ in largest.most_common():
+            largest = max(self._owners, key=self._owners.__getitem__)
+            for streams, _ in self._by_owner[largest].most_common():
                 while self._used > self._limit and streams.drop_oldest():
                     pass
 
