@@ -28,8 +28,10 @@ class TaskSet:
         return task
 
     async def complete(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for work that continues where its caller is cancelled."""
-        return await asyncio.shield(self.begin(work))
+        """Wait for work that continues where its caller is cancelled. Then nobody hears of its error."""
+        task = self.begin(work)
+        task.add_done_callback(_take_error)
+        return await asyncio.shield(task)
 
     def cancel(self) -> None:
         """Cancel the running tasks."""
@@ -44,3 +46,9 @@ class TaskSet:
         """Cancel the running tasks, and wait until they are done."""
         self.cancel()
         await self.settled()
+
+
+def _take_error(task: asyncio.Task[Any]) -> None:
+    """Let asyncio not report an error for which nobody waits any more."""
+    if not task.cancelled():
+        task.exception()
