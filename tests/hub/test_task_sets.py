@@ -25,8 +25,8 @@ async def test_work_that_fails_after_its_caller_was_cancelled_is_no_unheard_erro
     caller.cancel()
     await asyncio.wait([caller])
     go_on.set()
-    await tasks.settled()
-    await asyncio.sleep(0)
+    while tasks:
+        await asyncio.sleep(0)
     gc.collect()
     assert reported == []
     assert not tasks
