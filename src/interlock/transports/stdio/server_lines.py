@@ -110,11 +110,12 @@ class ServerLines:
 
     def finish(self) -> None:
         """The server has exited: read what it wrote last."""
+        was_paused = self.paused
         self.exited = True
         self.paused = False
         if self._later:
             self._go_on()
-        elif not self.reading:
+        elif was_paused and not self.reading:
             self._link.read(on=True)
 
     def hold(self, *, on: bool) -> None:
