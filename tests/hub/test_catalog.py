@@ -176,6 +176,51 @@ def test_key_order_does_not_change_a_fingerprint_and_anything_else_does() -> Non
     assert one.fingerprint() == two.fingerprint() != three.fingerprint()
 
 
+NULLS = dict.fromkeys(
+    ["title", "description", "annotations", "outputSchema", "execution", "icons", "_meta", "security"]
+)
+
+
+@each_case("name", list(NULLS))
+def test_a_null_in_a_tool_is_read_as_absent(name: str) -> None:
+    offer = make_offer("a", [tool("run", **{name: None})], tasks=True)
+    assert offer.left_out == []
+    assert json.loads(offer.tools["run"].full) == {"name": "a__run", "inputSchema": {"type": "object"}}
+
+
+def test_nulls_are_dropped_where_members_are_optional_and_nowhere_else() -> None:
+    schema = {"type": "object", "properties": {"x": {"default": None, "enum": [None, 1]}}}
+    kept = {"name": "run", "inputSchema": schema, "_meta": {"a": None}, "x-own": None}
+    hints = {"annotations": {"title": None, "readOnlyHint": True}, "icons": [{"src": "https://a.b/c", "sizes": None}]}
+    offer = make_offer("a", [json.dumps({**kept, **hints}).encode()])
+    assert json.loads(offer.tools["run"].bare) == {
+        **kept,
+        "annotations": {"readOnlyHint": True},
+        "icons": [{"src": "https://a.b/c"}],
+    }
+    assert offer.tools["run"].idempotent
+    prompt = {"name": "ask", "description": None, "arguments": [{"name": "x", "required": None}]}
+    resource = {"uri": "a://b", "name": "b", "mimeType": None, "size": None, "annotations": {"priority": None}}
+    offer = make_offer("a", prompts=[json.dumps(prompt).encode()], resources=[json.dumps(resource).encode()])
+    assert json.loads(offer.prompts["ask"].bare) == {"name": "ask", "arguments": [{"name": "x"}]}
+    assert json.loads(offer.resources["a://b"].bare) == {"uri": "a://b", "name": "b", "annotations": {}}
+
+
+@each_case(
+    ("more", "pinned"),
+    [
+        ({}, "dc18a7879be0a7ac1354a7f715505d9bdf4676aa4cce7b9f76c61b42c0996d10"),
+        (NULLS, "cb20d95a777abc9d58b0f11dfee823480bbf41d878f802415705208af860cbdd"),
+        (
+            {"annotations": {"readOnlyHint": True, "title": None}},
+            "a643fe1028a058be434ddb99a81f850554f55591bb91c634d5b36c8d419e1b6a",
+        ),
+    ],
+)
+def test_a_fingerprint_is_that_of_the_definition_as_it_came(more: dict[str, object], pinned: str) -> None:
+    assert make_offer("a", [tool("run", **more)]).tools["run"].fingerprint() == pinned
+
+
 def test_a_list_is_rendered_again_only_when_something_changed() -> None:
     made = catalog(make_offer("a", [tool("x")]))
     before = made.listing(EVERYTHING, "tool")

@@ -212,6 +212,10 @@ def test_a_declaration_that_cannot_be_read_declares_the_worst() -> None:
     assert effective_risk(declared, hinted, Trust.STANDARD) is Risk.DANGEROUS
 
 
+def test_nulls_declare_what_absent_members_do() -> None:
+    assert read_security(b'{"security":null,"annotations":null}') == read_security(b"{}")
+
+
 @each_case(
     ("given_", "claimed", "left"),
     [

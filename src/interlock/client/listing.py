@@ -37,7 +37,7 @@ class Page(msgspec.Struct):
 class _PageTail(msgspec.Struct):
     nextCursor: str | None = None
     ttlMs: int | None = None
-    cacheScope: str = "private"
+    cacheScope: str | None = None
 
 
 async def read_page(method: str, member: str, result: bytes) -> Page:
@@ -48,7 +48,7 @@ async def read_page(method: str, member: str, result: bytes) -> Page:
         message = f"the answer to {method} cannot be read: {cause}"
         raise Fault("UPSTREAM_ERROR", message, quotes_server=True) from None
     copies = [msgspec.Raw(bytes(item)) async for item in in_turns(items, ITEMS_AT_ONCE)]
-    return Page(copies, tail.nextCursor, tail.ttlMs, tail.cacheScope)
+    return Page(copies, tail.nextCursor, tail.ttlMs, tail.cacheScope or "private")
 
 
 def _parts(member: str, result: bytes) -> tuple[_PageTail, Iterable[bytes | msgspec.Raw]]:
@@ -59,7 +59,8 @@ def _parts(member: str, result: bytes) -> tuple[_PageTail, Iterable[bytes | msgs
         return _decode_tail(object_of(beside)), known
     tail = _decode_tail(result)
     raw = msgspec.json.decode(result, type=dict[str, msgspec.Raw]).get(member)
-    return tail, [] if raw is None else msgspec.json.decode(raw, type=list[msgspec.Raw])
+    # Servers written in Go send null for an empty list.
+    return tail, [] if raw is None else msgspec.json.decode(raw, type=list[msgspec.Raw] | None) or []
 
 
 _decode_tail: Final = msgspec.json.Decoder(_PageTail).decode

@@ -9,6 +9,7 @@ import msgspec
 
 from interlock.config.settings import Tools
 from interlock.hub.catalog.items import SUMMARY_MEMBERS, Fields, Item, ItemKind, ItemType, Tool, decode_fields, exact
+from interlock.hub.catalog.null_members import drop_nulls
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.resource_uris import exposed_uri
 from interlock.judge.names import RESERVED, exposed_name
@@ -99,7 +100,9 @@ def _each(definitions: Iterable[bytes], take: Callable[[bytes, Fields], None], o
             if len(definition) > MAX_DEFINITION_BYTES:
                 raise _Unusable(f"its definition has {len(definition)} bytes, more than {MAX_DEFINITION_BYTES}")
             _refuse_duplicates(definition)
-            take(definition, decode_fields(definition))
+            fields = decode_fields(definition)
+            drop_nulls(definition, fields)
+            take(definition, fields)
         except (_Unusable, BadParamHeader, Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
             offer.left_out.append(f"{definition[:60]!r}: {cause}")
 

@@ -77,7 +77,7 @@ class Hints(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Definition(msgspec.Struct):
     security: Security | None = None
-    annotations: Hints = Hints()
+    annotations: Hints | None = None
 
 
 class _Naming(msgspec.Struct):
@@ -97,7 +97,7 @@ def read_security(definition: bytes) -> tuple[Security | None, Hints]:
     """The declaration in a definition. An unreadable one counts as the strictest."""
     strictest = _Definition(Security(risk_level="dangerous", confirmation_required=True))
     read = decode_json_or(definition, _Definition, strictest)
-    return read.security, read.annotations
+    return read.security, read.annotations or Hints()
 
 
 def effective_risk(
