@@ -207,6 +207,23 @@ def test_nulls_are_dropped_where_members_are_optional_and_nowhere_else() -> None
 
 
 @each_case(
+    ("execution", "tasks", "shown"),
+    [
+        ({"taskSupport": "forbidden"}, False, {"taskSupport": "forbidden"}),
+        ({"taskSupport": "forbidden"}, True, {"taskSupport": "forbidden"}),
+        ({"taskSupport": "optional"}, True, {"taskSupport": "optional"}),
+        ({"taskSupport": "optional"}, False, None),
+        ({"taskSupport": "required"}, False, None),
+        ({"taskSupport": 7}, False, None),
+        ("forbidden", False, None),
+    ],
+)
+def test_a_tool_offers_tasks_only_where_its_server_takes_them(execution: object, tasks: bool, shown: object) -> None:
+    offer = make_offer("a", [tool("run", execution=execution)], tasks=tasks)
+    assert json.loads(offer.tools["run"].full).get("execution") == shown
+
+
+@each_case(
     ("more", "pinned"),
     [
         ({}, "dc18a7879be0a7ac1354a7f715505d9bdf4676aa4cce7b9f76c61b42c0996d10"),

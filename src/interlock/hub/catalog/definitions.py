@@ -19,6 +19,7 @@ from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.mgp.security import named_permissions
 from interlock.protocols.patterns import PatternSet
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import decode_json_or
 from interlock.wire.messages import strict
 from interlock.wire.names import may_spell
 
@@ -60,9 +61,9 @@ def make_offer(
             return
         if not whole_results:
             fields.pop("outputSchema", None)
-        if not tasks:
+        if not tasks and "execution" in fields and not _forbids_tasks(fields["execution"]):
             # Without the server's capability this member is void (2025-11-25, Tasks: Tool-Level Negotiation).
-            fields.pop("execution", None)
+            del fields["execution"]
         item = _tool(server, name, definition, fields, rules, only_for.get(("tool", name)))
         _put(offer.tools, offer.tools_by_exposed, item)
         offer.audiences |= item.only_for or frozenset()
@@ -168,6 +169,10 @@ def _tool(
 
 class _Execution(msgspec.Struct):
     taskSupport: Support = "forbidden"
+
+
+def _forbids_tasks(execution: msgspec.Raw) -> bool:
+    return decode_json_or(execution, _Execution, _Execution("required")).taskSupport == "forbidden"
 
 
 class _Hints(msgspec.Struct):
