@@ -104,7 +104,7 @@ class FakeHub:
             "hub/keys.create": {"key": "ilk_test", "principal": {"id": "x", "kind": "agent"}},
             "hub/keys.list": {"keys": [{"prefix": "ilk_te", "principal": "cursor", "kind": "agent", "created": "now"}]},
             "hub/keys.revoke": {"revoked": 1},
-            "hub/keys.rotate": {"key": "ilk_fresh"},
+            "hub/keys.rotate": self._rotate,
             "hub/grants.list": {"grants": [GRANT], "total": 1},
             "hub/grants.grant": {"granted": True, "effective": "deny", "source": "tool_grant"},
             "hub/grants.revoke": {"revoked": 2},
@@ -133,6 +133,12 @@ class FakeHub:
         if params.get("key") == "ilk_wrong":
             return {"error": {"code": -32000, "message": "this key is unknown", "data": {"hint": "connect again"}}}
         return {"version": "0.1.0", "pid": os.getpid(), "principal": {"id": "local", "kind": "agent"}}
+
+    def _rotate(self, params: dict[str, Any]) -> dict[str, Any]:
+        created = [known["agent"] for known in self.params_of("hub/keys.create")]
+        if params["agent"] == "ci" or params["agent"] in created:
+            return {"key": "ilk_fresh" if params["agent"] == "ci" else "ilk_test"}
+        return {"error": {"code": -32000, "message": "it has no key", "data": {"name": "NOT_FOUND"}}}
 
     def _accept(self) -> None:
         while True:

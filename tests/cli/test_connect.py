@@ -210,7 +210,31 @@ def test_connecting_twice_leaves_one_entry_and_one_key(user: User, hub: FakeHub)
     user.run("connect", "gemini")
     user.run("connect", "gemini")
     assert client("gemini").path.read_text().count("INTERLOCK_KEY") == 1
-    assert len(hub.params_of("hub/keys.revoke")) == 2
+    assert len(hub.params_of("hub/keys.create")) == 1, "the second one takes the place of the first"
+
+
+def test_a_profile_that_does_not_exist_costs_a_client_neither_its_key_nor_its_entry(user: User) -> None:
+    user.configure('[profiles.work]\ntools = ["*"]\n')
+    user.start_hub()
+
+    def keys() -> list[tuple[str, str, str | None]]:
+        with HubLink.open(user.home) as link:
+            return [(row["principal"], row["prefix"], row["profile"]) for row in link.ask("hub/keys.list")["keys"]]
+
+    assert user.run("connect", "cursor", "--profile", "work").exit_code == 0
+    file, before = client("cursor").path.read_text(), keys()
+    refused = user.run("connect", "cursor", "--profile", "wrok")
+    assert refused.exit_code == 1
+    assert "there is no profile `wrok`" in refused.stderr
+    assert "profiles: work" in refused.stderr
+    assert (client("cursor").path.read_text(), keys()) == (file, before)
+
+    assert user.run("connect", "cursor").exit_code == 0
+    ((name, prefix, profile),) = keys()
+    assert (name, profile) == ("cursor", "work"), "a client that is connected again keeps its profile"
+    assert prefix in client("cursor").path.read_text()
+    assert user.run("keys", "rotate", "cursor", "--profile", "wrok").exit_code == 1
+    assert keys() == [(name, prefix, profile)]
 
 
 def test_undo_without_a_hub_says_that_the_key_still_counts(user: User) -> None:

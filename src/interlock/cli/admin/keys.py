@@ -73,7 +73,8 @@ def revoke(done: Json, agent: str) -> None:
 @keys.command()
 @performs("keys.rotate")
 @click.argument("agent")
-def rotate(made: Json, agent: str) -> None:
+@click.option("--profile", metavar="NAME", help="Another profile; without it, the key keeps its own.")
+def rotate(made: Json, **given: Any) -> None:
     """Create a new key for an agent and revoke its old ones at once. That of a person needs a terminal.
 
     \b

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="CLIENT", type=click.Choice(NAMES))
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
 @click.option("--undo", is_flag=True, help="Remove the entry and revoke its key.")
-@click.option("--profile", metavar="NAME", help="The profile whose tools this client sees.")
+@click.option("--profile", metavar="NAME", help="The profile whose tools it sees; without it, that of its old key.")
 @click.option(
     "--live", is_flag=True, help="Claude Code only: events and context with each prompt; servers may hear its answers."
 )
@@ -108,18 +108,16 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     if only_print and (entry := existing_entry(chosen)):
         outcome = {"client": name, "path": str(chosen.path), "entry": entry}
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
-    wanted = {"agent": name, "kind": "agent", **({"profile": profile} if profile else {})}
     if only_print and not is_running(home_folder()):
         say("No hub runs, so one is started: the key is its own.", err=True)
     with reach_hub(home_folder()) as link:
         if only_print:
-            entry = chosen.entry(command, str(link.ask("hub/keys.create", wanted)["key"]))
+            entry = chosen.entry(command, made_key(link, name, profile))
             outcome = {"client": name, "path": str(chosen.path), "entry": entry}
             return {**outcome, "new_key": True, "text": with_entry(chosen, "", entry).rstrip()}
         # Key and file change under one lock: of several commands at once, the last one's key is valid and in the file.
         with locked_for_change(chosen.path):
-            revoke_keys(link, name)
-            entry = chosen.entry(command, str(link.ask("hub/keys.create", wanted)["key"]))
+            entry = chosen.entry(command, new_key(link, name, profile))
             changed = with_entry(chosen, _read(chosen.path), entry)
             backup = back_up(chosen.path)
             write_atomically(chosen.path, changed.encode(), private=True)
@@ -228,10 +226,26 @@ def disconnect(chosen: Client) -> tuple[bool, Path | None]:
     return True, backup
 
 
-def new_key(link: HubLink, name: str) -> str:
-    """A new key for a client, in the place of all its old ones."""
-    revoke_keys(link, name)
-    return str(link.ask("hub/keys.create", {"agent": name, "kind": "agent"})["key"])
+def new_key(link: HubLink, name: str, profile: str | None = None) -> str:
+    """A new key for a client, in the place of all its old ones, whose profile it keeps unless another is named.
+
+    If the hub refuses it, the old keys stay valid.
+    """
+    from interlock.cli.control.hub_link import HubError
+
+    named = {"profile": profile} if profile else {}
+    try:
+        return str(link.ask("hub/keys.rotate", {"agent": name, **named})["key"])
+    except HubError as error:
+        if error.name != "NOT_FOUND":
+            raise
+    return made_key(link, name, profile)
+
+
+def made_key(link: HubLink, name: str, profile: str | None = None) -> str:
+    """A further key for a client."""
+    named = {"profile": profile} if profile else {}
+    return str(link.ask("hub/keys.create", {"agent": name, "kind": "agent", **named})["key"])
 
 
 def has_keys(link: HubLink, name: str) -> bool:

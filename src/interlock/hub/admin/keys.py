@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -12,11 +12,14 @@ from interlock.config.settings import Rate
 from interlock.hub.admin.operation import Nothing
 from interlock.hub.app import HubApp
 from interlock.hub.auth.access_methods import Instant, Name, RevokedCount
-from interlock.hub.auth.keys import without_key
+from interlock.hub.auth.keys import MAX_NAME, without_key
 from interlock.hub.auth.principals import Kind, Principal
 from interlock.hub.auth.rights import check_permissions, rights_of
 from interlock.protocols.patterns import compile_pattern
 from interlock.wire.errors import Fault
+
+MAX_NAMED: Final = 20
+"""Profiles that a refusal names."""
 
 
 class KeyOperations:
@@ -48,8 +51,7 @@ class KeyOperations:
 
     async def create(self, by: Principal, params: CreateKey, trace: str) -> MadeKey:
         """A new key. Only this answer ever shows its text."""
-        if params.profile is not None and params.profile not in self._hub_app.config.profiles:
-            raise Fault("INVALID_PARAMS", f"no profile {params.profile!r}", hint="name one of [profiles.…]")
+        self._check_profile(params.profile)
         if params.expires_at is not None and params.expires_at <= datetime.now(UTC):
             raise Fault("INVALID_PARAMS", "expires_at is in the past", hint="give a future time")
         permissions = None if params.permissions is None else check_permissions(params.permissions)
@@ -73,15 +75,27 @@ class KeyOperations:
             raise without_key(name)
         return RevokedCount(revoked)
 
-    async def rotate(self, by: Principal, params: KeysOf, trace: str) -> RotatedKey:
-        """Replace all keys of a principal by one with the rights of the newest."""
+    async def rotate(self, by: Principal, params: RotateKey, trace: str) -> RotatedKey:
+        """Replace all keys of a principal by one with the rights of the newest, or with another profile."""
+        self._check_profile(params.profile)
         old = [key for key in self._keys.list() if key.principal == params.agent]
         if old:
             newest = max(old, key=lambda key: key.created)
-            self._check_own_rights(by, newest.kind, newest.permissions, newest.profile)
+            self._check_own_rights(by, newest.kind, newest.permissions, params.profile or newest.profile)
         return RotatedKey(
-            await self._keys.rotate(params.agent, lambda new, old: self._journal.key_rotated(by, new, old, trace))
+            await self._keys.rotate(
+                params.agent, lambda new, old: self._journal.key_rotated(by, new, old, trace), profile=params.profile
+            )
         )
+
+    def _check_profile(self, profile: str | None) -> None:
+        """Raises INVALID_PARAMS for a profile that is not configured."""
+        profiles = self._hub_app.config.profiles
+        if profile is None or profile in profiles:
+            return
+        named = ", ".join(sorted(profiles)[:MAX_NAMED])
+        hint = f"profiles: {named}" if named else "no profile is configured; write [profiles.NAME] in interlock.toml"
+        raise Fault("INVALID_PARAMS", f"there is no profile `{profile[:MAX_NAME]}`", hint=hint)
 
     def _idle(self, permissions: Iterable[str]) -> tuple[str, ...]:
         """The permissions that match no tool which the hub knows now."""
@@ -131,6 +145,14 @@ class KeysOf(msgspec.Struct):
     """The keys of a principal."""
 
     agent: Name
+
+
+class RotateKey(msgspec.Struct):
+    """The principal that gets a new key."""
+
+    agent: Name
+    profile: str | None = None
+    """None: the profile of the newest key."""
 
 
 class KeyRow(msgspec.Struct):

@@ -173,8 +173,10 @@ class Keys:
                 break
         return len(revoked)
 
-    async def rotate(self, name: str, record: Callable[[Key, list[Key]], object] | None = None) -> str:
-        """Replace all keys of a principal by one with the rights of the newest. Returns its text.
+    async def rotate(
+        self, name: str, record: Callable[[Key, list[Key]], object] | None = None, *, profile: str | None = None
+    ) -> str:
+        """Replace all keys of a principal by one with the rights of the newest, or with `profile`. Returns its text.
 
         It expires when the newest would have; if that has expired, it gets the same lifetime from now. Raises Conflict
         if another hub changed these keys meanwhile: of two rotations at once, one fails and leaves no key.
@@ -183,7 +185,7 @@ class Keys:
             old = await self._take_all(change, name)
             if not old:
                 raise without_key(name)
-            text, fresh = self.make(name, old[-1].kind, profile=old[-1].profile)
+            text, fresh = self.make(name, old[-1].kind, profile=profile or old[-1].profile)
             fresh = msgspec.structs.replace(
                 fresh, expires_at=_next_end(old[-1]), permissions=old[-1].permissions, rate=old[-1].rate
             )
