@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from interlock.config.settings import Config, Hub, Server
+from interlock.config.settings import Config, Hub, ServerSettings
 from interlock.hub.app import HubApp
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.upstreams.states import ServerState
@@ -194,10 +194,10 @@ async def _connected(way: Way, shape: Shape) -> AsyncIterator[Connection]:
         upstream = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         assert upstream.stdout is not None
         port = int(await upstream.stdout.readline())
-        server = Server(url=f"http://127.0.0.1:{port}{upstream_path(way.era, TOOLS, 0)}", era=way.era)
+        server = ServerSettings(url=f"http://127.0.0.1:{port}{upstream_path(way.era, TOOLS, 0)}", era=way.era)
     else:
         told = ("--stdio", "--era", way.era, "--tools", str(TOOLS), "--server", "0")
-        server = Server(command=(*command, *told), era=way.era)
+        server = ServerSettings(command=(*command, *told), era=way.era)
     with tempfile.TemporaryDirectory() as home:
         hub_app = HubApp(Config(hub=Hub(), servers={"s0": server}), Path(home))
         endpoint = McpEndpoint(hub_app.service, hub_app.limits)

@@ -31,7 +31,7 @@ import msgspec
 
 from interlock.config.model_settings import Model
 from interlock.config.settings import Agent, Config
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.host import Host
 from interlock.hub.admin.agents import principal_of
 from interlock.hub.admin.operations import Operations

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from hub.running_hub import RawClient, running_hub
 from hub.test_server_logins import go
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.oauth.tokens import Tokens
 from real_authorization_server import agree, authorization_server
@@ -32,7 +32,7 @@ async def soak(refreshes: int, age_s: float) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as home:
         async with authorization_server(5, 30) as resource:
-            docs = {"docs": Server(url=resource.url)}
+            docs = {"docs": ServerSettings(url=resource.url)}
             for run in range(RESTARTS):
                 async with running_hub(Path(home), docs, wait=False) as hub:
                     if not run:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.call import Call, Caller, OpenCalls
@@ -50,8 +50,8 @@ async def measure(sizes: tuple[int, ...] = SIZES, times: int = RUNS) -> dict[str
     """The rows, by what is done and the size of the result in bytes."""
     judging, measuring, pages = JudgingThreads(Resolver()), ResultTokens(), Pages(time.monotonic)
     settings = {
-        "cut": Server(command=("x",), max_result_tokens=MAX_TOKENS),
-        "escape": Server(command=("x",), scan_results="escape"),
+        "cut": ServerSettings(command=("x",), max_result_tokens=MAX_TOKENS),
+        "escape": ServerSettings(command=("x",), scan_results="escape"),
     }
     rows = {}
     try:

@@ -22,7 +22,7 @@ import msgspec
 from interlock.config.documents import Document, parse_json, parse_toml
 from interlock.config.imports import read_import
 from interlock.config.problems import Problem, Report
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.judge.definitions import judge_definition
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import exposed_name, judge_against, judge_name
@@ -254,7 +254,7 @@ def config_import(row: Row) -> bool:
     return named.isdisjoint(servers)
 
 
-def _imported(text: str, suffix: str) -> tuple[dict[str, Server], list[Problem]]:
+def _imported(text: str, suffix: str) -> tuple[dict[str, ServerSettings], list[Problem]]:
     path = Path("/project/.mcp").with_suffix(suffix)
     parsed = (parse_toml if suffix == ".toml" else parse_json)(text, str(path))
     if isinstance(parsed, Problem):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
-from interlock.config.settings import Config, Server
+from interlock.config.settings import Config, ServerSettings
 from interlock.host import Host
 from interlock.hub.app import HubApp
 
@@ -29,7 +29,7 @@ async def main(folder: Path) -> list[str]:
     script = folder / "answers.json"
     script.write_text(json.dumps(SCRIPT))
     model = Model(kind="scripted", script=str(script), price_input=1.0, price_output=5.0)
-    demo = Server(command=(sys.executable, "-P", "-m", "interlock.server.demo"))
+    demo = ServerSettings(command=(sys.executable, "-P", "-m", "interlock.server.demo"))
     config = Config(servers={"demo": demo}, models={"toy": model}, host=HostSettings(system="Be brief."))
     hub = HubApp(config, folder / "home")
     await hub.start()

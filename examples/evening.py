@@ -26,7 +26,7 @@ from interlock.config.channel_settings import Channel
 from interlock.config.live_settings import Hook, Live, LiveRule, ServerLive
 from interlock.config.model_settings import Model
 from interlock.config.settings import Agent, Config
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.host import Host
 from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp

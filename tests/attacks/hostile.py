@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from hub.raw_server import COMPLETE, RawHttpServer, RawStdioServer, RawToolServer
 from hub.running_hub import RunningHub, running_hub
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 
 Era = Literal["modern", "legacy"]
 OPENING = ("initialize", "server/discover", "ping")
@@ -96,7 +96,7 @@ async def behind_a_hub(tmp_path: Path, way: Way) -> AsyncIterator[tuple[RunningH
         place: dict[str, Any] = {"command": server.command} if isinstance(server, HostileProgram) else {}
         if isinstance(server, HostileWeb):
             place = {"url": server.url}
-        async with running_hub(tmp_path, {"bad": Server(era=way.server, **place)}) as running:
+        async with running_hub(tmp_path, {"bad": ServerSettings(era=way.server, **place)}) as running:
             yield running, server
 
 

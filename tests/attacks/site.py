@@ -16,7 +16,7 @@ import forking
 from attacks.watchdog import Watchdog, watching
 from hub.running_hub import RunningHub, running_hub
 from interlock.config.settings import Hub as HubSettings
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 
 BENCH = Path(__file__).parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
@@ -85,9 +85,9 @@ async def attacked(tmp_path: Path, **settings: Any) -> AsyncIterator[AttackedHub
     assert web.stdout is not None
     await asyncio.to_thread(web.stdout.readline)
     servers = {
-        "good": Server(command=(*program, "good"), era="modern", env=SIZED),
-        "bad": Server(command=(*program, "bad"), era="modern", env=SIZED),
-        "web": Server(url=f"http://127.0.0.1:{port}/mcp", era="modern"),
+        "good": ServerSettings(command=(*program, "good"), era="modern", env=SIZED),
+        "bad": ServerSettings(command=(*program, "bad"), era="modern", env=SIZED),
+        "web": ServerSettings(url=f"http://127.0.0.1:{port}/mcp", era="modern"),
     }
     try:
         async with running_hub(tmp_path, servers, hub=HubSettings(**settings)) as hub:

@@ -14,7 +14,7 @@ from hub.mgp_script import error_of
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, messages, running_hub, until
 from interlock.cli.control.agent_environment import AGENTS, agent_of, with_environment
-from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts
 from interlock.hub.composition import approvals
 from interlock.hub.tool_search.searching_clients import how_it_searches
 
@@ -36,7 +36,7 @@ async def test_t125_only_a_call_that_reports_progress_is_held_long(
     monkeypatch.setattr(approvals, "UNFOLLOWED_S", 0.05)
     agents = {"ci": Agent(ask=("**",)), "patient": Agent(ask=("**",), hold_s=600)}
     async with RawHttpServer(modern=True) as web:
-        async with running_hub(tmp_path, {"web": Server(url=web.url)}, hub=SETTINGS, agents=agents) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, hub=SETTINGS, agents=agents) as hub:
             client = RawClient(hub.url + "/mcp", await hub.new_key("ci"))
             refused = await client.modern("tools/call", CALL)
             error = error_of(refused)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hub.running_hub import HERE, SOURCE, RawClient, RunningHub, running_hub, text_of, until
-from interlock.config.settings import Restart, Server
+from interlock.config.settings import Restart, ServerSettings
 from interlock.hub.upstreams.starts import PROCESSES, Urgency
 from interlock.transports.stdio import child as starting
 
@@ -66,12 +66,12 @@ async def flapping_hub(tmp_path: Path) -> AsyncIterator[FlappingHub]:
     started.touch()
     env = {"STARTED": str(started)}
     restart = Restart(backoff_base_ms=1, backoff_max_ms=1)
-    flapping = Server(
+    flapping = ServerSettings(
         command=("/bin/sh", "-c", 'echo $$ >> "$STARTED"; exec sleep 0.2'), env=env, era="legacy", restart=restart
     )
     command = ("/bin/sh", "-c", 'echo good >> "$STARTED"; exec "$0" "$1"', sys.executable, str(HERE / "busy_server.py"))
     servers = {f"f{number}": flapping for number in range(FLAPPING)}
-    servers["good"] = Server(command=command, env={**env, "PYTHONPATH": str(SOURCE)}, era="modern")
+    servers["good"] = ServerSettings(command=command, env={**env, "PYTHONPATH": str(SOURCE)}, era="modern")
     async with running_hub(tmp_path, servers, wait=False) as hub:
         yield FlappingHub(hub, started)
 

@@ -18,7 +18,7 @@ import pytest
 
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub
-from interlock.config.settings import Hub, Server, Timeouts
+from interlock.config.settings import Hub, ServerSettings, Timeouts
 from turn_meter import metered
 
 SETTINGS = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
@@ -46,7 +46,7 @@ def no_collection() -> Iterator[None]:
 async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
     async with (
         RawHttpServer() as web,
-        running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}, hub=SETTINGS) as hub,
+        running_hub(tmp_path, {"web": ServerSettings(url=web.url, era="legacy")}, hub=SETTINGS) as hub,
     ):
         yield hub
 

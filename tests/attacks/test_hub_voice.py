@@ -14,7 +14,7 @@ from hub.legacy_client import LegacyClient, answers
 from hub.modern_client import ModernClient
 from hub.running_hub import RawClient, running_hub
 from hub.test_bridges_questions import ALL, FORM
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 
 from .hostile import WAYS, Way, behind_a_hub, disguised
 
@@ -101,7 +101,7 @@ async def test_t40_no_question_or_notification_of_a_server_has_the_names_of_the_
     steps = [{"tell": progress}, {"ask": {"id": "q", **QUESTION}}, {"wait": "q"}]
     arguments = {"steps": steps, "rounds": [{"inputRequests": {"q": QUESTION}}]}
     async with InstructedServer().http() as instructed:
-        async with running_hub(tmp_path, {"bad": Server(url=instructed.url, era=server)}) as hub:
+        async with running_hub(tmp_path, {"bad": ServerSettings(url=instructed.url, era=server)}) as hub:
             url = hub.url + "/mcp"
             if client == "modern":
                 modern = ModernClient(url, answers("ada"))

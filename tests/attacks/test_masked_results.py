@@ -8,7 +8,7 @@ from typing import Any
 
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, running_hub
-from interlock.config.settings import Mask, Server
+from interlock.config.settings import Mask, ServerSettings
 
 TOKEN = "ghp_" + "a1B2" * 9
 MAIL = "ada@example.org"
@@ -45,8 +45,8 @@ async def test_t120_no_secret_in_a_result_error_or_progress_reaches_the_client(t
     masked = Mask(patterns=("email",), own={"employee": "EMP-[0-9]{6}"})
     async with Leaky() as web:
         servers = {
-            "web": Server(url=web.url, era="legacy", scan_results="mask", mask=masked),
-            "open": Server(url=web.url, era="legacy"),
+            "web": ServerSettings(url=web.url, era="legacy", scan_results="mask", mask=masked),
+            "open": ServerSettings(url=web.url, era="legacy"),
         }
         async with running_hub(tmp_path, servers) as hub:
             client = RawClient(hub.url + "/mcp")

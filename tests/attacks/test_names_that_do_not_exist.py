@@ -9,7 +9,7 @@ import pytest
 
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, running_hub
-from interlock.config.settings import Hub, Server, Timeouts
+from interlock.config.settings import Hub, ServerSettings, Timeouts
 from interlock.hub.auth.grants import Grant, grant_id
 from interlock.wire.errors import Fault
 
@@ -25,7 +25,7 @@ async def test_t124_an_entry_for_a_name_that_does_not_exist_is_refused_with_the_
     tmp_path: Path,
 ) -> None:
     async with RawHttpServer(modern=True) as web:
-        async with running_hub(tmp_path, {"web": Server(url=web.url)}, hub=SETTINGS) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, hub=SETTINGS) as hub:
             for permission in ("allow", "deny"):
                 with pytest.raises(Fault, match="no server 'wbe'") as refused:
                     await hub.give(permission, "ci", "wbe", "ok")
@@ -40,7 +40,7 @@ async def test_t124_an_entry_for_a_name_that_does_not_exist_is_refused_with_the_
 
 async def test_t124_following_the_advice_of_a_refusal_helps(tmp_path: Path) -> None:
     async with RawHttpServer(modern=True) as web:
-        servers = {"web": Server(url=web.url, access="opt-in")}
+        servers = {"web": ServerSettings(url=web.url, access="opt-in")}
         async with running_hub(tmp_path, servers, hub=SETTINGS) as hub:
             url = hub.url + "/mcp"
             key = (await hub.operate("keys.create", agent="ci", permissions=["invoke:**", "list_all"]))["key"]
@@ -62,7 +62,7 @@ async def test_t124_following_the_advice_of_a_refusal_helps(tmp_path: Path) -> N
 
 async def test_t124_ending_an_entry_of_a_server_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     async with RawHttpServer(modern=True) as web:
-        async with running_hub(tmp_path, {"web": Server(url=web.url)}, hub=SETTINGS) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, hub=SETTINGS) as hub:
             place = {"entry_type": "server_grant", "agent_id": "ci"}
             assert await hub.operate("grants.revoke", **place, server_id="web") == {"revoked": 0}
             with pytest.raises(Fault, match="no server 'wbe'") as refused:

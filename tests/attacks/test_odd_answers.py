@@ -9,7 +9,7 @@ from typing import Any
 from hub.mgp_script import error_of
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, running_hub, text_of
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 
 MARK = b"\xef\xbb\xbf"
 
@@ -29,7 +29,7 @@ def _answer(text: str) -> bytes:
 async def test_a_byte_order_mark_and_odd_error_codes_cost_nobody_a_call(tmp_path: Path) -> None:
     async with ByteOrderMarkServer() as web:
         web.schema = {"type": "object", "properties": {"s": {"type": "string", "pattern": "^(a+)+$"}}}
-        async with running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url, era="legacy")}) as hub:
             client = RawClient(hub.url + "/mcp")
             assert text_of(await client.modern("tools/call", {"name": "web__ok", "arguments": {}})) == "fine"
             for code in ("-2147483649", "9223372036854775807", "1e300", "123456789012345678901234567890", "-32000.5"):

@@ -26,7 +26,7 @@ from hub.test_operations import Terminal, sample, terminal
 from interlock.cli.app import SECTIONS, app
 from interlock.cli.control.agent_environment import AGENTS
 from interlock.cli.control.hub_link import HubLink
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.admin.people import PROGRAM, ControlPeer
 from interlock.hub.admin.table import OPERATIONS
 from waiting import block_until
@@ -39,7 +39,7 @@ ACTING = {name for name in WIDENING if not OPERATIONS[name].terminal}
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
     async with RawHttpServer(modern=True) as web:
-        servers = {"web": Server(url=web.url)}
+        servers = {"web": ServerSettings(url=web.url)}
         async with running_hub(tmp_path, servers, hub=SETTINGS, agents=ASKING) as running:
             await running.new_key("eve", "person")
             await running.new_key("ci")

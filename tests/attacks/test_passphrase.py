@@ -17,7 +17,7 @@ from hub.running_hub import PASSPHRASE_COST, RawClient, RunningHub, running_hub,
 from hub.test_bridges_questions import ALL
 from hub.test_journal import entries
 from hub.test_operations import sample, terminal
-from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts
 from interlock.hub.admin.operation import READ
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.approvals import passphrase
@@ -35,7 +35,7 @@ RIGHT, WRONG = "correct horse", "battery staple"
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
     async with RawHttpServer(modern=True) as web:
-        servers = {"web": Server(url=web.url)}
+        servers = {"web": ServerSettings(url=web.url)}
         async with running_hub(tmp_path, servers, hub=SETTINGS, agents=AGENTS) as running:
             await running.operate("passphrase.set", new=RIGHT, terminal=True)
             yield running
@@ -115,7 +115,7 @@ async def test_t42_a_client_that_was_asked_before_the_passphrase_was_set_approve
 
     settings = Hub(timeouts=SETTINGS.timeouts, approvals=Approvals(hold_s=2))
     async with RawHttpServer(modern=True) as web:
-        async with running_hub(tmp_path, {"web": Server(url=web.url)}, hub=settings, agents=AGENTS) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, hub=settings, agents=AGENTS) as hub:
             accepted = {"elicitation/create": {"action": "accept", "content": {"approve": True}}}
             client = Late(hub.url + "/mcp", accepted, await hub.new_key("attended"))
             await client.initialize(ALL)
@@ -214,7 +214,7 @@ async def test_t42_a_program_at_the_control_socket_does_nothing_as_the_person(hu
 
 
 async def test_t42_a_console_session_from_before_the_passphrase_ends_with_it(tmp_path: Path) -> None:
-    async with RawHttpServer(modern=True) as web, running_hub(tmp_path, {"web": Server(url=web.url)}) as hub:
+    async with RawHttpServer(modern=True) as web, running_hub(tmp_path, {"web": ServerSettings(url=web.url)}) as hub:
         early, waiting = await Visitor(hub).log_in(), await Visitor(hub).code()
         await hub.operate("passphrase.set", new=RIGHT, terminal=True)
         assert (await early.get("/console/tools/web__ok")).status == 303
@@ -269,7 +269,7 @@ async def test_t42_one_caller_uses_up_no_attempts_of_another_and_a_restart_gives
 async def test_t42_the_configuration_demands_a_passphrase_or_none(tmp_path: Path, use: Any) -> None:
     settings = Hub(timeouts=SETTINGS.timeouts, approvals=Approvals(hold_s=0, passphrase=use))
     async with RawHttpServer(modern=True) as web:
-        async with running_hub(tmp_path, {"web": Server(url=web.url)}, hub=settings, agents=AGENTS) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, hub=settings, agents=AGENTS) as hub:
             answer = {**await asked(hub), "terminal": True}
             if use == "required":
                 assert await refused(hub, "approvals.answer", **answer, passphrase=WRONG) == "PASSPHRASE_REQUIRED"

@@ -8,7 +8,7 @@ from typing import Any
 
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, running_hub
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 
 FAILED = {"content": [{"type": "text", "text": "no"}], "isError": True}
 ANSWERS: dict[str, dict[str, Any]] = {
@@ -22,7 +22,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 async def test_a_tools_own_error_is_not_repeated_unless_its_server_says_so(tmp_path: Path) -> None:
     async with RawHttpServer() as web:
-        async with running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url, era="legacy")}) as hub:
             for name, answer in ANSWERS.items():
                 body = json.dumps({"jsonrpc": "2.0", "id": "ID", **answer}).replace('"ID"', "%ID%")
                 head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"

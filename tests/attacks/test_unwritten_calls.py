@@ -18,7 +18,7 @@ from hub.legacy_client import LegacyClient, answers
 from hub.people import read_and_answer
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_bridges_questions import ALL, FORM
-from interlock.config.settings import Agent, Approvals, Hub, Requests, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Requests, ServerSettings, Timeouts
 from interlock.hub.audit import write_failures
 from interlock.hub.audit.record import NOT_SENT, Record
 from interlock.hub.audit.search import search
@@ -315,7 +315,7 @@ async def test_a_request_to_a_client_that_was_denied_while_it_waited_for_its_ent
     steps = [{"until": "go"}, {"ask": asked}, {"wait": "q"}]
     hub_settings = Hub(audit="strict", timeouts=Timeouts(start_s=120, tool_s=120))
     async with InstructedServer().http() as instructed:
-        settings = Server(url=instructed.url, era="legacy")
+        settings = ServerSettings(url=instructed.url, era="legacy")
         async with running_hub(tmp_path, {"instructed": settings}, hub=hub_settings) as hub:
             client = LegacyClient(hub.url + "/mcp", answers("ada"))
             await client.initialize(ALL)

@@ -12,7 +12,7 @@ import pytest
 
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub
-from interlock.config.settings import Agent, Approvals, Hub, Rate, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Rate, ServerSettings, Timeouts
 from interlock.config.value_types import Mode
 from interlock.hub.upstreams.states import ServerState
 
@@ -88,7 +88,7 @@ async def test_t123_why_and_validate_agree_with_the_call_that_follows(tmp_path: 
     settings = Hub(timeouts=waits, approvals=Approvals(hold_s=0, valid_s=600), anonymous=False)
     async with RawHttpServer(modern=True) as web:
         web.schema = SCHEMA
-        async with running_hub(tmp_path, {"web": Server(url=web.url)}, hub=settings) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, hub=settings) as hub:
             situation = ChangingPolicy(hub, await hub.new_key("ci"), seed)
             seen = set()
             for _ in range(ROUNDS):

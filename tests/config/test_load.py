@@ -13,7 +13,7 @@ import pytest
 
 from cases import each_case
 from interlock.config.load import Loaded, listening, load, load_again
-from interlock.config.settings import Hub, Restart, Server
+from interlock.config.settings import Hub, Restart, ServerSettings
 
 from .conftest import UserFiles
 
@@ -286,8 +286,8 @@ def test_callers_without_a_key_are_admitted_on_loopback_only(hub: Hub, admitted:
 
 
 def test_a_server_with_an_address_is_reached_over_http() -> None:
-    assert Server(url="https://h/").transport == "http"
-    assert Server(command=("x",)).transport == "stdio"
+    assert ServerSettings(url="https://h/").transport == "http"
+    assert ServerSettings(command=("x",)).transport == "stdio"
 
 
 def test_an_import_that_is_missing_is_named_where_it_is_written(user_files: UserFiles) -> None:

@@ -48,7 +48,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.registration]", settings.Registration),
     ("[hub.rate]", settings.Rate),
     ("[audit]", settings.AuditLog),
-    ("[servers.ID]", settings.Server),
+    ("[servers.ID]", settings.ServerSettings),
     ("[servers.ID.oauth]", settings.ServerOAuth),
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.timeouts]", settings.ServerTimeouts),

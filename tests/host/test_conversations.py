@@ -25,7 +25,7 @@ from interlock.config.home import socket_path
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.host import Host
 from interlock.host.hooks import Response
 from interlock.host.turn import Turn

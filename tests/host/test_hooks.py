@@ -17,7 +17,7 @@ from hub.test_journal import entries
 from interlock.config.live_settings import ServerLive
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.host.client_turns import OpenTurns
 from interlock.host.server_hooks import ServerHooks
 from interlock.hub.admin.conversations import TurnRow

@@ -17,7 +17,7 @@ from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from hub.test_journal import entries
 from interlock.client import Client, Handlers
 from interlock.config.model_settings import Host, Inference, Model
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.host.budgets import Budgets
 from interlock.host.models.model import believable
 from interlock.host.routing import route

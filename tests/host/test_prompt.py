@@ -13,7 +13,7 @@ from hub.running_hub import running_hub
 from interlock.config.live_settings import ServerLive
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.host.conversations import Recorded, Stable
 from interlock.host.models.model import Message
 from interlock.host.prompt import first_to_keep, system_of, user_message

@@ -11,7 +11,7 @@ import pytest
 from hub.running_hub import RunningHub, running_hub
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.host import Host
 from interlock.host.hooks import Hooks, Response
 from interlock.host.turn import Turn

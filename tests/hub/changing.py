@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.config.settings import Config, Hub, Permissions, Server
+from interlock.config.settings import Config, Hub, Permissions, ServerSettings
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.people import ControlPeer
 from interlock.hub.app import HubApp
@@ -31,7 +31,7 @@ SHELL = {"server": "s", "permissions": ["shell.execute"]}
 
 
 async def change(where: str, home: Path, what: str) -> None:
-    server = Server(command=("/nonexistent",), enabled=False, permissions=Permissions(policy="interactive"))
+    server = ServerSettings(command=("/nonexistent",), enabled=False, permissions=Permissions(policy="interactive"))
     hub = HubApp(Config(hub=Hub(store=where), servers={"s": server}), home)
     await hub.start()
     before, act = deeds(hub)[what]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from interlock.config.settings import Approvals, Hub, Permissions, Server, Timeouts
+from interlock.config.settings import Approvals, Hub, Permissions, ServerSettings, Timeouts
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 
@@ -78,7 +78,7 @@ class MgpScript:
         async with contextlib.AsyncExitStack() as stack:
             if transport == "http":
                 web = await stack.enter_async_context(MgpHttpServer(self.path))
-                server = Server(url=web.url, **settings)
+                server = ServerSettings(url=web.url, **settings)
             else:
                 server = child("mgp_server.py", str(self.path), **settings)
             yield await stack.enter_async_context(running_hub(self.folder, {"s": server}, hub=hub, wait=wait))

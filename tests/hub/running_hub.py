@@ -21,7 +21,7 @@ from interlock.config.channel_settings import Channel
 from interlock.config.live_settings import Hook, Live
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
-from interlock.config.settings import Agent, Config, Hub, Origin, Profile, Rooms, Server, Timeouts
+from interlock.config.settings import Agent, Config, Hub, Origin, Profile, Rooms, ServerSettings, Timeouts
 from interlock.host import Host
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.people import ControlPeer
@@ -179,7 +179,7 @@ passphrase.COST = 2**8  # type: ignore[misc]
 @contextlib.asynccontextmanager
 async def running_hub(
     tmp_path: Path,
-    servers: Mapping[str, Server],
+    servers: Mapping[str, ServerSettings],
     *,
     wait: bool = True,
     hub: Hub | None = None,
@@ -265,10 +265,10 @@ def _place(database: bytes, path: Path) -> None:
         out.write(database)
 
 
-def child(script: str, *arguments: str, **settings: Any) -> Server:
+def child(script: str, *arguments: str, **settings: Any) -> ServerSettings:
     """A server of this folder, over standard streams. One that is contained gets a Python of its own."""
     start = own_python if "isolation" in settings else forking.command
-    return Server(command=start(str(HERE / script), *arguments), env={"PYTHONPATH": str(SOURCE)}, **settings)
+    return ServerSettings(command=start(str(HERE / script), *arguments), env={"PYTHONPATH": str(SOURCE)}, **settings)
 
 
 def own_python(*arguments: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from interlock.client import Client
-from interlock.config.settings import Server, Timeouts
+from interlock.config.settings import ServerSettings, Timeouts
 from interlock.hub.audit.search import Search, search
 from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.server import TaskLimits
@@ -27,10 +27,10 @@ async def name(params: dict[str, object]) -> dict[str, object]:
 
 
 @contextlib.asynccontextmanager
-async def served(form: Form, jobs: Jobs, limits: TaskLimits | None = None) -> AsyncIterator[dict[str, Server]]:
+async def served(form: Form, jobs: Jobs, limits: TaskLimits | None = None) -> AsyncIterator[dict[str, ServerSettings]]:
     """The server in this process, over HTTP, in one era."""
     async with task_server(jobs, limits).http() as address:
-        yield {"t": Server(url=address.url, era=form)}
+        yield {"t": ServerSettings(url=address.url, era=form)}
 
 
 def client(hub: RunningHub, form: Form, who: str = "", **more: Any) -> Client:

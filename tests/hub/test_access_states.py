@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from interlock.config.settings import Config, Server
+from interlock.config.settings import Config, ServerSettings
 from interlock.hub.app import HubApp
 from interlock.hub.auth.access_methods import Give, Take
 from interlock.hub.auth.principals import Principal, local_person
@@ -55,7 +55,7 @@ class GrantsOverTime(RuleBasedStateMachine):
         }
 
     async def _begin(self) -> HubApp:
-        quiet = Server(command=("true",), start="on-demand")
+        quiet = ServerSettings(command=("true",), start="on-demand")
         shut = msgspec.structs.replace(quiet, access="opt-in")
         hub = HubApp(Config(servers={"open": quiet, "shut": shut}), self.folder)
         hub.access.now = lambda: BEGAN + timedelta(seconds=self.elapsed)

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import pytest
 
 from interlock.client.connection import Connection
-from interlock.config.settings import Config, Server
+from interlock.config.settings import Config, ServerSettings
 from interlock.hub.catalog import remembered_audiences
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.private_lists import PrivateLists
@@ -76,7 +76,10 @@ async def names(client: RawClient, declares: dict[str, Any]) -> set[str]:
 async def test_tools_for_capable_clients_are_listed_and_called_by_those_only(
     tmp_path: Path, era: Literal["legacy", "modern"]
 ) -> None:
-    async with Conditional().http() as server, running_hub(tmp_path, {"a": Server(url=server.url, era=era)}) as hub:
+    async with (
+        Conditional().http() as server,
+        running_hub(tmp_path, {"a": ServerSettings(url=server.url, era=era)}) as hub,
+    ):
         client = RawClient(hub.url + "/mcp")
         await until(lambda: hub.hub_app.upstreams["a"].lists.known)
         assert await names(client, {}) == {"a__do"}
@@ -102,7 +105,7 @@ async def test_a_hub_that_starts_again_does_not_ask_again(tmp_path: Path) -> Non
     async with Conditional().http() as server:
         sessions: list[int] = []
         for _ in range(2):
-            async with running_hub(tmp_path, {"a": Server(url=server.url, era="legacy")}) as hub:
+            async with running_hub(tmp_path, {"a": ServerSettings(url=server.url, era="legacy")}) as hub:
                 await until(lambda: hub.hub_app.upstreams["a"].lists.known)
                 await sees(RawClient(hub.url + "/mcp"), SAMPLING, "a__do", "a__with-sampling")
             sessions.append(sum("sampling" in params["capabilities"] for params in server.asked("initialize")))
@@ -113,7 +116,10 @@ async def test_a_hub_that_starts_again_does_not_ask_again(tmp_path: Path) -> Non
 async def test_a_call_without_a_list_reaches_a_tool_for_some_clients(
     tmp_path: Path, era: Literal["legacy", "modern"]
 ) -> None:
-    async with Conditional().http() as server, running_hub(tmp_path, {"a": Server(url=server.url, era=era)}) as hub:
+    async with (
+        Conditional().http() as server,
+        running_hub(tmp_path, {"a": ServerSettings(url=server.url, era=era)}) as hub,
+    ):
         client = RawClient(hub.url + "/mcp")
         called = await call(client, "a__with-sampling", SAMPLING)
         assert "result" in called, called
@@ -128,7 +134,7 @@ async def test_a_call_without_a_list_reaches_a_tool_for_some_clients(
 
 async def test_known_tools_stay_while_the_server_cannot_list_them(tmp_path: Path) -> None:
     async with Conditional().http() as server:
-        async with running_hub(tmp_path, {"a": Server(url=server.url, era="modern")}) as hub:
+        async with running_hub(tmp_path, {"a": ServerSettings(url=server.url, era="modern")}) as hub:
             client, upstream = RawClient(hub.url + "/mcp"), hub.hub_app.upstreams["a"]
             await until(lambda: upstream.lists.known)
             await sees(client, SAMPLING, "a__do", "a__with-sampling")
@@ -139,7 +145,10 @@ async def test_known_tools_stay_while_the_server_cannot_list_them(tmp_path: Path
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_definition_that_is_not_utf8_hides_no_other(tmp_path: Path, era: Literal["legacy", "modern"]) -> None:
-    async with Conditional().http() as server, running_hub(tmp_path, {"a": Server(url=server.url, era=era)}) as hub:
+    async with (
+        Conditional().http() as server,
+        running_hub(tmp_path, {"a": ServerSettings(url=server.url, era=era)}) as hub,
+    ):
         server.garbled = True
         await until(lambda: hub.hub_app.upstreams["a"].lists.known)
         client = RawClient(hub.url + "/mcp")
@@ -152,7 +161,7 @@ async def test_a_full_disk_hides_no_tool(tmp_path: Path, monkeypatch: pytest.Mon
         raise StoreFull("the disk is full")
 
     async with Conditional().http() as server:
-        async with running_hub(tmp_path, {"a": Server(url=server.url, era="legacy")}) as hub:
+        async with running_hub(tmp_path, {"a": ServerSettings(url=server.url, era="legacy")}) as hub:
             await until(lambda: hub.hub_app.upstreams["a"].lists.known)
             monkeypatch.setattr(remembered_audiences, "read", full)
             monkeypatch.setattr(remembered_audiences, "write", full)
@@ -175,7 +184,7 @@ async def test_the_end_of_a_server_waits_for_the_sessions_that_only_listed_it(
 
     monkeypatch.setattr(Connection, "close", late)
     async with Conditional().http() as server:
-        async with running_hub(tmp_path, {"a": Server(url=server.url, era="legacy")}) as hub:
+        async with running_hub(tmp_path, {"a": ServerSettings(url=server.url, era="legacy")}) as hub:
             await until(lambda: hub.hub_app.upstreams["a"].lists.known)
             await sees(RawClient(hub.url + "/mcp"), SAMPLING, "a__do", "a__with-sampling")
             upstream = hub.hub_app.upstreams["a"]
@@ -225,7 +234,10 @@ class Dynamic(InstructedServer):
 
 
 async def test_tools_of_a_private_connection_are_its_owners_alone(tmp_path: Path) -> None:
-    async with Dynamic().http() as server, running_hub(tmp_path, {"a": Server(url=server.url, era="legacy")}) as hub:
+    async with (
+        Dynamic().http() as server,
+        running_hub(tmp_path, {"a": ServerSettings(url=server.url, era="legacy")}) as hub,
+    ):
         await until(lambda: hub.hub_app.upstreams["a"].lists.known)
         owner, other = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/mcp")
         for client in (owner, other):

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from interlock.client.connection import Connection
-from interlock.config.settings import Restart, Server
+from interlock.config.settings import Restart, ServerSettings
 from interlock.hub.audit import search as records
 from interlock.hub.audit.entries import event_record
 from interlock.hub.audit.record import CLAIMED
@@ -35,7 +35,7 @@ SECRET = "ghp_" + "a1B2" * 9
 MGP = {"mgp": {"version": "0.2.0", "extensions": ["audit"]}}
 
 
-def auditor(file: Path, *how: str, **settings: Any) -> Server:
+def auditor(file: Path, *how: str, **settings: Any) -> ServerSettings:
     return child("audit_server.py", str(file), *how, era="legacy", **{"audit": "all", **settings})
 
 
@@ -242,7 +242,7 @@ async def test_two_servers_that_repeat_what_they_hear_do_not_go_on_for_ever(tmp_
 async def test_over_http_what_was_not_taken_is_sent_again(tmp_path: Path) -> None:
     async with RawHttpServer() as web:
         web.refuses = 3
-        async with running_hub(tmp_path, {"web": Server(url=web.url, audit="all", era="legacy")}) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url, audit="all", era="legacy")}) as hub:
             first = await begun(hub, "web")
             hub.hub_app.recorder.add(event_record("com.example.noted"))
             last = await last_place(hub)
@@ -262,7 +262,7 @@ async def test_records_are_sent_again_after_an_unforeseen_error(
         raise RuntimeError("unforeseen")
 
     async with RawHttpServer() as web:
-        async with running_hub(tmp_path, {"web": Server(url=web.url, audit="all", era="legacy")}) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url, audit="all", era="legacy")}) as hub:
             await begun(hub, "web")
             with monkeypatch.context() as patched:
                 patched.setattr(Connection, "tell_surely", fails)

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from interlock.config.settings import Agent, Server
+from interlock.config.settings import Agent, ServerSettings
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.catalog.target import Approval
@@ -44,7 +44,7 @@ async def stray(*args: object, **kwargs: object) -> None:
 async def test_a_call_that_waits_for_its_connection_is_answered_and_gives_its_place_back(
     tmp_path: Path, failure: Callable[..., object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with RawHttpServer() as web, running_hub(tmp_path, {"web": Server(url=web.url)}) as hub:
+    async with RawHttpServer() as web, running_hub(tmp_path, {"web": ServerSettings(url=web.url)}) as hub:
         client = RawClient(hub.url + "/mcp")
         with patch.object(Upstream, "open_connection", failure):
             pool = hub.hub_app.upstreams["web"].pool
@@ -62,7 +62,10 @@ async def test_a_call_that_waits_for_its_connection_is_answered_and_gives_its_pl
 async def test_a_call_whose_approval_fails_is_answered_and_not_made(tmp_path: Path, step: str) -> None:
     agents = {"ci": Agent(ask=("web__ok",))}
     given = Approval("", "a person", "ticket")
-    async with RawHttpServer() as web, running_hub(tmp_path, {"web": Server(url=web.url)}, agents=agents) as hub:
+    async with (
+        RawHttpServer() as web,
+        running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, agents=agents) as hub,
+    ):
         client = RawClient(hub.url + "/mcp", await hub.new_key("ci"))
         with (
             patch.object(CallApprovals, step, broken),
@@ -76,7 +79,7 @@ async def test_a_call_whose_approval_fails_is_answered_and_not_made(tmp_path: Pa
 
 
 async def test_a_list_that_cannot_be_made_is_answered(tmp_path: Path) -> None:
-    async with RawHttpServer() as web, running_hub(tmp_path, {"web": Server(url=web.url)}) as hub:
+    async with RawHttpServer() as web, running_hub(tmp_path, {"web": ServerSettings(url=web.url)}) as hub:
         client = RawClient(hub.url + "/mcp")
         with patch.object(ToolListings, "settled", lambda *_: False), patch.object(ToolListings, "settle", broken):
             answer = await client.modern("tools/list")
@@ -85,7 +88,7 @@ async def test_a_list_that_cannot_be_made_is_answered(tmp_path: Path) -> None:
 
 
 async def test_a_stream_that_cannot_be_opened_is_answered_and_forgotten(tmp_path: Path) -> None:
-    async with RawHttpServer() as web, running_hub(tmp_path, {"web": Server(url=web.url)}) as hub:
+    async with RawHttpServer() as web, running_hub(tmp_path, {"web": ServerSettings(url=web.url)}) as hub:
         wanted = {"notifications": {"toolsListChanged": True}}
         with patch.object(TaskHandler, "watch", broken):
             answer = await RawClient(hub.url + "/mcp").modern("subscriptions/listen", wanted)
@@ -94,7 +97,7 @@ async def test_a_stream_that_cannot_be_opened_is_answered_and_forgotten(tmp_path
 
 
 async def test_a_subscription_that_fails_is_answered(tmp_path: Path) -> None:
-    async with RawHttpServer() as web, running_hub(tmp_path, {"web": Server(url=web.url)}) as hub:
+    async with RawHttpServer() as web, running_hub(tmp_path, {"web": ServerSettings(url=web.url)}) as hub:
         client = RawClient(hub.url + "/mcp")
         await client.initialize()
         with (
@@ -109,7 +112,7 @@ async def test_a_subscription_that_fails_is_answered(tmp_path: Path) -> None:
 
 async def test_a_long_result_that_cannot_be_divided_is_cut_by_bytes_and_flagged(tmp_path: Path) -> None:
     async with RawHttpServer() as web:
-        server = Server(url=web.url, max_result_tokens=1)
+        server = ServerSettings(url=web.url, max_result_tokens=1)
         async with running_hub(tmp_path, {"web": server}) as hub:
             with patch.object(ResultTokens, "divide", broken):
                 answer = await RawClient(hub.url + "/mcp").modern("tools/call", OK)
@@ -118,7 +121,7 @@ async def test_a_long_result_that_cannot_be_divided_is_cut_by_bytes_and_flagged(
 
 
 async def test_a_call_that_waits_when_the_hub_closes_is_answered(tmp_path: Path) -> None:
-    async with RawHttpServer() as web, running_hub(tmp_path, {"web": Server(url=web.url)}) as hub:
+    async with RawHttpServer() as web, running_hub(tmp_path, {"web": ServerSettings(url=web.url)}) as hub:
 
         async def waits(*args: object) -> None:
             await asyncio.Event().wait()

@@ -22,7 +22,7 @@ from cases import each_case
 from conformance.packages import NODE, PLACE, install
 from hub.running_hub import RawClient, running_hub, text_of
 from hub.test_server_logins import go
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.upstreams.states import ServerState
 from interlock.transports.http.client.documents import Post, exchange, fetch
 from interlock.transports.http.client.origin import Origin
@@ -145,7 +145,7 @@ async def test_everything_goes_through_the_proxy_and_nothing_where_no_proxy_says
         for home, bypass in (("through", ""), ("directly", f"example.com,{OUTSIDE}")):
             monkeypatch.setenv("NO_PROXY", bypass)
             before = protected.connections
-            docs = Server(url=protected.url, **files)
+            docs = ServerSettings(url=protected.url, **files)
             async with running_hub(tmp_path / home, {"docs": docs}, wait=False) as hub:
                 await hub.state("docs", ServerState.ERROR)
                 page = await hub.operate("logins.begin", server="docs")
@@ -205,12 +205,12 @@ async def test_a_certificate_of_an_unknown_authority_is_refused_and_the_files_ar
 ) -> None:
     authority = Authority(tmp_path)
     async with ProtectedServer(host=OUTSIDE, tls=authority.server_context()) as protected:
-        async with running_hub(tmp_path, {"docs": Server(url=protected.url)}, wait=False) as hub:
+        async with running_hub(tmp_path, {"docs": ServerSettings(url=protected.url)}, wait=False) as hub:
             await hub.state("docs", ServerState.ERROR)
             problem = str((await hub.operate("status"))["servers"][0]["problem"])
             assert "its certificate is not trusted" in problem
             assert "`ca_bundle` or SSL_CERT_FILE" in problem
-        missing = Server(url=protected.url, ca_bundle=str(tmp_path / "none.pem"))
+        missing = ServerSettings(url=protected.url, ca_bundle=str(tmp_path / "none.pem"))
         async with running_hub(tmp_path, {"docs": missing}, wait=False) as hub:
             await hub.state("docs", ServerState.ERROR)
             assert "ca_bundle" in (await hub.operate("status"))["servers"][0]["hint"]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from interlock.client import Client, Handlers
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.server import Context, Message, NotFound, Server, TaskLimits
 
 from .legacy_client import LegacyClient

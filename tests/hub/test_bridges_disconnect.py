@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 
 from .asking_server import Counts, asking_server
 from .legacy_client import LegacyClient, answers
@@ -33,7 +33,7 @@ async def test_going_cancels_at_the_server_in_the_new_era_alone(
     capabilities: dict[str, Any] = CAPABILITIES if declares else {}
     async with (
         asking_server(counts).http() as address,
-        running_hub(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
+        running_hub(tmp_path, {"a": ServerSettings(url=address.url, era=era)}) as hub,
     ):
         caller = RawClient(hub.url + "/mcp")
         params: dict[str, Any] = {"name": "a__hang", "arguments": {"mark": "x"}}
@@ -67,7 +67,7 @@ async def test_an_old_client_that_came_back_finds_what_was_asked_and_answered_me
 ) -> None:
     async with (
         asking_server().http() as address,
-        running_hub(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
+        running_hub(tmp_path, {"a": ServerSettings(url=address.url, era=era)}) as hub,
     ):
         legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
         await legacy_client.initialize(CAPABILITIES)

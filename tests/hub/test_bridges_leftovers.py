@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Hub, Limits, Server, Timeouts
+from interlock.config.settings import Hub, Limits, ServerSettings, Timeouts
 
 from .instructed_server import InstructedServer
 from .legacy_client import answers
@@ -109,8 +109,8 @@ async def test_nothing_is_left_of_calls_however_they_end(tmp_path: Path) -> None
     turn = asyncio.Semaphore(AT_ONCE)
     async with InstructedServer().http() as old, InstructedServer().http() as new:
         servers = {
-            "old": Server(url=old.url, era="legacy"),
-            "new": Server(url=new.url, era="modern"),
+            "old": ServerSettings(url=old.url, era="legacy"),
+            "new": ServerSettings(url=new.url, era="modern"),
             "pipe": child("instructed_server.py", era="legacy"),
         }
         async with running_hub(tmp_path, servers, hub=settings) as hub:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.protocols.mcp.input_requests import QUESTION_KEY
 
 from .asking_server import FORM, asking_server
@@ -29,7 +29,7 @@ async def web_hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
     """A hub whose one server is reached over HTTP, in the handshake era."""
     async with (
         asking_server().http() as address,
-        running_hub(tmp_path, {"a": Server(url=address.url, era="legacy")}) as hub,
+        running_hub(tmp_path, {"a": ServerSettings(url=address.url, era="legacy")}) as hub,
     ):
         yield hub
 

@@ -17,7 +17,7 @@ from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
 import forking
 from interlock.config.home import socket_path
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.admin.operations import Operations
 from interlock.web.control import ControlSocket
 
@@ -214,18 +214,18 @@ CHECKS: dict[str, Callable[[OfficialClient], Awaitable[None]]] = {
 
 
 @contextlib.asynccontextmanager
-async def official(era: Era, transport: Transport) -> AsyncIterator[Server]:
+async def official(era: Era, transport: Transport) -> AsyncIterator[ServerSettings]:
     """The official server, in one era over one transport."""
     pin: Any = "legacy" if era == "old" else "modern"
     command = forking.command(str(HERE / "official_server.py"))
     if transport == "stdio":
-        yield Server(command=command, era=pin)
+        yield ServerSettings(command=command, era=pin)
         return
     process = await asyncio.create_subprocess_exec(*command, "http", stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:
         port = int(await process.stdout.readline())
-        yield Server(url=f"http://127.0.0.1:{port}/mcp", era=pin)
+        yield ServerSettings(url=f"http://127.0.0.1:{port}/mcp", era=pin)
     finally:
         process.terminate()
         await process.wait()

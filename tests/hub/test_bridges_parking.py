@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from example_counts import example_count
-from interlock.config.settings import Hub, Limits, Server, Timeouts
+from interlock.config.settings import Hub, Limits, ServerSettings, Timeouts
 from interlock.transports.requests.call_parking import CallParking
 from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 from interlock.wire.errors import Fault
@@ -111,7 +111,7 @@ async def test_hundreds_of_parked_calls_are_answered_cancelled_and_expire_with_a
         await each(mine[cancelled] + mine[expired], hub, refuse)
 
     async with asking_server(counts).http() as address:
-        servers = {"a": Server(url=address.url, era="legacy")}
+        servers = {"a": ServerSettings(url=address.url, era="legacy")}
         # Each hub makes its own secrets, as a process that was started anew does.
         async with running_hub(tmp_path, servers) as hub:
             keys = {f"owner{number}": await hub.new_key(f"owner{number}") for number in range(OWNERS)}
@@ -139,7 +139,7 @@ async def test_hundreds_of_parked_calls_are_answered_cancelled_and_expire_with_a
 
 async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path) -> None:
     async with asking_server().http() as address:
-        servers = {"a": Server(url=address.url, era="legacy")}
+        servers = {"a": ServerSettings(url=address.url, era="legacy")}
         settings = Hub(timeouts=TIMEOUTS, limits=Limits(parked=3, parked_per_agent=2))
         async with running_hub(tmp_path, servers, hub=settings) as hub:
             ada, bob = (ModernClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
@@ -177,7 +177,7 @@ async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> Non
     settings = Hub(timeouts=msgspec.structs.replace(TIMEOUTS, tool_s=60))
     counts = Counts()
     async with asking_server(counts).http() as address:
-        servers = {"a": Server(url=address.url, era="legacy")}
+        servers = {"a": ServerSettings(url=address.url, era="legacy")}
         async with running_hub(tmp_path, servers, hub=settings) as hub:
             client = ModernClient(hub.url + "/mcp", answers("ada"))
             reply = client.reply(await client.start("a__order"))

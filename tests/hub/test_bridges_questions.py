@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts
 from interlock.hub.auth.principals import Principal
 
 from .instructed_server import InstructedServer
@@ -39,7 +39,7 @@ async def instructed_hub(
     """A hub with a puppet behind it, over HTTP."""
     async with (
         InstructedServer(**more).http() as instructed,
-        running_hub(tmp_path, {"a": Server(url=instructed.url, era=era)}) as hub,
+        running_hub(tmp_path, {"a": ServerSettings(url=instructed.url, era=era)}) as hub,
     ):
         yield hub, instructed
 
@@ -399,7 +399,7 @@ async def test_a_person_approves_a_call_once_however_often_its_server_asks_back(
     settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=30))
     asked = {"inputRequests": {"r": ROOTS}, **state}
     async with InstructedServer().http() as instructed:
-        servers = {"a": Server(url=instructed.url, era="modern")}
+        servers = {"a": ServerSettings(url=instructed.url, era="modern")}
         async with running_hub(tmp_path, servers, hub=settings, agents={"ada": Agent(ask=("a__do",))}) as hub:
             client = ModernClient(hub.url + "/mcp", answers("ada"), hub.key("ada"))
             doing = {"rounds": [asked, asked] if not state else [asked]}

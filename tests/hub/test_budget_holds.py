@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, Approvals, ContextBudget, Hub, Profile, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, ContextBudget, Hub, Profile, ServerSettings, Timeouts
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
@@ -273,7 +273,7 @@ async def test_the_risk_that_is_filtered_and_told_is_what_the_gates_reckon_with(
     ]
     script = MgpScript(tmp_path, era="modern", tools=tools)
     for trust, wipe, look in (("standard", "dangerous", "safe"), ("sandboxed", "dangerous", "moderate")):
-        servers: dict[str, Server] = {"s": child("mgp_server.py", str(script.path), trust=trust)}
+        servers: dict[str, ServerSettings] = {"s": child("mgp_server.py", str(script.path), trust=trust)}
         async with running_hub(tmp_path, servers, hub=settings()) as hub:
             client = RawClient(hub.url + "/mcp")
 
@@ -292,7 +292,7 @@ async def test_the_risk_follows_what_the_operator_requires_of_a_server(tmp_path:
 
     script = MgpScript(tmp_path, era="modern", tools=[tool("look", security={"risk_level": "safe"}), tool("plain")])
 
-    def server(*require: str) -> Server:
+    def server(*require: str) -> ServerSettings:
         permissions = Permissions(policy="auto_approve", require=require)
         return child("mgp_server.py", str(script.path), permissions=permissions)
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from interlock.config.settings import Hub, Server, Timeouts
+from interlock.config.settings import Hub, ServerSettings, Timeouts
 from interlock.hub.upstreams.states import ServerState
 
 from .busy_server import busy_server
@@ -117,8 +117,8 @@ async def test_ambiguous_arguments_are_refused(tmp_path: Path, arguments: str) -
 
 async def test_a_server_that_cannot_start_delays_nobody_and_says_how_to_mend_it(tmp_path: Path) -> None:
     servers = {
-        "gone": Server(command=("/no/such/program",)),
-        "hangs": Server(command=("sleep", "60")),
+        "gone": ServerSettings(command=("/no/such/program",)),
+        "hangs": ServerSettings(command=("sleep", "60")),
         "busy": child("busy_server.py"),
     }
     async with running_hub(tmp_path, servers, wait=False) as hub:
@@ -160,7 +160,7 @@ async def test_an_on_demand_server_is_started_once_to_be_known_and_then_with_the
 
 async def test_a_call_to_a_server_that_is_only_just_starting_says_so_to_whoever_may_reach_it(tmp_path: Path) -> None:
     hasty = Hub(timeouts=Timeouts(tool_s=0.2))
-    async with running_hub(tmp_path, {"slow": Server(command=("sleep", "60"))}, wait=False, hub=hasty) as hub:
+    async with running_hub(tmp_path, {"slow": ServerSettings(command=("sleep", "60"))}, wait=False, hub=hasty) as hub:
         await hub.deny("stranger", "slow")
         await hub.state("slow", ServerState.CONNECTING)
         asked = {"name": "slow__do", "arguments": {}}
@@ -245,7 +245,7 @@ async def test_a_call_ends_by_its_deadline(tmp_path: Path) -> None:
 
 async def test_a_server_over_http_works_like_one_over_standard_streams(tmp_path: Path, era: Era) -> None:
     async with busy_server().http() as address:
-        async with running_hub(tmp_path, {"busy": Server(url=address.url, era=era)}) as hub:
+        async with running_hub(tmp_path, {"busy": ServerSettings(url=address.url, era=era)}) as hub:
             client = RawClient(hub.url + "/mcp")
             assert text_of(await client.modern("tools/call", {"name": "busy__add", "arguments": {"a": 4}})) == "5"
             read = await client.modern("resources/read", {"uri": "interlock://busy/text://one"})

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from interlock.client import Handlers
-from interlock.config.settings import Agent, Approvals, Hub, Limits, Rate, Requests, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Limits, Rate, Requests, ServerSettings, Timeouts
 from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.calls.gates.requests import RequestsGate
 from interlock.hub.calls.verdicts import PASS, Refuse
@@ -82,7 +82,9 @@ async def pair(tmp_path: Path, client: Era, server: Era, **limits: Any) -> Async
     settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), limits=Limits(**limits))
     async with InstructedServer().http() as instructed:
         era: Literal["legacy", "modern"] = "legacy" if server == "handshake" else "modern"
-        servers = {name: Server(url=instructed.url, era=era, requests=policy) for name, policy in POLICIES.items()}
+        servers = {
+            name: ServerSettings(url=instructed.url, era=era, requests=policy) for name, policy in POLICIES.items()
+        }
         async with running_hub(tmp_path, servers, hub=settings) as hub:
             key = await hub.hub_app.keys.create("coder")
             url = hub.url + "/mcp"
@@ -209,7 +211,7 @@ async def test_t30_a_page_that_is_not_of_the_web_reaches_no_client(tmp_path: Pat
 @pytest.mark.parametrize("method", CLIENT_TARGETS)
 def test_a_server_that_is_not_configured_may_ask_no_client(method: str) -> None:
     kind, name = CLIENT_TARGETS[method]
-    gate = RequestsGate({"here": Server(url="http://127.0.0.1/mcp")})
+    gate = RequestsGate({"here": ServerSettings(url="http://127.0.0.1/mcp")})
     asker = Principal("server:gone", "service")
     verdict = gate.plan(asker, Target(kind, "gone", name))
     assert isinstance(verdict, Refuse)
@@ -265,7 +267,7 @@ async def test_t55_an_answer_to_an_elicitation_approves_nothing(tmp_path: Path) 
     form = {"message": "Allow it?", "requestedSchema": schema}
     settings = Hub(approvals=Approvals(hold_s=0.2), timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
     async with InstructedServer().http() as instructed:
-        servers = {"asked": Server(url=instructed.url, era="legacy", requests=Requests(sampling="ask"))}
+        servers = {"asked": ServerSettings(url=instructed.url, era="legacy", requests=Requests(sampling="ask"))}
         agents = {"coder": Agent(attended_by="ann", ask=("asked__do",))}
         async with running_hub(tmp_path, servers, hub=settings, agents=agents) as hub:
             yes = {**answers("ada"), "elicitation/create": {"action": "accept", "content": {"approve": True}}}
@@ -299,7 +301,7 @@ async def test_a_request_that_waits_for_a_person_ends_with_its_call(tmp_path: Pa
 async def test_the_intent_of_a_request_is_committed_before_it_leaves(tmp_path: Path) -> None:
     settings = Hub(audit="strict", timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
     async with InstructedServer().http() as instructed:
-        async with running_hub(tmp_path, {"a": Server(url=instructed.url, era="modern")}, hub=settings) as hub:
+        async with running_hub(tmp_path, {"a": ServerSettings(url=instructed.url, era="modern")}, hub=settings) as hub:
             records = CommittedRecords(hub.hub_app.bus)
             client = ModernClient(hub.url + "/mcp", answers("ada"), await hub.hub_app.keys.create("coder"))
             result = await client.start("a__do", {"rounds": [{"inputRequests": {"q": {"method": "roots/list"}}}]})
@@ -312,7 +314,7 @@ async def test_the_intent_of_a_request_is_committed_before_it_leaves(tmp_path: P
 async def test_a_page_in_an_error_is_a_question_to_a_person(tmp_path: Path, client: Era) -> None:
     async with asking_server().http() as address:
         servers = {
-            name: Server(url=address.url, era="legacy", requests=Requests(elicitation=policy))
+            name: ServerSettings(url=address.url, era="legacy", requests=Requests(elicitation=policy))
             for name, policy in (("no", "deny"), ("yes", "allow"))
         }
         async with running_hub(tmp_path, servers) as hub:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from interlock.config.settings import Config, Profile, Server
+from interlock.config.settings import Config, Profile, ServerSettings
 from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server as Growing
 
@@ -171,7 +171,7 @@ async def test_the_first_tool_of_a_server_is_seen_when_it_comes(
     tmp_path: Path, era: Literal["legacy", "modern"]
 ) -> None:
     own = Growing("growing")
-    async with own.http() as address, running_hub(tmp_path, {"a": Server(url=address.url, era=era)}) as hub:
+    async with own.http() as address, running_hub(tmp_path, {"a": ServerSettings(url=address.url, era=era)}) as hub:
         shared = hub.hub_app.upstreams["a"].pool.shared
         assert shared is not None
         if era == "modern":
@@ -225,7 +225,7 @@ async def test_a_change_before_a_stream_is_acknowledged_is_not_lost(
     monkeypatch.setattr("interlock.client.watch.STREAM_WAIT", 0.01 if late else 120.0)
     async with ChangesUnwatched(late=late).http() as server:
         assert isinstance(server, ChangesUnwatched)
-        async with running_hub(tmp_path, {"a": Server(url=server.url, era="modern")}) as hub:
+        async with running_hub(tmp_path, {"a": ServerSettings(url=server.url, era="modern")}) as hub:
 
             def offered() -> set[str]:
                 offer = hub.hub_app.catalog.offer("a")

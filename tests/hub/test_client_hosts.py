@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from interlock.config.live_settings import Live, LiveRule, ServerLive
-from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Server
+from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, ServerSettings
 from interlock.hub.audit.record import INTENDED
 from interlock.hub.handlers.host_methods import MAX_RUNNING
 from interlock.hub.live.client_host import ClientHost
@@ -65,7 +65,7 @@ async def between(
     **settings: Any,
 ) -> AsyncIterator[RunningHub]:
     """A hub without a model, with hand-written servers whose feature sets are on for the agent `mine`."""
-    tables: dict[str, Server] = {}
+    tables: dict[str, ServerSettings] = {}
     for name in names or ("a",):
         live = ServerLive(grant=(grants or {}).get(name, ()))
         said = (json.dumps({"experimental": {"mcpl": offer}}), json.dumps(write or {}))

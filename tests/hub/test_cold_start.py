@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import Hub, Server, Timeouts
+from interlock.config.settings import Hub, ServerSettings, Timeouts
 
 from .running_hub import RawClient, running_hub, text_of, until
 from .test_waiting_for_a_server import Gated
@@ -18,10 +18,10 @@ HASTY = Hub(timeouts=Timeouts(first_list_s=0.05, start_s=120, discovery_s=60, to
 
 @pytest.mark.parametrize("address", ["/mcp", "/servers/web/mcp"])
 async def test_the_first_list_waits_for_servers_that_are_starting(tmp_path: Path, address: str) -> None:
-    dead = Server(command=("/does/not/exist",))
+    dead = ServerSettings(command=("/does/not/exist",))
     async with Gated() as web:
         web.gate.clear()
-        servers = {"web": Server(url=web.url, era="legacy"), "dead": dead}
+        servers = {"web": ServerSettings(url=web.url, era="legacy"), "dead": dead}
         async with running_hub(tmp_path, servers, wait=False, hub=PATIENT) as hub:
             client = RawClient(hub.url + address)
             await client.initialize()
@@ -36,7 +36,7 @@ async def test_the_first_list_waits_for_servers_that_are_starting(tmp_path: Path
 
 async def test_a_server_that_starts_too_slowly_is_listed_with_its_last_approved_tools(tmp_path: Path) -> None:
     async with Gated() as web:
-        servers = {"web": Server(url=web.url, era="legacy")}
+        servers = {"web": ServerSettings(url=web.url, era="legacy")}
         async with running_hub(tmp_path, servers, hub=HASTY):
             pass
         web.gate.clear()
@@ -54,7 +54,7 @@ async def test_a_server_that_starts_too_slowly_is_listed_with_its_last_approved_
 async def test_a_call_of_a_server_that_starts_waits_until_its_tools_are_known(tmp_path: Path) -> None:
     async with Gated() as web:
         web.gate.clear()
-        servers = {"web": Server(url=web.url, era="legacy")}
+        servers = {"web": ServerSettings(url=web.url, era="legacy")}
         async with running_hub(tmp_path, servers, wait=False, hub=PATIENT) as hub:
             good, unknown = (
                 asyncio.create_task(RawClient(hub.url + "/mcp").modern("tools/call", {"name": name, "arguments": {}}))
@@ -68,7 +68,7 @@ async def test_a_call_of_a_server_that_starts_waits_until_its_tools_are_known(tm
 
 async def test_a_server_with_pinned_tools_is_not_waited_for(tmp_path: Path) -> None:
     async with Gated() as web:
-        servers = {"web": Server(url=web.url, era="legacy")}
+        servers = {"web": ServerSettings(url=web.url, era="legacy")}
         async with running_hub(tmp_path, servers, hub=PATIENT):
             pass
         web.gate.clear()

@@ -18,7 +18,7 @@ from mcp import StdioServerParameters
 
 from interlock.client import Client
 from interlock.client.handlers import Handlers
-from interlock.config.settings import Server as ServerSettings
+from interlock.config.settings import ServerSettings
 from interlock.server import Server
 from interlock.wire.errors import Fault
 

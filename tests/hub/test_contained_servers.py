@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Sandbox, Server
+from interlock.config.settings import Sandbox, ServerSettings
 from interlock.containment.backends import reports
 from interlock.events import EventFilter
 from interlock.events.types import ServerStateChanged
@@ -70,7 +70,7 @@ async def test_t44_a_server_whose_limits_cannot_be_enforced_is_not_started(tmp_p
 async def test_a_server_that_fails_over_a_denied_path_is_shown_with_the_way_to_allow_it(tmp_path: Path) -> None:
     (secret := tmp_path / "secret").write_text("the secret")
     code = f"try: open({str(secret)!r})\nexcept OSError: raise SystemExit('EACCES: permission denied, open')"
-    failing = Server(command=(sys.executable, "-c", code), isolation="sandbox")
+    failing = ServerSettings(command=(sys.executable, "-c", code), isolation="sandbox")
     async with running_hub(tmp_path, {"held": failing}, wait=False) as hub:
         upstream = hub.hub_app.upstreams["held"]
         await until(lambda: upstream.problem is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 
 from .instructed_server import VERSION, InstructedServer, Say
 from .legacy_client import LegacyClient, answers
@@ -36,7 +36,7 @@ class AsksInSessions(InstructedServer):
 
 
 async def test_a_session_that_answers_servers_speaks_the_handshake_era_with_a_server_of_both(tmp_path: Path) -> None:
-    async with AsksInSessions().http() as server, running_hub(tmp_path, {"a": Server(url=server.url)}) as hub:
+    async with AsksInSessions().http() as server, running_hub(tmp_path, {"a": ServerSettings(url=server.url)}) as hub:
         assert (await shown(hub))["era"] == "modern"
         able = LegacyClient(hub.url + "/mcp", answers("ada"))
         await able.initialize({"elicitation": {}})
@@ -51,7 +51,7 @@ async def test_a_session_that_answers_servers_speaks_the_handshake_era_with_a_se
 
 async def test_a_server_that_takes_no_handshake_is_spoken_to_without(tmp_path: Path) -> None:
     async with AsksInSessions(handshake=False).http() as server:
-        async with running_hub(tmp_path, {"a": Server(url=server.url)}) as hub:
+        async with running_hub(tmp_path, {"a": ServerSettings(url=server.url)}) as hub:
             able = LegacyClient(hub.url + "/mcp", answers("ada"))
             await able.initialize({"elicitation": {}})
             for _ in range(2):
@@ -62,7 +62,7 @@ async def test_a_server_that_takes_no_handshake_is_spoken_to_without(tmp_path: P
 
 async def test_a_session_has_its_own_connection_also_to_a_server_that_takes_no_handshake(tmp_path: Path) -> None:
     async with AsksInSessions(handshake=False).http() as server:
-        async with running_hub(tmp_path, {"a": Server(url=server.url, share="session")}) as hub:
+        async with running_hub(tmp_path, {"a": ServerSettings(url=server.url, share="session")}) as hub:
             able = LegacyClient(hub.url + "/mcp", answers("ada"))
             await able.initialize({"elicitation": {}})
             assert text_of(await able.call("a__do", ASK)) == "cannot ask"
@@ -73,7 +73,7 @@ async def test_a_session_has_its_own_connection_also_to_a_server_that_takes_no_h
 
 
 async def test_a_handshake_that_fails_once_is_no_refusal_of_all(tmp_path: Path) -> None:
-    async with AsksInSessions().http() as server, running_hub(tmp_path, {"a": Server(url=server.url)}) as hub:
+    async with AsksInSessions().http() as server, running_hub(tmp_path, {"a": ServerSettings(url=server.url)}) as hub:
         for expected in ("ada", None, "ada"):
             server.handshake = expected is not None
             able = LegacyClient(hub.url + "/mcp", answers("ada"))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Approvals, Hub, Profile
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.audit.record import FLAGGED
 from interlock.protocols.mcp.tasks import EXTENSION
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from interlock.client import Client
-from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts
 from interlock.events import EventFilter, Subscription
 from interlock.events.types import (
     EVENTS,
@@ -201,7 +201,10 @@ async def test_a_change_of_the_policy_is_told_with_its_version(tmp_path: Path) -
 
 async def test_a_task_is_told_of_by_the_hubs_id_and_without_its_result(tmp_path: Path) -> None:
     jobs = Jobs()
-    async with task_server(jobs).http() as address, running_hub(tmp_path, {"t": Server(url=address.url)}) as hub:
+    async with (
+        task_server(jobs).http() as address,
+        running_hub(tmp_path, {"t": ServerSettings(url=address.url)}) as hub,
+    ):
         followed = Followed(hub, TaskChanged)
         async with Client(hub.url + "/mcp", era="modern") as client:
             task = await client.start_tool("t__work", {"mark": "a"})

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 
 from .running_hub import MGP, RawClient, RunningHub, child, running_hub, until
 
-DOWN = Server(command=("/nonexistent/program",))
+DOWN = ServerSettings(command=("/nonexistent/program",))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Hub, Server, Timeouts
+from interlock.config.settings import Hub, ServerSettings, Timeouts
 from interlock.hub.audit.record import CANCELLED, LOST, SUCCEEDED, TIMED_OUT, TOOL_FAILED, Outcome
 from interlock.hub.upstreams import health_monitor
 from interlock.hub.upstreams.call_outcomes import CallOutcomes
@@ -74,7 +74,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> Hub:
 async def scene(tmp_path: Path, soon: Hub) -> AsyncIterator[tuple[RunningHub, CheckedServer, MutedServer]]:
     checked = CheckedServer()
     async with checked.server.http() as address, MutedServer() as mute:
-        servers = {"checked": Server(url=address.url), "mute": Server(url=mute.url, era="legacy")}
+        servers = {"checked": ServerSettings(url=address.url), "mute": ServerSettings(url=mute.url, era="legacy")}
         async with running_hub(tmp_path, servers, hub=soon) as hub:
             yield hub, checked, mute
 
@@ -115,7 +115,7 @@ async def test_a_server_that_is_asked_by_name_is_shown_as_it_is_now(tmp_path: Pa
     checked = CheckedServer()
     async with (
         checked.server.http() as address,
-        running_hub(tmp_path, {"checked": Server(url=address.url)}) as hub,
+        running_hub(tmp_path, {"checked": ServerSettings(url=address.url)}) as hub,
     ):
         for well, health in ((True, "healthy"), (False, "degraded"), (True, "healthy")):
             checked.well = well

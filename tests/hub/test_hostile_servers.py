@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Hub, Restart, Server, Timeouts
+from interlock.config.settings import Hub, Restart, ServerSettings, Timeouts
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.upstreams import listing
 from interlock.hub.upstreams.logs import MAX_LINES
@@ -83,7 +83,7 @@ ECHO: dict[str, Any] = {"name": "good__echo", "arguments": {"text": "still here"
 
 @contextlib.asynccontextmanager
 async def hostile_setup(
-    tmp_path: Path, bad: Server, *, tool_s: float = 10, start_s: float = 15, wait: bool = True
+    tmp_path: Path, bad: ServerSettings, *, tool_s: float = 10, start_s: float = 15, wait: bool = True
 ) -> AsyncIterator[HostileSetup]:
     """While this lasts the neighbour is called; afterwards nothing is left of anything."""
     # The first child starts the fork server of all tests, which stays.
@@ -112,12 +112,12 @@ async def hostile_setup(
     await until(lambda: descriptors() <= before[0] and len(asyncio.all_tasks()) <= before[1], within=120)
 
 
-def hostile(tmp_path: Path, mode: str = "", **settings: Any) -> Server:
+def hostile(tmp_path: Path, mode: str = "", **settings: Any) -> ServerSettings:
     """The hostile server, as a process."""
     command = (sys.executable, "-I", str(HERE / "hostile_server.py"), mode)
     env = {"STARTED": str(tmp_path / "started"), **settings.pop("env", {})}
     restart = Restart(backoff_base_ms=50, backoff_max_ms=100)
-    return Server(command=command, env=env, era="legacy", **{"restart": restart, **settings})
+    return ServerSettings(command=command, env=env, era="legacy", **{"restart": restart, **settings})
 
 
 def descriptors() -> int:
@@ -364,7 +364,7 @@ BAD_ANSWERS = {
 
 async def test_a_bad_answer_over_http_fails_its_call_and_the_next_one_is_served(tmp_path: Path) -> None:
     async with RawHttpServer() as web:
-        bad = Server(url=web.url, era="legacy")
+        bad = ServerSettings(url=web.url, era="legacy")
         async with hostile_setup(tmp_path, bad, tool_s=2) as here:
             for kind, reply in BAD_ANSWERS.items():
                 web.replies["strange"] = reply
@@ -384,7 +384,7 @@ async def test_a_bad_answer_over_http_fails_its_call_and_the_next_one_is_served(
 )
 async def test_a_bad_answer_over_http_is_told_in_words_that_help(tmp_path: Path, reply: bytes, said: str) -> None:
     async with RawHttpServer() as web:
-        async with hostile_setup(tmp_path, Server(url=web.url, era="legacy"), tool_s=2) as here:
+        async with hostile_setup(tmp_path, ServerSettings(url=web.url, era="legacy"), tool_s=2) as here:
             web.replies["strange"] = reply
             assert refusal(await here.call("strange")).startswith(said)
 
@@ -392,7 +392,7 @@ async def test_a_bad_answer_over_http_is_told_in_words_that_help(tmp_path: Path,
 async def test_a_session_that_a_server_lost_is_not_said_to_be_the_clients(tmp_path: Path) -> None:
     async with RawHttpServer() as web:
         web.session = "s1"
-        async with hostile_setup(tmp_path, Server(url=web.url, era="legacy"), tool_s=2) as here:
+        async with hostile_setup(tmp_path, ServerSettings(url=web.url, era="legacy"), tool_s=2) as here:
             web.replies["strange"] = response(b"", status="404 Gone")
             answer = await here.call("strange")
             assert refusal(answer) == "bad lost its session with the hub"
@@ -402,7 +402,7 @@ async def test_a_session_that_a_server_lost_is_not_said_to_be_the_clients(tmp_pa
 
 async def test_an_answer_that_drips_for_ever_ends_at_the_deadline(tmp_path: Path) -> None:
     async with RawHttpServer() as web:
-        bad = Server(url=web.url, era="legacy")
+        bad = ServerSettings(url=web.url, era="legacy")
         async with hostile_setup(tmp_path, bad, tool_s=1) as here:
             head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
             web.replies["strange"] = head

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts, Validation
+from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts, Validation
 from interlock.hub.audit import search as records
 from interlock.hub.audit.mgp_format import to_mgp
 from interlock.hub.audit.record import EVENTS
@@ -213,7 +213,7 @@ async def test_a_call_is_one_trace_from_its_question_to_its_end_though_nobody_na
 async def test_servers_come_and_go_in_the_record(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         assert (await only(hub, "SERVER_CONNECTED")).record.server == "busy"
-        broken = Server(command=("/nonexistent/program",))
+        broken = ServerSettings(command=("/nonexistent/program",))
         await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, servers={"lost": broken}))
         await hub.state("lost", ServerState.ERROR)
         gone = await entries(hub, event="SERVER_DISCONNECTED")

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 
 from .raw_server import RawHttpServer, RawStdioServer
 from .running_hub import KeptHttpClient, running_hub, text_of, until
@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 async def test_t26_what_large_calls_hold_while_they_are_under_way_is_bounded(tmp_path: Path, streams: bool) -> None:
     async with (RawStdioServer if streams else RawHttpServer)(modern=True) as server:
         where = {"command": server.command} if isinstance(server, RawStdioServer) else {"url": server.url}
-        async with running_hub(tmp_path, {"web": Server(era="modern", **where)}) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(era="modern", **where)}) as hub:
             dispatcher = hub.hub_app.hub.pipeline.dispatcher
             dispatcher.quota = msgspec.structs.replace(dispatcher.quota, large_bytes=3 * MIB)
             server.replies["strange"] = b""

@@ -14,7 +14,7 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, running_hub, text_of, until
 from hub.test_server_logins import go
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.oauth.tokens import Tokens
 from real_authorization_server import agree, authorization_server
@@ -34,7 +34,7 @@ async def test_no_call_fails_and_nobody_is_asked_while_tokens_of_seconds_expire(
     tmp_path: Path, clock_off_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with authorization_server(5, clock_off_s) as resource:
-        docs = Server(url=resource.url)
+        docs = ServerSettings(url=resource.url)
         for restart in range(2):
             async with running_hub(tmp_path, {"docs": docs}, wait=False) as hub:
                 if not restart:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Mask, Validation
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.calls.late_results import MARK
 
 from .raw_server import RawHttpServer

@@ -23,7 +23,7 @@ from interlock.client import Client
 from interlock.client.dial import to_service
 from interlock.client.handlers import Handlers
 from interlock.client.sinks import FutureSink
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.node_id import node_id
 from interlock.transports.exchange import Service
 from interlock.transports.http.client.link import HttpLink
@@ -99,7 +99,7 @@ async def test_an_sse_client_calls_and_is_asked_through_the_hub(tmp_path: Path, 
 
 
 async def test_a_server_that_only_has_sse_is_found_out_and_asks_clients_of_both_eras(tmp_path: Path) -> None:
-    async with official_sse_server() as url, running_hub(tmp_path, {"o": Server(url=url)}) as hub:
+    async with official_sse_server() as url, running_hub(tmp_path, {"o": ServerSettings(url=url)}) as hub:
         reply = {"elicitation/create": {"action": "accept", "content": {"years": 5}}}
         assert text_of(await ModernClient(hub.url + "/mcp", reply).call("o__ask")) == "accept years=5"
         hanging = asyncio.ensure_future(RawClient(hub.url + "/mcp").modern("tools/call", {"name": "o__wait"}))
@@ -142,7 +142,10 @@ async def test_the_messages_of_a_stream_are_its_openers_alone(tmp_path: Path) ->
 
 async def test_a_client_that_goes_cancels_what_it_had_under_way(tmp_path: Path) -> None:
     counts = Counts()
-    async with asking_server(counts).http() as address, running_hub(tmp_path, {"a": Server(url=address.url)}) as hub:
+    async with (
+        asking_server(counts).http() as address,
+        running_hub(tmp_path, {"a": ServerSettings(url=address.url)}) as hub,
+    ):
         async with official_sse_client(hub) as session:
             task = asyncio.create_task(session.call_tool("a__hang", {"mark": "x"}))
             await until(lambda: counts.runs["x"] == 1)

@@ -11,7 +11,7 @@ import pytest
 
 from cases import each_case
 from interlock.client.connection import Connection
-from interlock.config.settings import Hub, Restart, Server, Timeouts
+from interlock.config.settings import Hub, Restart, ServerSettings, Timeouts
 from interlock.hub.calls.dispatch import recovery
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.unavailable import unavailable
@@ -113,7 +113,10 @@ def test_a_call_is_answered_by_the_state(state: ServerState, code: int) -> None:
 
 async def test_a_call_waits_for_a_restart_until_its_deadline_and_then_hears_of_it(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=0.3))
-    async with Gated() as web, running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}, hub=settings) as hub:
+    async with (
+        Gated() as web,
+        running_hub(tmp_path, {"web": ServerSettings(url=web.url, era="legacy")}, hub=settings) as hub,
+    ):
         client = RawClient(hub.url + "/mcp")
         await client.initialize(MGP)
         web.gate.clear()
@@ -152,7 +155,7 @@ async def test_a_call_that_never_reached_its_server_is_sent_again(
         return 10**9
 
     monkeypatch.setattr(Connection, "send", losing)
-    async with RawHttpServer() as web, running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
+    async with RawHttpServer() as web, running_hub(tmp_path, {"web": ServerSettings(url=web.url, era="legacy")}) as hub:
         client = RawClient(hub.url + "/mcp")
         assert text_of(await client.modern("tools/call", OK)) == "fine"
         assert (len(sent), losses) == (3, [])
@@ -276,7 +279,7 @@ async def test_the_hub_itself_is_shut_down_by_an_administrator_and_refuses_new_w
 async def test_a_server_that_will_not_go_is_ended_with_everything_it_started(tmp_path: Path) -> None:
     script = tmp_path / "stubborn.py"
     script.write_text(STUBBORN)
-    server = Server(command=("python3", str(script), str(tmp_path / "pids")), era="legacy")
+    server = ServerSettings(command=("python3", str(script), str(tmp_path / "pids")), era="legacy")
     async with running_hub(tmp_path, {"stubborn": server}) as hub:
         pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
         assert len(pids) == 2

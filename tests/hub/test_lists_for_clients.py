@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 
-from interlock.config.settings import Agent, Approvals, Config, ContextBudget, Hub, Profile, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Config, ContextBudget, Hub, Profile, ServerSettings, Timeouts
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.views import EVERYTHING
@@ -253,7 +253,7 @@ async def test_extensions_of_a_server_are_passed_on_at_its_own_address(tmp_path:
     own = {"io.example/ui": {"mimeTypes": ["text/html"]}}
     declared = {"extensions": {**own, "dev.cloto/mgp": {}, "dev.interlock/mcpl": {}}}
     async with InstructedServer(declared).http() as server:
-        async with running_hub(tmp_path, {"a": Server(url=server.url)}) as hub:
+        async with running_hub(tmp_path, {"a": ServerSettings(url=server.url)}) as hub:
             await hub.state("a", ServerState.CONNECTED)
             client = RawClient(hub.url + "/servers/a/mcp")
             assert (await client.initialize())["result"]["capabilities"]["extensions"] == own
@@ -273,7 +273,9 @@ async def test_mcp_apps_of_any_server_are_offered_before_many_and_its_texts_are_
     async with (
         InstructedServer({"extensions": {APPS: shown[0], "io.example/own": {}}}).http() as first,
         InstructedServer({"extensions": {APPS: shown[1]}}).http() as second,
-        running_hub(tmp_path, {"a": Server(url=first.url), "b": Server(url=second.url, access="opt-in")}) as hub,
+        running_hub(
+            tmp_path, {"a": ServerSettings(url=first.url), "b": ServerSettings(url=second.url, access="opt-in")}
+        ) as hub,
     ):
         for server in ("a", "b"):
             await hub.state(server, ServerState.CONNECTED)
@@ -313,7 +315,7 @@ async def test_a_server_of_the_handshake_era_names_its_pages_where_clients_share
     tmp_path: Path, share: Literal["auto", "principal"]
 ) -> None:
     async with ConditionalAppServer() as server:
-        async with running_hub(tmp_path, {"a": Server(url=server.url, era="legacy", share=share)}) as hub:
+        async with running_hub(tmp_path, {"a": ServerSettings(url=server.url, era="legacy", share=share)}) as hub:
             client = RawClient(hub.url + "/mcp")
             await client.initialize()
             called = await client.legacy("tools/call", {"name": "a__ok", "arguments": {}})

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from interlock.config.live_settings import Live, LiveRule
 from interlock.config.settings import Rate
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.events import Bus
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.foundation import COLLECTIONS

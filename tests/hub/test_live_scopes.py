@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Approvals, Hub, Scopes, Server, Timeouts, Tools
+from interlock.config.settings import Approvals, Hub, Scopes, ServerSettings, Timeouts, Tools
 from interlock.hub.auth.principals import local_person
 from interlock.hub.live.elevations import Elevations
 from interlock.server import Context
@@ -175,7 +175,7 @@ async def test_a_server_of_the_library_asks_for_a_scope_in_the_middle_of_a_call(
         return f"{ctx.scope.label} {more.approved} {more.payload}"
 
     async with server.http() as address:
-        settings = Server(url=address.url, era=era, scopes={"files.edit": RULES})
+        settings = ServerSettings(url=address.url, era=era, scopes={"files.edit": RULES})
         async with running_hub(tmp_path, {"s": settings}) as hub:
             await enable(hub, "files.edit")
             client = RawClient(hub.url + "/mcp", hub.key("local"))

@@ -23,7 +23,7 @@ from mcp.client.auth import utils as auth
 from mcp.shared.auth_utils import check_resource_allowed
 
 from interlock.config.load import load
-from interlock.config.settings import Hub, OAuth, Profile, Server
+from interlock.config.settings import Hub, OAuth, Profile, ServerSettings
 from interlock.hub.auth.oauth.issuer_keys import IssuerKeys
 from interlock.web.run import Ready, serve
 from waiting import until
@@ -386,7 +386,7 @@ class RecordingHttpServer(RawHttpServer):
 
 async def test_t2_a_token_never_reaches_a_server_a_record_or_a_log(tmp_path: Path, issuer: Issuer) -> None:
     async with RecordingHttpServer() as web:
-        async with running_hub(tmp_path, {"web": Server(url=web.url)}, hub=settings(issuer)) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, hub=settings(issuer)) as hub:
             await ready(hub)
             token = issuer.token()
             old = RawClient(hub.url + "/mcp", token)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import msgspec
 import pytest
 
-from interlock.config.settings import Config, Hub, Permissions, Server
+from interlock.config.settings import Config, Hub, Permissions, ServerSettings
 from interlock.config.value_types import PermissionPolicy
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
@@ -53,7 +53,7 @@ class PermissionSetup:
 
     def set(self, mode: Any, **settings: Any) -> None:
         """The operator's configuration."""
-        server = Server(command=("a",), permissions=Permissions(**settings))
+        server = ServerSettings(command=("a",), permissions=Permissions(**settings))
         self.config = Config(hub=Hub(mode=mode), servers={"s": server})
 
     async def say(self, said: Said) -> None:
@@ -63,7 +63,7 @@ class PermissionSetup:
             if said == "nothing":
                 change.delete(ENTRIES, entry_id("s", SHELL))
                 return
-            place = place_of(self.config.servers["s"] if more != "elsewhere" else Server(command=("b",)))
+            place = place_of(self.config.servers["s"] if more != "elsewhere" else ServerSettings(command=("b",)))
             end = NOW - timedelta(seconds=1) if grant.endswith(",") else NOW + timedelta(days=1)
             word: Any = grant.rstrip(",")
             change.put(ENTRIES, PermissionEntry(entry_id("s", SHELL), "s", SHELL, word, "person:ada", NOW, place, end))

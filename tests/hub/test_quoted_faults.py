@@ -15,7 +15,7 @@ import pytest
 
 from interlock.client.listing import read_page
 from interlock.config.settings import Approvals, Hub, Profile
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.calls.dispatch.server_errors import answer_fault
 from interlock.wire.errors import ErrorObject, Fault
 from protected_server import ProtectedServer

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from hub.running_hub import RawClient, child, running_hub
-from interlock.config.settings import Agent, Config, Hub, Rate, Server, Tools
+from interlock.config.settings import Agent, Config, Hub, Rate, ServerSettings, Tools
 from interlock.hub.auth.keys import Keys
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.rates import Rates, give_back, limited, take
@@ -173,7 +173,7 @@ def test_when_there_are_too_many_meters_one_goes_that_nothing_was_used_of(
 ) -> None:
     monkeypatch.setattr("interlock.hub.calls.rates.MAX_METERS", 3)
     tools = {name: Rate(per_minute=1) for name in "abcd"}
-    config = Config(servers={"s": Server(command=("x",), tools=Tools(rate=tools))})
+    config = Config(servers={"s": ServerSettings(command=("x",), tools=Tools(rate=tools))})
     rates = Rates(lambda: config, Keys(tmp_path), lambda: 1.0)
 
     def of(name: str) -> tuple[Meter, ...]:

@@ -20,7 +20,7 @@ from hub.test_server_logins import call, log_in
 from interlock.config.hub_secret import existing_secret
 from interlock.config.next_secret import has_next, next_secret, prepare_next
 from interlock.config.secret_store import SecretStore
-from interlock.config.settings import Config, Hub, Server
+from interlock.config.settings import Config, Hub, ServerSettings
 from interlock.hub.admin.rekeying import finish_rekeying, give_up, home_key_of_store, reseal, rotate
 from interlock.hub.audit.heads import heads_of
 from interlock.hub.audit.verify import verify
@@ -78,7 +78,7 @@ def opened_by(home: Path, secret: bytes) -> list[bool]:
 
 async def test_t24_a_new_key_opens_everything_and_the_old_one_nothing(tmp_path: Path) -> None:
     async with ProtectedServer() as protected:
-        docs = {"docs": Server(url=protected.url)}
+        docs = {"docs": ServerSettings(url=protected.url)}
         async with running_hub(tmp_path, docs, wait=False) as hub:
             await hub.state("docs", ServerState.ERROR)
             await log_in(hub)

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from interlock.config.settings import Hub, Server
+from interlock.config.settings import Hub, ServerSettings
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.store import StoreFull
 
@@ -68,7 +68,7 @@ async def server_hub(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterator
         else:
             settings["command"] = server.command
         hub = settings.pop("hub", Hub())
-        async with running_hub(tmp_path, {"web": Server(era=way.era, **settings)}, hub=hub) as running:
+        async with running_hub(tmp_path, {"web": ServerSettings(era=way.era, **settings)}, hub=hub) as running:
             yield HubWithServer(running, server, modern, way.lines)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cases import each_case
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.calls.dispatch import result_tokens
 from interlock.hub.calls.dispatch.result_pages import MAX_BYTES_EACH, PREFIX, Pages
@@ -265,7 +265,7 @@ class Wide(InstructedServer):
 async def test_a_result_may_have_further_members_of_any_length(tmp_path: Path) -> None:
     rows = [{"id": str(number), "name": "row"} for number in range(3_000)]
     async with Wide().http() as server:
-        async with running_hub(tmp_path, {"a": Server(url=server.url, era="legacy")}) as hub:
+        async with running_hub(tmp_path, {"a": ServerSettings(url=server.url, era="legacy")}) as hub:
             client = RawClient(hub.url + "/mcp")
             await client.initialize()
             await until(lambda: hub.hub_app.upstreams["a"].lists.known)

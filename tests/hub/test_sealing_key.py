@@ -13,7 +13,7 @@ import pytest
 from hub.running_hub import running_hub, text_of
 from hub.test_server_logins import call, log_in
 from interlock.config.hub_secret import hub_secret
-from interlock.config.settings import Config, Hub, Server, Timeouts
+from interlock.config.settings import Config, Hub, ServerSettings, Timeouts
 from interlock.hub.auth.keys import KEYS, Keys
 from interlock.hub.cannot_start import CannotStart
 from interlock.hub.foundation import COLLECTIONS
@@ -51,7 +51,7 @@ def test_every_collection_with_sealed_values_is_among_those_that_are_sealed_anew
 async def test_hubs_with_one_key_read_each_others_logins_and_keys(tmp_path: Path, postgres: str) -> None:
     settings = Hub(store=postgres, sealing_key=new_key(), timeouts=Timeouts(discovery_s=60, tool_s=60))
     async with ProtectedServer() as protected:
-        docs = {"docs": Server(url=protected.url)}
+        docs = {"docs": ServerSettings(url=protected.url)}
         async with running_hub(tmp_path / "first", docs, wait=False, hub=settings) as first:
             await first.state("docs", ServerState.ERROR)
             await log_in(first)

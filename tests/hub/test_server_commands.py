@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Hub, Requests, Server, Timeouts
+from interlock.config.settings import Hub, Requests, ServerSettings, Timeouts
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams import connection_pool, draining
 from interlock.hub.upstreams.commands import Command, Reason, Verb
@@ -59,7 +59,7 @@ async def gated(tmp_path: Path) -> AsyncIterator[tuple[Gate, RunningHub, asyncio
     gate = Gate()
     async with (
         gate.server.http() as address,
-        running_hub(tmp_path, {"gate": Server(url=address.url)}, hub=PATIENT) as hub,
+        running_hub(tmp_path, {"gate": ServerSettings(url=address.url)}, hub=PATIENT) as hub,
     ):
         calling = asyncio.create_task(
             RawClient(hub.url + "/mcp").modern("tools/call", {"name": "gate__wait", "arguments": {}})
@@ -210,7 +210,7 @@ async def test_a_server_is_told_of_its_restart_and_gets_the_time_that_it_says_it
     monkeypatch.setattr(connection_pool, "SHUTDOWN_ANSWER_S", 60.0)
     script, told = tmp_path / "finishing.py", tmp_path / "told"
     script.write_text(FINISHING)
-    server = Server(command=("python3", str(script), str(told)), era="legacy")
+    server = ServerSettings(command=("python3", str(script), str(told)), era="legacy")
     async with running_hub(tmp_path, {"s": server}) as hub:
         first = hub.hub_app.upstreams["s"].pid
         await hub.operate("servers.restart", ADA, server="s")
@@ -271,7 +271,7 @@ async def test_stopping_now_waits_for_no_call(tmp_path: Path, monkeypatch: pytes
 async def test_t61_no_answer_to_its_shutdown_keeps_a_server_alive(tmp_path: Path, member: str) -> None:
     script = tmp_path / "resisting.py"
     script.write_text(RESISTING.replace("MEMBER", member))
-    async with running_hub(tmp_path, {"s": Server(command=("python3", str(script)), era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"s": ServerSettings(command=("python3", str(script)), era="legacy")}) as hub:
         first = hub.hub_app.upstreams["s"].pid
         await hub.operate("servers.restart", server="s")
         await hub.state("s", ServerState.CONNECTED)
@@ -340,7 +340,7 @@ async def test_a_call_that_waits_for_a_server_is_refused_when_the_server_is_stop
 async def test_a_server_that_is_stopped_while_it_is_listed_stays_stopped_and_starts_again(tmp_path: Path) -> None:
     script, listed = tmp_path / "listing.py", tmp_path / "listed"
     script.write_text(LISTING)
-    server = Server(command=("python3", str(script), str(listed)), era="legacy")
+    server = ServerSettings(command=("python3", str(script), str(listed)), era="legacy")
     async with running_hub(tmp_path, {"s": server}, wait=False) as hub:
         await until(listed.exists)
         assert (await hub.operate("servers.stop", ADA, server="s"))["state"] == "disconnected"

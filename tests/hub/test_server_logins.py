@@ -21,7 +21,7 @@ from hub.test_spans import Collector
 from interlock.client.oauth.login import Login
 from interlock.client.oauth.person import Pending
 from interlock.client.oauth.storage import StoredLogin
-from interlock.config.settings import Hub, Server, ServerOAuth, Tracing
+from interlock.config.settings import Hub, ServerOAuth, ServerSettings, Tracing
 from interlock.hub.auth.principals import Principal
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin
@@ -45,7 +45,7 @@ async def protected() -> AsyncIterator[ProtectedServer]:
 
 
 def behind(tmp_path: Path, protected: ProtectedServer, hub: Hub | None = None, **settings: Any) -> Any:
-    return running_hub(tmp_path, {"docs": Server(url=protected.url, **settings)}, wait=False, hub=hub)
+    return running_hub(tmp_path, {"docs": ServerSettings(url=protected.url, **settings)}, wait=False, hub=hub)
 
 
 async def log_in(hub: RunningHub, principal: str = "") -> tuple[int, bytes]:
@@ -80,7 +80,7 @@ async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be
     caplog.set_level(logging.DEBUG)
     shown: list[object] = []
     configured = "configured-5ecret-value"
-    docs = {"docs": Server(url=protected.url, headers={"X-Api-Key": configured})}
+    docs = {"docs": ServerSettings(url=protected.url, headers={"X-Api-Key": configured})}
     async with (
         Collector() as collector,
         running_hub(tmp_path, docs, wait=False, hub=Hub(tracing=Tracing(endpoint=collector.url))) as hub,
@@ -564,7 +564,7 @@ async def test_services_and_people_of_an_enterprise_are_logged_in_by_assertions(
             **own,
         ),
     }
-    servers = {name: Server(url=protected.url, oauth=oauth) for name, oauth in ways.items()}
+    servers = {name: ServerSettings(url=protected.url, oauth=oauth) for name, oauth in ways.items()}
     async with running_hub(tmp_path, servers, wait=False) as hub:
         for name in ways:
             await hub.state(name, ServerState.CONNECTED)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import forking
-from interlock.config.settings import Restart, Server
+from interlock.config.settings import Restart, ServerSettings
 from interlock.hub.upstreams import restart_plan
 from interlock.hub.upstreams.restarts import UNREACHED_S, Restarts
 from interlock.hub.upstreams.states import ServerState
@@ -28,10 +28,10 @@ def eager_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restart_plan, "TRY_EVERY_S", 0.0)
 
 
-def late(tmp_path: Path, restart: Restart) -> Server:
+def late(tmp_path: Path, restart: Restart) -> ServerSettings:
     """A server whose program is not there until `install`."""
     env = {"PYTHONPATH": str(SOURCE)}
-    return Server(command=(str(tmp_path / "program"),), env=env, era="modern", restart=restart)
+    return ServerSettings(command=(str(tmp_path / "program"),), env=env, era="modern", restart=restart)
 
 
 def install(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ async def test_a_program_that_is_installed_later_is_started_without_a_word(tmp_p
 async def test_an_address_where_nothing_listened_is_reached_later(tmp_path: Path) -> None:
     async with busy_server().http() as address:
         url, port = address.url, address.port
-    async with running_hub(tmp_path, {"late": Server(url=url, restart=SOON)}, wait=False) as hub:
+    async with running_hub(tmp_path, {"late": ServerSettings(url=url, restart=SOON)}, wait=False) as hub:
         await until(lambda: tries(hub) > 2 * SOON.max_restarts)
         async with busy_server().http(port=port):
             await hub.state("late", ServerState.CONNECTED)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Limits, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Limits, ServerSettings, Timeouts
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.sessions import EndedSessions, SessionRows
 from interlock.hub.auth.keys import KEYS
@@ -265,7 +265,7 @@ async def test_t51_sessions_and_streams_end_with_their_key(tmp_path: Path, how: 
 
 
 async def test_t51_a_request_that_waits_in_the_hub_ends_with_its_key(tmp_path: Path) -> None:
-    silent = Server(command=("sleep", "600"))
+    silent = ServerSettings(command=("sleep", "600"))
     timeouts = Timeouts(start_s=3600, discovery_s=3600, first_list_s=3600)
     async with running_hub(tmp_path, {"silent": silent}, hub=Hub(timeouts=timeouts), wait=False) as hub:
         revoked, stays = [RawClient(hub.url + "/mcp", await hub.new_key(name)) for name in ("ci", "other")]
@@ -393,8 +393,8 @@ async def test_a_session_of_a_killed_hub_goes_on_with_its_log_level_and_its_reso
     file = tmp_path / "home" / "sessions.kept"
     note, gone = "interlock://a/note://one", "interlock://b/note://one"
     async with InstructedServer().http() as instructed, InstructedServer().http() as other:
-        server = Server(url=instructed.url, era="legacy")
-        async with running_hub(tmp_path, {"a": server, "b": Server(url=other.url, era="legacy")}) as hub:
+        server = ServerSettings(url=instructed.url, era="legacy")
+        async with running_hub(tmp_path, {"a": server, "b": ServerSettings(url=other.url, era="legacy")}) as hub:
             key = await hub.new_key("ci")
             client, ended, unwatching = (RawClient(hub.url + "/mcp", key) for _ in range(3))
             for each in (client, ended, unwatching):

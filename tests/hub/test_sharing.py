@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Hub, Limits, Profile, Server, Timeouts
+from interlock.config.settings import Agent, Hub, Limits, Profile, ServerSettings, Timeouts
 
 from .busy_server import busy_server
 from .legacy_client import LegacyClient, answers
@@ -94,7 +94,7 @@ async def test_one_principal_or_one_session_to_a_process_where_the_operator_says
 async def test_private_connections_are_bounded_and_one_in_use_is_never_taken_away(tmp_path: Path) -> None:
     settings = Hub(limits=Limits(private_sessions_per_server=1), timeouts=Timeouts(start_s=120, tool_s=60))
     async with busy_server().http() as address:
-        servers = {"busy": Server(url=address.url, era="legacy", share="principal")}
+        servers = {"busy": ServerSettings(url=address.url, era="legacy", share="principal")}
         async with running_hub(tmp_path, servers, hub=settings) as hub:
             key = hub.key("a")
             a, also_a, b = (RawClient(hub.url + "/mcp", each) for each in (key, key, hub.key("b")))

@@ -14,7 +14,7 @@ import pytest
 
 from interlock.client.listing import ITEMS_AT_ONCE, read_page
 from interlock.config.load import load
-from interlock.config.settings import Config, Server
+from interlock.config.settings import Config, ServerSettings
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.health import HealthOperations, ShowHealth
 from interlock.hub.app import HubApp
@@ -103,7 +103,9 @@ def test_an_own_result_may_name_thousands_of_servers() -> None:
 
 
 async def test_the_lists_of_servers_are_made_in_many_turns(tmp_path: Path) -> None:
-    servers = {f"s{number}": Server(url="http://127.0.0.1:1/mcp", start="on-demand") for number in range(SERVERS)}
+    servers = {
+        f"s{number}": ServerSettings(url="http://127.0.0.1:1/mcp", start="on-demand") for number in range(SERVERS)
+    }
     hub = HubApp(Config(servers=servers), tmp_path)
     await hub.start()
     try:
@@ -141,7 +143,7 @@ async def test_the_first_list_of_a_principal_is_made_in_many_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"s{number}" for number in range(SERVERS)]
-    servers = {name: Server(url="http://127.0.0.1:1/mcp", start="on-demand") for name in names}
+    servers = {name: ServerSettings(url="http://127.0.0.1:1/mcp", start="on-demand") for name in names}
     hub = HubApp(Config(servers=servers), tmp_path)
     await hub.start()
     try:
@@ -181,7 +183,9 @@ async def test_the_first_list_of_a_principal_is_made_in_many_turns(
 async def test_sessions_over_http_open_after_the_instructions_were_found_once_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    servers = {f"s{number}": Server(url="http://127.0.0.1:1/mcp", start="on-demand") for number in range(SERVERS)}
+    servers = {
+        f"s{number}": ServerSettings(url="http://127.0.0.1:1/mcp", start="on-demand") for number in range(SERVERS)
+    }
     async with running_hub(tmp_path, servers, wait=False) as hub:
         for name in servers:
             hub.hub_app.catalog.put(make_offer(name, tools(1)))
@@ -286,7 +290,7 @@ async def test_an_openapi_document_is_made_a_few_tools_at_a_time_and_each_tool_o
 
 async def test_a_long_list_leaves_in_slices_and_is_the_same_on_every_way(tmp_path: Path) -> None:
     listed = tools(2_000)
-    servers = {"many": Server(url="http://127.0.0.1:1/mcp", start="on-demand")}
+    servers = {"many": ServerSettings(url="http://127.0.0.1:1/mcp", start="on-demand")}
     async with running_hub(tmp_path, servers, wait=False) as hub:
         hub.hub_app.catalog.put(make_offer("many", listed))
         names = [f"many__run_{number}" for number in range(len(listed))]

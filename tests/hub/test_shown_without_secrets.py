@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from cases import each_case
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.events import Bus, EventFilter
 from interlock.events.types import LogWritten
 from interlock.hub.admin.server_address import where_shown
@@ -21,20 +21,20 @@ TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1zA2"
 @each_case(
     ("server", "shown"),
     [
-        (Server(command=("uvx", "x-mcp", "--verbose")), "uvx x-mcp --verbose"),
+        (ServerSettings(command=("uvx", "x-mcp", "--verbose")), "uvx x-mcp --verbose"),
         (
-            Server(command=("x", "--token", "hush", "--api-key=hush", "-v")),
+            ServerSettings(command=("x", "--token", "hush", "--api-key=hush", "-v")),
             "x --token '[secret]' '--api-key=[secret]' -v",
         ),
-        (Server(command=("env", "DB_PASSWORD=hush", "x")), "env 'DB_PASSWORD=[secret]' x"),
-        (Server(command=("x", "--password", "--port", "80")), "x --password --port 80"),
-        (Server(command=("x", TOKEN)), "x '[secret: github_token]'"),
-        (Server(url="https://h/mcp?api_key=hush&x=1"), "https://h/mcp?api_key=[secret]&x=1"),
-        (Server(url="https://h/mcp?x=1&y"), "https://h/mcp?x=1&y"),
-        (Server(url="https://h/mcp"), "https://h/mcp"),
+        (ServerSettings(command=("env", "DB_PASSWORD=hush", "x")), "env 'DB_PASSWORD=[secret]' x"),
+        (ServerSettings(command=("x", "--password", "--port", "80")), "x --password --port 80"),
+        (ServerSettings(command=("x", TOKEN)), "x '[secret: github_token]'"),
+        (ServerSettings(url="https://h/mcp?api_key=hush&x=1"), "https://h/mcp?api_key=[secret]&x=1"),
+        (ServerSettings(url="https://h/mcp?x=1&y"), "https://h/mcp?x=1&y"),
+        (ServerSettings(url="https://h/mcp"), "https://h/mcp"),
     ],
 )
-def test_where_a_server_is_stands_there_without_secrets(server: Server, shown: str) -> None:
+def test_where_a_server_is_stands_there_without_secrets(server: ServerSettings, shown: str) -> None:
     assert where_shown(server) == shown
 
 
@@ -51,8 +51,10 @@ def test_lines_are_read_and_heard_without_secrets() -> None:
 async def test_t23_the_admin_api_and_the_log_show_no_secret_of_a_servers_settings(tmp_path: Path) -> None:
     script = f"import sys; print('up with {TOKEN}', file=sys.stderr, flush=True); sys.stdin.read()"
     servers = {
-        "program": Server(command=(sys.executable, "-c", script, "--token", "hush-hush-hush")),
-        "address": Server(url="http://127.0.0.1:1/mcp?token=hush-hush-hush", headers={"x-key": "hush-hush-hush"}),
+        "program": ServerSettings(command=(sys.executable, "-c", script, "--token", "hush-hush-hush")),
+        "address": ServerSettings(
+            url="http://127.0.0.1:1/mcp?token=hush-hush-hush", headers={"x-key": "hush-hush-hush"}
+        ),
     }
     async with running_hub(tmp_path, servers, wait=False) as hub:
         await until(lambda: any("up with" in line.text for line in hub.hub_app.logs.tail("program", 10)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, Hub, Server
+from interlock.config.settings import Agent, Hub, ServerSettings
 from interlock.protocols.mgp.streaming import CHUNK
 from interlock.protocols.mgp.streaming import PROGRESS as STREAM_PROGRESS
 from interlock.server import Context
@@ -21,7 +21,7 @@ from .running_hub import MODERN, PREFIX, RawClient, child, messages, running_hub
 from .streaming_client import STREAMING, StreamingClient
 
 
-def plain(**settings: Any) -> Server:
+def plain(**settings: Any) -> ServerSettings:
     return child("plain_streaming_server.py", **settings)
 
 
@@ -140,7 +140,7 @@ async def test_a_call_that_waits_for_a_person_is_cancelled_by_its_id_too(tmp_pat
 
 
 async def test_a_server_of_ours_streams_through_the_hub_over_http_in_both_eras_and_over_rest(tmp_path: Path) -> None:
-    async with story_server().http() as address, running_hub(tmp_path, {"s": Server(url=address.url)}) as hub:
+    async with story_server().http() as address, running_hub(tmp_path, {"s": ServerSettings(url=address.url)}) as hub:
         said = {"name": "s__tell", "arguments": {"words": 3}, "_mgp": {"stream": True}}
         old = RawClient(hub.url + "/mcp")
         await old.initialize(STREAMING)
@@ -264,7 +264,7 @@ async def test_a_response_over_http_is_left_unread_while_its_client_does_not_rea
 
     async with (
         server.http() as address,
-        running_hub(tmp_path, {"s": Server(url=address.url)}) as hub,
+        running_hub(tmp_path, {"s": ServerSettings(url=address.url)}) as hub,
         StreamingClient(hub, modern=True) as one,
         StreamingClient(hub, modern=True) as two,
     ):

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Profile
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.approvals.rules import OFFER_AFTER
 from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.calls.call import Caller

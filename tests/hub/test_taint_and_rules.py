@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
-from interlock.config.settings import Agent, Approvals, Hub, Profile, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Profile, ServerSettings, Timeouts
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.gates.taint import RULE
@@ -30,11 +30,11 @@ ADA = local_person("ada")
 
 
 @contextlib.asynccontextmanager
-async def asking_hub(folder: Path, name: str, server: Server, agent: Agent) -> AsyncIterator[RunningHub]:
+async def asking_hub(folder: Path, name: str, server: ServerSettings, agent: Agent) -> AsyncIterator[RunningHub]:
     """A hub with a trusted server, one with text of strangers, and the agent `ci`."""
     settings = Hub(timeouts=Timeouts(start_s=120, tool_s=60), approvals=Approvals(hold_s=600))
     async with RawHttpServer() as strange:
-        servers = {name: server, "strange": Server(url=strange.url, era="legacy")}
+        servers = {name: server, "strange": ServerSettings(url=strange.url, era="legacy")}
         profiles, agents = {"work": Profile(taint="ask")}, {"ci": agent}
         async with running_hub(folder, servers, hub=settings, profiles=profiles, agents=agents) as hub:
             yield hub
@@ -61,7 +61,7 @@ async def test_t129_a_rule_does_not_send_a_call_that_waited_for_its_server_while
     tmp_path: Path,
 ) -> None:
     async with Gated() as web:
-        server = Server(url=web.url, era="legacy", trust="trusted")
+        server = ServerSettings(url=web.url, era="legacy", trust="trusted")
         async with asking_hub(tmp_path, "web", server, Agent(profile="work", ask=("web__ok",))) as hub:
             client = RawClient(hub.url + "/mcp", hub.key("ci"))
             await allowed_always(hub, client.modern("tools/call", OK))
@@ -105,7 +105,7 @@ async def test_t129_a_rule_does_not_send_the_next_round_of_a_call_whose_caller_w
     tmp_path: Path,
 ) -> None:
     async with InstructedServer().http() as web:
-        server = Server(url=web.url, era="modern", trust="trusted")
+        server = ServerSettings(url=web.url, era="modern", trust="trusted")
         async with asking_hub(tmp_path, "web", server, Agent(profile="work", ask=("web__do",))) as hub:
             client, wish = ModernClient(hub.url + "/mcp", answers("ada"), hub.key("ci")), in_the_call(QUESTIONS[0])
             await allowed_always(hub, client.call("web__do", wish))
@@ -126,7 +126,7 @@ async def test_t129_a_rule_does_not_send_the_next_round_of_a_call_whose_caller_w
 
 async def test_t129_an_approval_from_before_the_taint_does_not_answer_it(tmp_path: Path) -> None:
     async with InstructedServer().http() as web:
-        server = Server(url=web.url, era="modern", trust="trusted")
+        server = ServerSettings(url=web.url, era="modern", trust="trusted")
         async with asking_hub(tmp_path, "web", server, Agent(profile="work", ask=("web__do",))) as hub:
             client, wish = ModernClient(hub.url + "/mcp", {}, hub.key("ci")), {"text": "done"}
             params = {"name": "web__do", "arguments": wish}

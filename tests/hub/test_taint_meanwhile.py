@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from interlock.config.settings import Approvals, Hub, Profile, Server, Timeouts
+from interlock.config.settings import Approvals, Hub, Profile, ServerSettings, Timeouts
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.call import FleetingCheck
 from interlock.hub.calls.gates.taint import RULE, TaintGate, TaintPolicy
@@ -23,7 +23,7 @@ async def test_t129_a_call_that_waited_for_roots_asks_if_its_caller_was_tainted_
     settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=20), approvals=Approvals(hold_s=0))
     profiles = {"work": Profile(taint="ask")}
     async with RawHttpServer() as web:
-        servers = {"r": OFFICIAL, "web": Server(url=web.url, era="legacy")}
+        servers = {"r": OFFICIAL, "web": ServerSettings(url=web.url, era="legacy")}
         async with running_hub(tmp_path, servers, hub=settings, profiles=profiles) as hub:
             key = await hub.new_key("ci", profile="work")
             first, other = client_in(hub, "/work", key), client_in(hub, "/work", key)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.config.settings import Agent, Approvals, Hub, Profile
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.upstreams.states import ServerState
 
 from .dying_server import TEXT

@@ -13,7 +13,7 @@ import pytest
 
 from interlock.client import Handlers
 from interlock.config.settings import Agent, Approvals, Hub, Profile
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.wire.errors import Fault
 
 from .instructed_server import InstructedServer

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from interlock.client import Client, Handlers
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.audit.search import Search, search
 from interlock.protocols.mcp.tasks import EXTENSION, RELATED
 from interlock.wire.errors import Fault
@@ -177,7 +177,7 @@ async def test_a_task_that_nobody_asks_for_is_looked_at_by_the_hub(tmp_path: Pat
 @pytest.mark.parametrize("form", FORMS)
 async def test_the_result_of_a_task_is_finished_as_any_result_is(tmp_path: Path, jobs: Jobs, form: Form) -> None:
     async with task_server(jobs).http() as address:
-        servers = {"t": Server(url=address.url, era=form, max_result_tokens=500)}
+        servers = {"t": ServerSettings(url=address.url, era=form, max_result_tokens=500)}
         async with running_hub(tmp_path, servers) as hub, client(hub, form) as ada:
             result = await (await ada.start_tool("t__big")).result()
             encoded = json.dumps(result)
@@ -189,7 +189,7 @@ async def test_the_result_of_a_task_is_finished_as_any_result_is(tmp_path: Path,
 
 async def test_tasks_are_offered_where_they_work_and_never_across_the_eras(tmp_path: Path, jobs: Jobs) -> None:
     async with task_server(jobs).http() as old, task_server(jobs).http() as new:
-        servers = {"o": Server(url=old.url, era="legacy"), "n": Server(url=new.url, era="modern")}
+        servers = {"o": ServerSettings(url=old.url, era="legacy"), "n": ServerSettings(url=new.url, era="modern")}
         async with running_hub(tmp_path, servers) as hub:
 
             async def offered(view: str, form: Form) -> bool:

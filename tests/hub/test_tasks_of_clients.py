@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.wire.ids import read_id
 
 from .instructed_server import TASK, InstructedServer
@@ -113,7 +113,9 @@ async def test_a_servers_task_at_a_client_can_be_cancelled(tmp_path: Path) -> No
 
 async def test_a_server_finds_no_task_of_a_client_but_its_own(tmp_path: Path) -> None:
     async with InstructedServer().http() as one, InstructedServer().http() as two:
-        servers = {name: Server(url=instructed.url, era="legacy") for name, instructed in (("a", one), ("b", two))}
+        servers = {
+            name: ServerSettings(url=instructed.url, era="legacy") for name, instructed in (("a", one), ("b", two))
+        }
         async with running_hub(tmp_path, servers) as hub:
             host = Host(hub.url + "/mcp")
             await host.initialize(HOSTING)

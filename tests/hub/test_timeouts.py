@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from cases import each_case
-from interlock.config.settings import Agent, Approvals, Hub, Server, ServerTimeouts, Timeouts, Tools, ToolTimeouts
+from interlock.config.settings import (
+    Agent,
+    Approvals,
+    Hub,
+    ServerSettings,
+    ServerTimeouts,
+    Timeouts,
+    Tools,
+    ToolTimeouts,
+)
 from interlock.discovery.index import ToolIndex
 from interlock.discovery.queries import Found
 from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
@@ -38,28 +47,38 @@ def test_the_defaults_are_those_of_the_tool_registry() -> None:
     ("server", "name", "expected"),
     [
         (None, "a", CallTimeouts(30, 5, 0.5)),
-        (Server(), "a", CallTimeouts(30, 5, 0.5)),
-        (Server(timeout_s=7), "a", CallTimeouts(7, 5, 0.5)),
-        (Server(timeouts=ServerTimeouts(tool_s=8, validation_s=2, lock_s=1)), "a", CallTimeouts(8, 2, 1)),
-        (Server(timeout_s=7, tools=Tools(timeouts={"a": ToolTimeouts(tool_s=90)})), "a", CallTimeouts(90, 5, 0.5)),
-        (Server(timeout_s=7, tools=Tools(timeouts={"a": ToolTimeouts(tool_s=90)})), "b", CallTimeouts(7, 5, 0.5)),
+        (ServerSettings(), "a", CallTimeouts(30, 5, 0.5)),
+        (ServerSettings(timeout_s=7), "a", CallTimeouts(7, 5, 0.5)),
+        (ServerSettings(timeouts=ServerTimeouts(tool_s=8, validation_s=2, lock_s=1)), "a", CallTimeouts(8, 2, 1)),
         (
-            Server(tools=Tools(timeouts={"**": ToolTimeouts(tool_s=1, lock_s=2), "a*": ToolTimeouts(tool_s=3)})),
+            ServerSettings(timeout_s=7, tools=Tools(timeouts={"a": ToolTimeouts(tool_s=90)})),
+            "a",
+            CallTimeouts(90, 5, 0.5),
+        ),
+        (
+            ServerSettings(timeout_s=7, tools=Tools(timeouts={"a": ToolTimeouts(tool_s=90)})),
+            "b",
+            CallTimeouts(7, 5, 0.5),
+        ),
+        (
+            ServerSettings(
+                tools=Tools(timeouts={"**": ToolTimeouts(tool_s=1, lock_s=2), "a*": ToolTimeouts(tool_s=3)})
+            ),
             "ab",
             CallTimeouts(3, 5, 2),
         ),
-        (Server(tools=Tools(timeouts={"**": ToolTimeouts(tool_s=1)})), "", CallTimeouts(30, 5, 0.5)),
+        (ServerSettings(tools=Tools(timeouts={"**": ToolTimeouts(tool_s=1)})), "", CallTimeouts(30, 5, 0.5)),
     ],
 )
 def test_a_tools_own_go_before_its_servers_and_those_before_the_hubs(
-    server: Server | None, name: str, expected: CallTimeouts
+    server: ServerSettings | None, name: str, expected: CallTimeouts
 ) -> None:
     assert timeouts_for(Timeouts(), server, name) == expected
 
 
 def test_listing_has_the_servers_own_before_the_hubs() -> None:
-    assert CurrentSettings("s", Server(), Timeouts()).discovery_s == 2
-    assert CurrentSettings("s", Server(timeouts=ServerTimeouts(discovery_s=9)), Timeouts()).discovery_s == 9
+    assert CurrentSettings("s", ServerSettings(), Timeouts()).discovery_s == 2
+    assert CurrentSettings("s", ServerSettings(timeouts=ServerTimeouts(discovery_s=9)), Timeouts()).discovery_s == 9
 
 
 # The tool

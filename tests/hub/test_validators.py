@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Hub, Server, Validation
+from interlock.config.settings import Hub, ServerSettings, Validation
 
 from .running_hub import RawClient, RunningHub, child, running_hub
 
@@ -67,7 +67,9 @@ TOOLS = [
 ]
 
 
-def scripted(tmp_path: Path, script: Mapping[str, Any] | None = None, name: str = "script", **settings: Any) -> Server:
+def scripted(
+    tmp_path: Path, script: Mapping[str, Any] | None = None, name: str = "script", **settings: Any
+) -> ServerSettings:
     """A server that offers what the script says."""
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(script if script is not None else {"tools": TOOLS}))

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts, Tools, Validation
+from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts, Tools, Validation
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.gates.validator_checks import FIND_HERE
 from interlock.hub.judging_threads import THREADS
@@ -47,7 +47,10 @@ class Gated(RawHttpServer):
 async def starting(tmp_path: Path) -> AsyncIterator[tuple[RunningHub, Gated, str]]:
     """A hub that knows a server, which is just being started again; and the key of an agent."""
     settings = Hub(approvals=Approvals(hold_s=600.0))
-    async with Gated() as web, running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}, hub=settings) as hub:
+    async with (
+        Gated() as web,
+        running_hub(tmp_path, {"web": ServerSettings(url=web.url, era="legacy")}, hub=settings) as hub,
+    ):
         key = await hub.new_key("ci")
         web.gate.clear()
         await hub.operate("servers.restart", server="web")
@@ -135,7 +138,7 @@ async def test_a_call_that_waits_for_a_new_session_is_judged_again_too(tmp_path:
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(Gated())
         web.session = "one"
-        hub = await stack.enter_async_context(running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}))
+        hub = await stack.enter_async_context(running_hub(tmp_path, {"web": ServerSettings(url=web.url, era="legacy")}))
         web.gate.clear()
         web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
         client = RawClient(hub.url + "/mcp", await hub.new_key("ci"))
@@ -157,7 +160,7 @@ async def test_a_call_waits_for_all_of_its_connections_no_longer_than_its_timeou
 ) -> None:
     async with Gated() as web, AsyncExitStack() as stack:
         settings = Hub(timeouts=Timeouts(start_s=120, tool_s=1.0))
-        servers = {"web": Server(url=web.url, era="legacy")}
+        servers = {"web": ServerSettings(url=web.url, era="legacy")}
         hub = await stack.enter_async_context(running_hub(tmp_path, servers, hub=settings))
         open_connection = Upstream.open_connection
 
@@ -176,7 +179,7 @@ async def test_a_request_that_waits_takes_the_connection_that_fits_the_era_of_it
     """A client that answers servers has a connection of its own to a server of the handshake era, and only there."""
     async with Gated(modern=True) as web:
         web.gate.clear()
-        async with running_hub(tmp_path, {"web": Server(url=web.url)}, wait=False) as hub:
+        async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, wait=False) as hub:
             upstream, client = hub.hub_app.upstreams["web"], RawClient(hub.url + "/mcp")
             answers = {f"{PREFIX}clientCapabilities": {"elicitation": {}}}
             params = {"uri": "interlock://web/note://one", "_meta": answers}
@@ -192,7 +195,7 @@ async def test_a_request_that_waits_takes_the_connection_that_fits_the_era_of_it
 async def test_a_call_that_waits_for_its_checks_is_refused_for_what_changed_meanwhile(tmp_path: Path) -> None:
     async with Gated() as web, AsyncExitStack() as stack:
         web.schema = {"type": "object", "properties": {"command": {"type": "string"}}}
-        servers = {"web": Server(url=web.url, era="legacy", validators={"ok": Validation(use=("sandbox",))})}
+        servers = {"web": ServerSettings(url=web.url, era="legacy", validators={"ok": Validation(use=("sandbox",))})}
         settings = Hub(timeouts=Timeouts(start_s=120, validation_s=60))
         hub = await stack.enter_async_context(running_hub(tmp_path, servers, hub=settings))
         key = await hub.new_key("ci")
@@ -216,7 +219,7 @@ async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(Gated())
         web.session = "one"
-        hub = await stack.enter_async_context(running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}))
+        hub = await stack.enter_async_context(running_hub(tmp_path, {"web": ServerSettings(url=web.url, era="legacy")}))
         web.session = "two"
         # The connection is closed after this, and nothing said so.
         web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from example_counts import example_count
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 
 from .preset_server import PresetServer, Say
 from .running_hub import RawClient, RunningHub, messages, running_hub, until
@@ -206,7 +206,7 @@ async def crossing(stack: AsyncExitStack, folder: Path) -> EraMatrix:
     for era, revision in REVISIONS.items():
         mirrors[era] = await stack.enter_async_context(PresetServer(revision))
         mirrors[era].answers |= LISTED
-    servers = {era: Server(url=mirror.url) for era, mirror in mirrors.items()}
+    servers = {era: ServerSettings(url=mirror.url) for era, mirror in mirrors.items()}
     hub = await stack.enter_async_context(running_hub(folder, servers))
     for era in servers:
         await until(lambda: (offer := hub.hub_app.catalog.offer(era)) is not None and bool(offer.prompts))  # noqa: B023
@@ -390,7 +390,7 @@ async def test_messages_that_a_server_sends_together_are_taken_one_by_one(tmp_pa
 
         mirror.answers |= LISTED
         mirror.acts["tools/call"] = together
-        async with running_hub(tmp_path, {"old": Server(url=mirror.url)}) as hub:
+        async with running_hub(tmp_path, {"old": ServerSettings(url=mirror.url)}) as hub:
             await until(lambda: (offer := hub.hub_app.catalog.offer("old")) is not None and bool(offer.prompts))
             crossed = EraMatrix(hub, {"old": mirror})
             *told, answer = await crossed.stream("old", "old", {"_meta": {"progressToken": "mine"}})

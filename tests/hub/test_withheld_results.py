@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub import judging_threads
 
 from .raw_server import RawHttpServer
@@ -63,7 +63,7 @@ async def test_a_result_that_cannot_be_masked_is_withheld_in_the_form_of_its_met
     tmp_path: Path, modern: bool, method: str, texts: Any
 ) -> None:
     async with UnreadableServer() as server:
-        servers = {"s": Server(url=server.url, era="legacy", scan_results="mask")}
+        servers = {"s": ServerSettings(url=server.url, era="legacy", scan_results="mask")}
         async with running_hub(tmp_path, servers) as hub:
             result = await answered(hub.url, method, modern=modern)
             assert texts(result) == ["[masked: the result could not be read]"]
@@ -89,7 +89,7 @@ async def test_the_beginning_of_a_result_that_no_thread_could_cut_is_a_result(
         server.replies["ok"] = (
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %LENGTH%\r\n\r\n" + body
         )
-        servers = {"s": Server(url=server.url, era="modern" if modern else "legacy", max_result_tokens=20)}
+        servers = {"s": ServerSettings(url=server.url, era="modern" if modern else "legacy", max_result_tokens=20)}
         async with running_hub(tmp_path, servers) as hub:
             result = await answered(hub.url, "tools/call", modern=modern)
             assert "[Cut here: 80 of " in result["content"][0]["text"]

@@ -14,7 +14,7 @@ from hub.running_hub import RawClient, until
 from hub.test_taint import call, make_servers
 from interlock.config.live_settings import Live
 from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Topic
-from interlock.config.settings import Server as Settings
+from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.live.touches import LIVE_TOUCHED
 from interlock.hub.upstreams.states import ServerState

@@ -13,7 +13,7 @@ from hub.test_changes import listening, opened
 from interlock.client import Client
 from interlock.client.event_stream import EventStream
 from interlock.client.handlers import Handlers
-from interlock.config.settings import Server as ServerSettings
+from interlock.config.settings import ServerSettings
 from interlock.server import Server
 from interlock.server.requests.session import Session
 from interlock.signatures import DefinitionError

@@ -15,7 +15,7 @@ import msgspec
 from hub.committed import CommittedRecords
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
-from interlock.config.settings import Agent, Hub, Server
+from interlock.config.settings import Agent, Hub, ServerSettings
 
 SECRETS = {
     "a GitHub token": "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8",
@@ -107,7 +107,7 @@ async def test_t25_whatever_is_said_one_event_is_one_line_of_json(tmp_path: Path
 async def test_t25_what_a_server_writes_to_the_log_stays_on_its_lines(tmp_path: Path) -> None:
     script = "import sys; sys.stderr.write(sys.argv[1]); sys.stderr.flush(); print('\\x1b[2J not a message')"
     written = "fine\x1b[2J\x1b[31mall is well\x85\u2028hub: approved\rhub: approved\n"
-    server = Server(command=(sys.executable, "-c", script, written), env={"PYTHONIOENCODING": "utf-8"})
+    server = ServerSettings(command=(sys.executable, "-c", script, written), env={"PYTHONIOENCODING": "utf-8"})
     async with running_hub(tmp_path, {"h": server}, wait=False) as hub:
         await until(lambda: any("all is well" in line.text for line in hub.hub_app.logs.tail("h", 1000)))
         for line in hub.hub_app.logs.tail(None, 1000):

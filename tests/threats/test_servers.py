@@ -18,7 +18,7 @@ from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
 from interlock.config.load import load
-from interlock.config.settings import Config, Hub, Server, Validation
+from interlock.config.settings import Config, Hub, ServerSettings, Validation
 from interlock.hub.upstreams.states import ServerState
 
 ORDER = (
@@ -130,7 +130,7 @@ async def test_t14_a_server_gets_its_words_as_they_are_and_next_to_nothing_of_th
     monkeypatch.setenv("TERM", "() { :; }; touch /tmp/evil")
     words = ("; touch evil", "$(touch evil)", "`touch evil`", "&& touch evil", "| touch evil", "> evil", "*")
     out = tmp_path / "dumped.json"
-    server = Server(command=(sys.executable, "-c", DUMP, str(out), *words), cwd=str(tmp_path))
+    server = ServerSettings(command=(sys.executable, "-c", DUMP, str(out), *words), cwd=str(tmp_path))
     async with running_hub(tmp_path, {"s": server}, wait=False):
         await until(lambda: out.exists() and out.stat().st_size > 0)
     argv, environ = json.loads(out.read_text())
@@ -237,7 +237,7 @@ async def test_t12_a_definition_that_two_readers_would_read_differently_is_not_o
         "prompts": '[{"name":"p","title":"a","title":"b"}]',
     }
     (tmp_path / "answers.json").write_text(json.dumps(answers))
-    server = Server(command=(sys.executable, "-c", _VERBATIM, str(tmp_path / "answers.json")))
+    server = ServerSettings(command=(sys.executable, "-c", _VERBATIM, str(tmp_path / "answers.json")))
     async with running_hub(tmp_path, {"s": server}) as hub:
         assert await listed(hub) == {"s__good"}
         assert (await RawClient(hub.url + "/mcp").modern("prompts/list"))["result"]["prompts"] == []
@@ -387,7 +387,7 @@ async def test_t35_traffic_goes_to_the_servers_that_were_named_and_nowhere_else(
     async with bystander() as (url, heard), RawHttpServer() as web:
         away = f"HTTP/1.1 307 Gone\r\nlocation: {url}/mcp\r\ncontent-length: 0\r\n\r\n".encode()
         web.replies["strange"] = away
-        server = Server(url=web.url, headers={"authorization": "Bearer upstream-secret"})
+        server = ServerSettings(url=web.url, headers={"authorization": "Bearer upstream-secret"})
         async with running_hub(tmp_path, {"web": server}) as hub:
             assert refused(await call(hub, "web__strange"))
             assert not refused(await call(hub, "web__ok"))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_live import DECLARED, event, offer
 from interlock.config.model_settings import Host, Model
-from interlock.config.settings import Agent, Approvals, Rooms, Server, Timeouts, Topic
+from interlock.config.settings import Agent, Approvals, Rooms, ServerSettings, Timeouts, Topic
 from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server as ToolServer
 from interlock.server import Tool
@@ -117,9 +117,9 @@ class HubInThread:
                     "busy": child("busy_server.py"),
                     "news": child("live_server.py", offer(featureSets={**DECLARED, **feature}), "{}"),
                 }
-                servers["docs"] = Server(url=protected.url, start="on-demand")
+                servers["docs"] = ServerSettings(url=protected.url, start="on-demand")
                 if self._hostile:
-                    servers["evil"] = Server(url=evil.url)
+                    servers["evil"] = ServerSettings(url=evil.url)
                 tables: dict[str, Any] = {
                     "agents": {"careful": Agent(ask=("busy__ec*",))},
                     "rooms": ROOMS,

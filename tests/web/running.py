@@ -11,20 +11,25 @@ from typing import Any
 
 import forking
 from hub.running_hub import SOURCE, running_hub
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.auth.principals import Kind
 
 EXAMPLE = SOURCE.parent / "examples" / "financial_analyzer.py"
 
 
-def example(**settings: Any) -> Server:
+def example(**settings: Any) -> ServerSettings:
     """The example, as the hub runs it."""
-    return Server(command=forking.command(str(EXAMPLE)), env={"PYTHONPATH": str(SOURCE)}, **settings)
+    return ServerSettings(command=forking.command(str(EXAMPLE)), env={"PYTHONPATH": str(SOURCE)}, **settings)
 
 
 @contextlib.contextmanager
 def hub_in_a_thread(
-    home: Path, servers: dict[str, Server], *, keys: dict[str, str] | None = None, kind: Kind = "agent", **settings: Any
+    home: Path,
+    servers: dict[str, ServerSettings],
+    *,
+    keys: dict[str, str] | None = None,
+    kind: Kind = "agent",
+    **settings: Any,
 ) -> Iterator[str]:
     """Its address, while it runs. Each name in `keys` gets one, as an agent, a person or a service."""
     ready = threading.Event()

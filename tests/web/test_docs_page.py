@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hub.running_hub import SOURCE
-from interlock.config.settings import Hub, Server, Timeouts
+from interlock.config.settings import Hub, ServerSettings, Timeouts
 
 from .browser import BROWSER, Page, browser
 from .running import example, hub_in_a_thread
@@ -41,7 +41,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("hub")
     file = home / "hostile.py"
     file.write_text(HOSTILE)
-    hostile = Server(command=(sys.executable, str(file)), env={"PYTHONPATH": str(SOURCE)})
+    hostile = ServerSettings(command=(sys.executable, str(file)), env={"PYTHONPATH": str(SOURCE)})
     with hub_in_a_thread(home, {"fin": example(), "hostile": hostile}) as url:
         yield url
 

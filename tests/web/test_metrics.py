@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
-from interlock.config.settings import Hub, Server
+from interlock.config.settings import Hub, ServerSettings
 from interlock.hub.audit.counts import MAX_RULES, MAX_SERVERS, OTHER, Counts
 from interlock.hub.audit.record import SUCCEEDED, Record
 from interlock.web.metrics.table import METRICS, PROCESS
@@ -78,7 +78,7 @@ async def test_refusals_are_counted_by_gate_and_rule_and_by_nothing_that_a_calle
 
 
 async def test_states_queues_sessions_and_decisions_are_read_when_asked(tmp_path: Path) -> None:
-    servers = {"busy": child("busy_server.py"), "gone": Server(command=("/nonexistent/program",))}
+    servers = {"busy": child("busy_server.py"), "gone": ServerSettings(command=("/nonexistent/program",))}
     async with running_hub(tmp_path, servers, hub=OPEN, wait=False) as hub:
         from interlock.hub.upstreams.states import ServerState
 

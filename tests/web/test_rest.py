@@ -13,7 +13,7 @@ import pytest
 
 from cases import each_case
 from hub.running_hub import SOURCE, RawClient, RunningHub, child, running_hub, until
-from interlock.config.settings import Agent, Approvals, Hub, Limits, Profile, Rate, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Limits, Profile, Rate, ServerSettings, Timeouts
 from interlock.config.value_types import Era
 from interlock.hub.audit.search import search
 from interlock.store.records import Search
@@ -182,7 +182,7 @@ async def test_what_a_tool_says_on_the_way_is_streamed_to_who_accepts_events(res
 async def test_the_items_of_a_generator_are_streamed_as_they_come(tmp_path: Path) -> None:
     file = tmp_path / "counting.py"
     file.write_text(COUNTING)
-    server = Server(command=(sys.executable, str(file)), env={"PYTHONPATH": str(SOURCE)})
+    server = ServerSettings(command=(sys.executable, str(file)), env={"PYTHONPATH": str(SOURCE)})
     async with running_hub(tmp_path, {"counting": server}) as hub:
         headers = {"accept": "text/event-stream"}
         _, _, body = await Rest(hub).ask("POST", "/tools/counting__count", {"to": 3}, headers)

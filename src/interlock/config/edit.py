@@ -18,7 +18,7 @@ from .files import BYTE_ORDER_MARK, back_up, locked_for_change, read_exactly, wr
 from .names import why_bad_id, why_bad_name
 from .problems import Problem, Report
 from .sections import read_config
-from .settings import Server
+from .settings import ServerSettings
 from .toml_tables import CannotChange, add_tables, remove_table, set_value
 
 _NOT_CHANGED = "correct the file by hand first; it was not changed"
@@ -28,7 +28,7 @@ class EditError(ExplainedError):
     """The file cannot be changed so."""
 
 
-def add_servers(path: Path, servers: Mapping[str, Server], *, replace: bool = False) -> Path | None:
+def add_servers(path: Path, servers: Mapping[str, ServerSettings], *, replace: bool = False) -> Path | None:
     """Write each server as `[servers.ID]`, all or none. Returns the copy of the old file."""
     with locked_for_change(path):
         text = _read(path)
@@ -110,10 +110,10 @@ def _section(path: Path, text: str, name: str) -> Mapping[str, object]:
     return section
 
 
-def _table(server: Server) -> dict[str, object]:
+def _table(server: ServerSettings) -> dict[str, object]:
     """The settings of a server that differ from the defaults."""
-    settings = _differences(to_builtins(server), to_builtins(Server()))
-    return {key: value for key, value in settings.items() if key not in Server.derived}
+    settings = _differences(to_builtins(server), to_builtins(ServerSettings()))
+    return {key: value for key, value in settings.items() if key not in ServerSettings.derived}
 
 
 def _differences(values: Mapping[str, object], defaults: Mapping[str, object]) -> dict[str, object]:

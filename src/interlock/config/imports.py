@@ -22,7 +22,7 @@ from .launch import why_unsafe
 from .names import adopt_id
 from .problems import KeyPath, Report, Section
 from .sections import check_server
-from .settings import Permissions, Restart, Server, Tools
+from .settings import Permissions, Restart, ServerSettings, Tools
 from .shape import kind
 
 MAX_SERVERS = 1000
@@ -32,12 +32,12 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-def read_import(document: Document, report: Report, *, trusted: bool) -> dict[str, Server]:
+def read_import(document: Document, report: Report, *, trusted: bool) -> dict[str, ServerSettings]:
     """Read the servers of `document` by id. A server with a fault has its `problem` set.
 
     A file that is not `trusted`, because it came with a project, may only use well-known launchers and plain variables.
     """
-    found: dict[str, Server] = {}
+    found: dict[str, ServerSettings] = {}
     for name, table, at, project in _entries(document.content, report, trusted=trusted):
         if _is_own_entry(table):
             continue
@@ -66,12 +66,14 @@ def _is_own_entry(table: object) -> bool:
     return is_ours and texts[-1] == "stdio"
 
 
-def _read(name: str, table: object, at: KeyPath, project: Path | None, report: Report, *, trusted: bool) -> Server:
+def _read(
+    name: str, table: object, at: KeyPath, project: Path | None, report: Report, *, trusted: bool
+) -> ServerSettings:
     """`project` is the folder that the file assigns the server to, if it covers several."""
     folder = project or project_folder(report.file)
     section = report.sections[name] = Section(report, at, name)
     before = len(report.problems)
-    server = Server(source=str(report.file))
+    server = ServerSettings(source=str(report.file))
     if not isinstance(table, Mapping):
         section.add((), f"the server must be an object, not {kind(table)}")
     elif not _is_encodable(table):
@@ -116,7 +118,7 @@ class _ImportedTable:
         self.section = section
         self.folder = folder
 
-    def server(self) -> Server:
+    def server(self) -> ServerSettings:
         command = self._take("command", str, "")
         if command.strip() != command or (" " in command and not Path(command).exists()):
             message = "`command` must be one program's name, because no shell splits it"
@@ -129,7 +131,7 @@ class _ImportedTable:
             self._wrong("envFile", "`envFile` is not supported", "copy its variables to `env`")
         if stated == "stdio" and url is not None:
             self._wrong("url", "its type is stdio, but it has a `url`", "remove one of them")
-        return Server(
+        return ServerSettings(
             command=tuple(map(self._translate, (command, *self._take("args", list[str], [])))) if command else (),
             env=self._texts("env"),
             cwd=self._translate(cwd) if cwd is not None else None,

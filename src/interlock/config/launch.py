@@ -11,10 +11,10 @@ from pathlib import Path, PurePath
 
 from .expand import variables_in
 from .launchers import launcher_name, launchers, why_unusual
-from .settings import Server
+from .settings import ServerSettings
 
 
-def why_unsafe(server: Server, folder: Path | None) -> list[str]:
+def why_unsafe(server: ServerSettings, folder: Path | None) -> list[str]:
     """Every reason not to start a server of another program's file.
 
     `folder` is the project that the file belongs to, whose own programs may run; None if none may.

@@ -27,11 +27,11 @@ from .names import why_bad_url
 from .problems import KeyPath, Problem, Report, Section
 from .secret_sources import SecretSources
 from .sections import is_one_line, read_config
-from .settings import Config, Origin, Server, ServerOAuth
+from .settings import Config, Origin, ServerOAuth, ServerSettings
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
 BUILT_IN = "built in"
-DEMO_SERVER = Server(command=(sys.executable, "-P", "-m", "interlock.server.demo"), source=BUILT_IN)
+DEMO_SERVER = ServerSettings(command=(sys.executable, "-P", "-m", "interlock.server.demo"), source=BUILT_IN)
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class _Loading:
         self.files: list[str] = []
         self.problems: list[Problem] = []
         self.unconfirmed: dict[str, Unconfirmed] = {}
-        self.servers: dict[str, Server] = {}
+        self.servers: dict[str, ServerSettings] = {}
         self.sections: dict[str, Section] = {}
         """The section of each server."""
         self._home = home
@@ -286,7 +286,7 @@ class _Loading:
     def _await_confirmation(
         self,
         document: Document,
-        servers: Mapping[str, Server],
+        servers: Mapping[str, ServerSettings],
         report: Report,
         others: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
@@ -298,7 +298,7 @@ class _Loading:
             str(document.path), document.sha256, servers_planned, settings
         )
 
-    def _filled(self, name: str, server: Server) -> Server:
+    def _filled(self, name: str, server: ServerSettings) -> ServerSettings:
         """Fill in the variables of a server. If one is missing, `problem` is set and the server is not started."""
         if not server.enabled:
             return server
@@ -329,7 +329,7 @@ class _Loading:
         return replace(filled, problem=server.problem or problems[0]) if problems else filled
 
 
-def planned(name: str, server: Server, refused: str | None = None) -> Planned:
+def planned(name: str, server: ServerSettings, refused: str | None = None) -> Planned:
     """The server as a person confirms it."""
     return Planned(
         id=name,
@@ -344,7 +344,7 @@ def planned(name: str, server: Server, refused: str | None = None) -> Planned:
     )
 
 
-def _wrong_values(name: str, written: Server, filled: Server) -> Iterator[tuple[KeyPath, str]]:
+def _wrong_values(name: str, written: ServerSettings, filled: ServerSettings) -> Iterator[tuple[KeyPath, str]]:
     """Values that became invalid when their variables were filled in. The messages never quote the values."""
     if filled.url is not None and filled.url != written.url and (why := why_bad_url(filled.url)):
         yield ("url",), f"the url of `{name}` {why} after its variables are filled in"
@@ -375,7 +375,7 @@ def _why_unfilled(subject: str, result: Expanded) -> tuple[str, str]:
     return f"{subject} needs the variable {names}, which is not set", hint
 
 
-def _texts(server: Server) -> list[str]:
+def _texts(server: ServerSettings) -> list[str]:
     values = [*server.command, *server.env.values(), *server.headers.values(), server.url or "", server.cwd or ""]
     return [*values, server.oauth.client_secret or "", server.oauth.private_key or "", server.oauth.assertion or ""]
 

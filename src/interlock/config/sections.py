@@ -18,7 +18,7 @@ from .names import why_bad_agent, why_bad_id, why_bad_name, why_bad_url
 from .oauth import check_oauth
 from .problems import Report, Section
 from .room_sections import read_rooms
-from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts
+from .settings import Agent, Config, Hub, Profile, ServerSettings, ToolTimeouts
 from .shape import T, build, kind, read_sections
 from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators, wrong_sandbox
 
@@ -65,7 +65,7 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
     )
 
 
-def read_server(table: Mapping[str, object], name: str, section: Section) -> Server:
+def read_server(table: Mapping[str, object], name: str, section: Section) -> ServerSettings:
     """Read one server's section. Its problems are reported under its name."""
     section = section.report.sections[name] = section._replace(server=name)
     rest = dict(table)
@@ -76,7 +76,7 @@ def read_server(table: Mapping[str, object], name: str, section: Section) -> Ser
     if isinstance(tools, Mapping) and "timeouts" in tools:
         timeouts = read_timeouts(tools["timeouts"], section.inside("tools", "timeouts"))
         rest["tools"] = {key: value for key, value in tools.items() if key != "timeouts"}
-    settings = build(Server, rest, section)
+    settings = build(ServerSettings, rest, section)
     server = msgspec.structs.replace(
         settings,
         command=command,
@@ -94,7 +94,7 @@ def read_server(table: Mapping[str, object], name: str, section: Section) -> Ser
     return server
 
 
-def check_server(server: Server, name: str, section: Section, *, has_command: bool) -> None:
+def check_server(server: ServerSettings, name: str, section: Section, *, has_command: bool) -> None:
     """The rules for every server, of `interlock.toml` or of an imported file."""
     if has_command and server.url is not None:
         section.add("url", f"server `{name}` has both `command` and `url`", "remove one of them")

@@ -262,7 +262,7 @@ class ServerOAuth(msgspec.Struct, frozen=True):
         return f"ServerOAuth(grant={self.grant!r}, issuer={self.issuer!r})"
 
 
-class Server(msgspec.Struct, frozen=True):
+class ServerSettings(msgspec.Struct, frozen=True):
     """`[servers.ID]`: either a program to run (`command`) or an address to call (`url`)."""
 
     command: tuple[str, ...] = ()
@@ -363,4 +363,4 @@ class Server(msgspec.Struct, frozen=True):
         """Without arguments and the values of `env` and `headers`, which may be secrets."""
         where = self.url.split("?")[0] if self.url is not None else " ".join(self.command[:1])
         names = ", ".join([*self.env, *self.headers])
-        return f"Server({where!r}, variables and headers: [{names}], source={self.source!r})"
+        return f"ServerSettings({where!r}, variables and headers: [{names}], source={self.source!r})"

@@ -37,8 +37,8 @@ from .server_settings import (
     Restart,
     Sandbox,
     Scopes,
-    Server,
     ServerOAuth,
+    ServerSettings,
     ServerTimeouts,
     Tools,
     ToolTimeouts,
@@ -70,8 +70,8 @@ __all__ = [
     "Rooms",
     "Sandbox",
     "Scopes",
-    "Server",
     "ServerOAuth",
+    "ServerSettings",
     "ServerTimeouts",
     "Timeouts",
     "ToolTimeouts",
@@ -216,7 +216,7 @@ class Config(msgspec.Struct, frozen=True):
 
     hub: Hub = Hub()
     audit: AuditLog = AuditLog()
-    servers: dict[str, Server] = {}
+    servers: dict[str, ServerSettings] = {}
     profiles: dict[str, Profile] = {}
     agents: dict[str, Agent] = {}
     rooms: Rooms = Rooms()

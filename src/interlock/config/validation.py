@@ -15,7 +15,7 @@ from interlock.protocols.patterns import PatternError, compile_pattern
 from interlock.wire.errors import Fault
 
 from .problems import KeyPath, Section
-from .settings import Mask, Permissions, Sandbox, Server, ToolTimeouts, Validation
+from .settings import Mask, Permissions, Sandbox, ServerSettings, ToolTimeouts, Validation
 from .shape import build, read_sections
 
 _TOOL_HINT = "name a tool, or write `**`"
@@ -72,7 +72,7 @@ def check_permissions(permissions: Permissions, section: Section) -> None:
                 section.add((key, number), f"`{name}` in `{key}` is not a permission", fault.hint)
 
 
-def wrong_sandbox(server: Server) -> Iterator[tuple[str, str, str]]:
+def wrong_sandbox(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
     """The settings of a contained server: key, message and hint of each mistake."""
     sandbox = server.sandbox
     if server.isolation == "none":

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from interlock.config.settings import Config, Server
+from interlock.config.settings import Config, ServerSettings
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import Pruner
@@ -332,7 +332,7 @@ class HubApp:
         if self.spans is not None:
             await asyncio.to_thread(self.spans.close)
 
-    def _upstream(self, id: str, settings: Server) -> Upstream:
+    def _upstream(self, id: str, settings: ServerSettings) -> Upstream:
         starts = self.process_starts if settings.url is None else self.address_starts
         dialer = Dialer(id, settings, self.limits, self.logins, self.home)
         return Upstream(id, settings, self.config.hub, dialer, starts, self.logs, self._upstream_router)

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.config.settings import Config, Hub, Restart, Server, Timeouts
+from interlock.config.settings import Config, Hub, Restart, ServerSettings, Timeouts
 from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import Delivery, LogWritten
 from interlock.hub.app import HubApp
@@ -71,7 +71,7 @@ class DevHub:
                 await logged.close()
 
     def _config(self, port: int) -> Config:
-        server = Server(
+        server = ServerSettings(
             command=(sys.executable, str(self._file)),
             cwd=str(self._file.parent),
             inherit_env=tuple(os.environ),

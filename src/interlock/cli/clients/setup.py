@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from interlock.config.problems import KeyPath
-    from interlock.config.settings import Server
+    from interlock.config.settings import ServerSettings
 
 
 class Found(NamedTuple):
     """One server, and every client entry that starts it."""
 
     id: str
-    server: Server
+    server: ServerSettings
     places: list[tuple[Client, KeyPath]]
     reasons: list[str]
     """Why it is unusual: a shell line, code from an address …"""
@@ -132,7 +132,7 @@ def _is_present(one: Client) -> bool:
     return one.path.exists() or (one.path.parent != user_home() and one.path.parent.is_dir())
 
 
-def _find(present: Sequence[Client], configured: dict[str, Server]) -> tuple[list[Found], list[str]]:
+def _find(present: Sequence[Client], configured: dict[str, ServerSettings]) -> tuple[list[Found], list[str]]:
     """The servers of all clients, those with the same definition once. Also the problems of their files."""
     from msgspec.structs import replace
 
@@ -285,7 +285,7 @@ def _undo(record: SetupRecord) -> dict[str, Any]:
     return {"restored": restored, "removed": removed, "problems": problems}
 
 
-def _own_servers(path: Path) -> dict[str, Server]:
+def _own_servers(path: Path) -> dict[str, ServerSettings]:
     from interlock.config.documents import read_document
     from interlock.config.problems import Problem, Report
     from interlock.config.sections import read_config

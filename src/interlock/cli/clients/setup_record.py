@@ -13,7 +13,7 @@ from interlock.config.files import read_regular, write_atomically
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from interlock.config.settings import Server
+    from interlock.config.settings import ServerSettings
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class SetupRecord:
     def steps_newest_first(self) -> list[Step]:
         return self._read().steps[::-1]
 
-    def add_servers(self, path: Path, servers: Mapping[str, Server]) -> None:
+    def add_servers(self, path: Path, servers: Mapping[str, ServerSettings]) -> None:
         content = self._read()
         content.config = str(path)
         content.servers |= {name: _hash(server) for name, server in servers.items()}
@@ -82,7 +82,7 @@ class SetupRecord:
         content = self._read()
         return content.config, content.servers
 
-    def is_as_added(self, name: str, server: Server) -> bool:
+    def is_as_added(self, name: str, server: ServerSettings) -> bool:
         return self._read().servers.get(name) == _hash(server)
 
     def drop_servers(self) -> None:
@@ -100,6 +100,6 @@ class SetupRecord:
         write_atomically(self._file, msgspec.json.format(msgspec.json.encode(content)), private=True)
 
 
-def _hash(server: Server) -> str:
+def _hash(server: ServerSettings) -> str:
     settings = msgspec.structs.replace(server, source="", problem=None)
     return hashlib.sha256(msgspec.json.encode(settings, order="sorted")).hexdigest()

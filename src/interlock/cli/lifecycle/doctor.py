@@ -19,7 +19,7 @@ from interlock.cli.terminal.show import coloured, counted, json_option, plain, s
 
 if TYPE_CHECKING:
     from interlock.config.load import Loaded
-    from interlock.config.settings import Server
+    from interlock.config.settings import ServerSettings
     from interlock.transports.http.client.origin import Origin
     from interlock.transports.http.client.outside import Proxy
 
@@ -314,7 +314,7 @@ def _port(host: str, port: int) -> Check:
     return Check("port", "ok", f"{host}:{port} is free")
 
 
-def _server(name: str, server: Server) -> Check:
+def _server(name: str, server: ServerSettings) -> Check:
     title = f"server {name}"
     if not server.enabled:
         return Check(title, "ok", "is disabled (enabled = false)")

@@ -13,7 +13,7 @@ from interlock.cli.terminal.failures import Failure, NoHub, WrongConfiguration, 
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config.settings import Sandbox, Server
+    from interlock.config.settings import Sandbox, ServerSettings
     from interlock.containment.installs import Install
 
 ANSWER_S = 900.0
@@ -73,7 +73,7 @@ def _install_registered(name: str, configured: list[str]) -> dict[str, str]:
     return {"installed": found["server_id"], **{key: found[key] for key in ("package", "digest", "folder")}}
 
 
-def install_packages(name: str, server: Server) -> Install | None:
+def install_packages(name: str, server: ServerSettings) -> Install | None:
     """Run the install step of a server; None if it has none. Raises Failure."""
     from interlock.config.home import home_folder
     from interlock.containment import installs
@@ -91,7 +91,7 @@ def install_packages(name: str, server: Server) -> Install | None:
         raise Failure(refused.message, refused.hint) from refused
 
 
-def check_folders(name: str, server: Server) -> None:
+def check_folders(name: str, server: ServerSettings) -> None:
     """Refuse folders that a contained server could never be given. Raises WrongUsage."""
     from interlock.config.home import home_folder
     from interlock.containment.plan import named_folders
@@ -106,7 +106,7 @@ def check_folders(name: str, server: Server) -> None:
         raise WrongUsage(refused.message, refused.hint) from refused
 
 
-def start_contained_once(name: str, server: Server) -> list[str]:
+def start_contained_once(name: str, server: ServerSettings) -> list[str]:
     """Start a contained server once, and return its tools. Raises Failure with the option that would help."""
     from interlock.cli.writing.authoring import START_TIMEOUT_S, list_tools_once
     from interlock.config.home import home_folder
@@ -125,7 +125,7 @@ def start_contained_once(name: str, server: Server) -> list[str]:
     raise Failure(f"`{name}` {message}", f"{hint}. It was not added")
 
 
-def variables_of(server: Server) -> dict[str, str]:
+def variables_of(server: ServerSettings) -> dict[str, str]:
     """The variables of a server's program, filled in as the hub would."""
     from interlock.config.expand import all_variables, expand
 

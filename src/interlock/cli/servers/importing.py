@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from interlock.config.confirmations import Planned
-    from interlock.config.settings import Server
+    from interlock.config.settings import ServerSettings
 
 
 @click.command("import")
@@ -51,7 +51,7 @@ def import_(
 
     path = config_file(config)
     present = set(load(path).config.servers) if path.exists() else set()
-    taken: dict[str, Server] = {}
+    taken: dict[str, ServerSettings] = {}
     warnings: list[str] = []
     refused: list[str] = []
     for file in files:
@@ -106,7 +106,7 @@ def _confirm(servers: list[Planned], refused: list[str]) -> None:
     click.confirm(f"Import {counted(len(servers), 'server')}?", default=False, abort=True, err=True)
 
 
-def _read_other_file(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:
+def _read_other_file(file: Path, trust: bool, refused: list[str]) -> dict[str, ServerSettings]:
     from interlock.config.documents import read_document
     from interlock.config.imports import read_import
     from interlock.config.launch import why_unsafe
@@ -118,7 +118,7 @@ def _read_other_file(file: Path, trust: bool, refused: list[str]) -> dict[str, S
     report = Report(file, document.lines, fatal=False)
     found = read_import(document, report, trusted=True)
     refused += [str(problem) for problem in report.problems]
-    good: dict[str, Server] = {}
+    good: dict[str, ServerSettings] = {}
     for name, server in found.items():
         if server.problem is not None:
             continue
@@ -131,7 +131,7 @@ def _read_other_file(file: Path, trust: bool, refused: list[str]) -> dict[str, S
     return good
 
 
-def with_bare_program(server: Server) -> Server:
+def with_bare_program(server: ServerSettings) -> ServerSettings:
     """The server as it is checked: with the bare name of its program, if PATH leads to the same file."""
     from msgspec.structs import replace
 

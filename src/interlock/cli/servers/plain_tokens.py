@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from interlock.config.settings import Server
+    from interlock.config.settings import ServerSettings
 
 move_option = click.option(
     "--move-secrets/--keep-secrets",
@@ -27,7 +27,7 @@ move_option = click.option(
 _REFERENCE = re.compile(r"(?<!\$)\$\{secret:([^}]*)\}")
 
 
-def plain_tokens(server: Server) -> list[str]:
+def plain_tokens(server: ServerSettings) -> list[str]:
     """The places of a server's plain tokens: the names of variables, headers, options and parameters."""
     places: list[str] = []
 
@@ -39,7 +39,7 @@ def plain_tokens(server: Server) -> list[str]:
     return list(dict.fromkeys(places))
 
 
-def readable_by_all(file: Path, servers: Mapping[str, Server]) -> list[str]:
+def readable_by_all(file: Path, servers: Mapping[str, ServerSettings]) -> list[str]:
     """A warning for a file with plain tokens that every user of this machine can read."""
     named = [f"`{name}`" for name, server in servers.items() if plain_tokens(server)]
     if os.name == "nt" or not named or not file.stat().st_mode & 0o004:
@@ -48,8 +48,8 @@ def readable_by_all(file: Path, servers: Mapping[str, Server]) -> list[str]:
 
 
 def without_plain_tokens(
-    servers: Mapping[str, Server], *, move: bool | None, may_ask: bool
-) -> tuple[dict[str, Server], list[str]]:
+    servers: Mapping[str, ServerSettings], *, move: bool | None, may_ask: bool
+) -> tuple[dict[str, ServerSettings], list[str]]:
     """The servers with references in the place of their tokens, if the person agrees; else a warning for each."""
     found = {name: places for name, server in servers.items() if (places := plain_tokens(server))}
     if found and move is None and may_ask:
@@ -64,7 +64,7 @@ def without_plain_tokens(
     return dict(servers), warnings
 
 
-def with_plain_tokens(server: Server) -> Server:
+def with_plain_tokens(server: ServerSettings) -> ServerSettings:
     """The server with the stored tokens in the place of its references, to be compared and never written."""
     from msgspec.structs import replace
 
@@ -99,7 +99,7 @@ def _each(values: Mapping[str, str], change: Callable[[str], str]) -> dict[str, 
     return {name: change(value) for name, value in values.items()}
 
 
-def _moved(server_id: str, server: Server) -> Server:
+def _moved(server_id: str, server: ServerSettings) -> ServerSettings:
     """The server with references in the place of its tokens, which are stored now."""
     from interlock.config.home import home_folder
     from interlock.config.secret_store import SecretStore

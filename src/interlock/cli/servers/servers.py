@@ -16,7 +16,7 @@ from interlock.cli.terminal.failures import Failure, NoHub, WrongConfiguration, 
 from interlock.cli.terminal.show import as_dict, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config.settings import Server
+    from interlock.config.settings import ServerSettings
 
 config_option = click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to change.")
 
@@ -99,12 +99,12 @@ def add(
         sandbox_settings,
         start_contained_once,
     )
-    from interlock.config.settings import Server
+    from interlock.config.settings import ServerSettings
 
     name, target, file = _parse_target(name, target)
     is_url = len(target) == 1 and "://" in target[0]
     named, private = folders_named_in(target[1:], (*read, *write)) if sandbox else ((), ())
-    server = Server(
+    server = ServerSettings(
         url=target[0] if is_url else None,
         command=() if is_url else _absolute_program(target, cwd),
         env=read_pairs(env),
@@ -198,7 +198,7 @@ def _not_one_target(name: str, target: tuple[str, ...]) -> WrongUsage:
     return WrongUsage("the server needs a name", f"write interlock add {suggested} {name}")
 
 
-def _start_once(name: str, server: Server) -> list[str]:
+def _start_once(name: str, server: ServerSettings) -> list[str]:
     """Start a server as the hub would, and return its tools."""
     from interlock.cli.servers.contained import variables_of
     from interlock.cli.writing.authoring import tools_when_started
@@ -217,7 +217,7 @@ def _absolute_program(command: tuple[str, ...], cwd: str | None) -> tuple[str, .
     return (os.path.abspath(os.path.join(cwd or "", command[0])), *command[1:])
 
 
-def start_warnings(name: str, server: Server) -> list[str]:
+def start_warnings(name: str, server: ServerSettings) -> list[str]:
     """The reasons why the server will not start, as far as the command can see."""
     from interlock.config.expand import all_variables, expand
 
@@ -244,7 +244,7 @@ def start_warnings(name: str, server: Server) -> list[str]:
     return warnings
 
 
-def write_servers(config: Path | None, servers: dict[str, Server]) -> dict[str, Any]:
+def write_servers(config: Path | None, servers: dict[str, ServerSettings]) -> dict[str, Any]:
     from interlock.config.edit import EditError, add_servers
 
     path = config_file(config)

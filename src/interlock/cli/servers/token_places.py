@@ -12,7 +12,7 @@ from urllib.parse import unquote_plus
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from interlock.config.settings import Server
+    from interlock.config.settings import ServerSettings
 
     Take = Callable[[str, str], str]
     """Gets the name of a place and the plain token there. Returns the text that is written instead."""
@@ -24,7 +24,7 @@ _REFERENCE = re.compile(r"(?<!\$)\$\{[^}]*\}")
 _QUERY = re.compile(r"[?#]")
 
 
-def replace_tokens(server: Server, take: Take) -> Server:
+def replace_tokens(server: ServerSettings, take: Take) -> ServerSettings:
     """The server with the texts of `take` in the places of its plain tokens."""
     from msgspec.structs import replace
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from urllib.parse import parse_qsl
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.judge.secrets import redact
 from interlock.store.secret_names import names_a_secret
 
@@ -19,7 +19,7 @@ _PIECE = re.compile(r"\$\{[^}]*\}|(?:(?!\$\{[^}]*\})\S)+")
 _SCHEMES = ("bearer", "basic", "token")
 
 
-def where_shown(server: Server) -> str:
+def where_shown(server: ServerSettings) -> str:
     """The server's address, or else its command as one line."""
     return address_shown(server.url) if server.url is not None else command_shown(server.command)
 

@@ -17,7 +17,7 @@ from interlock.config.edit import EditError, add_servers, deny_tools, remove_ser
 from interlock.config.expand import expand
 from interlock.config.home import user_config
 from interlock.config.problems import Problem
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.app import HubApp
 from interlock.hub.auth.access_methods import MAX_JUSTIFICATION
@@ -44,7 +44,7 @@ class ServerEntryOperations:
         if bool(params.url) == bool(params.command):
             hint = "give the one or the other"
             raise Fault("INVALID_PARAMS", "a server has a URL or a command", hint=hint)
-        server = Server(url=params.url or None, command=params.command, env=params.env, headers=params.headers)
+        server = ServerSettings(url=params.url or None, command=params.command, env=params.env, headers=params.headers)
         _check_sources(server)
         return await self._changed(by, params.server, lambda path: add_servers(path, {params.server: server}))
 
@@ -86,7 +86,7 @@ class ServerEntryOperations:
         return path
 
 
-def _check_sources(server: Server) -> None:
+def _check_sources(server: ServerSettings) -> None:
     """Refuse references to secrets: only what a person wrote into the file itself may read files and run programs."""
     texts = (*server.command, server.url or "", *server.env.values(), *server.headers.values())
     for text in texts:

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.client.oauth.login import NEEDS_LOGIN
 from interlock.config.problems import Problem
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.config.value_types import Mode
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.operation import Nothing
@@ -46,7 +46,7 @@ class StatusOperations:
     def __init__(self, hub_app: HubApp, configuration: ConfigurationOperations) -> None:
         self._hub_app = hub_app
         self._configuration = configuration
-        self._where: dict[str, tuple[Server, str]] = {}
+        self._where: dict[str, tuple[ServerSettings, str]] = {}
         """The shown addresses and the settings they are made of: to find secrets in them takes most of a status."""
 
     async def show(self, by: Principal, params: Nothing, trace: str) -> Status:
@@ -99,7 +99,7 @@ class StatusOperations:
                 await asyncio.sleep(0)
         return rows
 
-    def _where_shown(self, upstream: Upstream) -> tuple[Server, str]:
+    def _where_shown(self, upstream: Upstream) -> tuple[ServerSettings, str]:
         known = self._where.get(upstream.id)
         if known is None or known[0] is not upstream.settings:
             known = self._where[upstream.id] = upstream.settings, where_shown(upstream.settings)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.auth.principals import Kind
 from interlock.protocols.mgp.permissions import Grant
 from interlock.store import Collection
@@ -62,7 +62,7 @@ def entry_id(server: str, permission: str) -> str:
     return hashlib.sha256(msgspec.json.encode((server, permission))).hexdigest()[:32]
 
 
-def place_of(settings: Server | None) -> str:
+def place_of(settings: ServerSettings | None) -> str:
     """A digest of a server's command or address."""
     target = () if settings is None else (settings.command, settings.cwd, settings.url)
     return hashlib.sha256(msgspec.json.encode(target)).hexdigest()[:32]

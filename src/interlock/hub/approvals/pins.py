@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.full_view import MAX_CHARS
@@ -193,7 +193,7 @@ class Pins:
             self._relist(decision.question.server)
 
 
-async def pinned_offer(store: Store, server: str, settings: Server) -> Offer | None:
+async def pinned_offer(store: Store, server: str, settings: ServerSettings) -> Offer | None:
     """The offer made from a server's pins; None without any.
 
     With it a server that starts on demand is found, listed and called before it runs. Its own offer replaces it.

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Server, Timeouts, ToolTimeouts
+from interlock.config.settings import ServerSettings, Timeouts, ToolTimeouts
 from interlock.hub.calls.verdicts import Refuse, Verdict, Wait
 from interlock.hub.catalog.target import Target
 from interlock.protocols.patterns import compile_pattern
@@ -29,7 +29,7 @@ class CallTimeouts(msgspec.Struct, frozen=True):
     lock_s: float
 
 
-def timeouts_for(hub: Timeouts, server: Server | None, tool: str) -> CallTimeouts:
+def timeouts_for(hub: Timeouts, server: ServerSettings | None, tool: str) -> CallTimeouts:
     """The timeouts for a tool by the server's own name for it. The name is empty for any other target."""
     if server is None:
         return CallTimeouts(hub.tool_s, hub.validation_s, hub.lock_s)
@@ -79,7 +79,7 @@ def _checks_timed_out(gate: str, validation_s: float) -> Fault:
     )
 
 
-def _of_tool(server: Server, tool: str) -> ToolTimeouts:
+def _of_tool(server: ServerSettings, tool: str) -> ToolTimeouts:
     """A tool's own timeouts. Where several patterns match, the last one that sets a timeout decides it."""
     found = _NONE
     for pattern, own in server.tools.timeouts.items() if tool else ():

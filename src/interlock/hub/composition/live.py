@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from interlock.client.connection import Connection
 from interlock.config.live_settings import Hook, Live
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
@@ -178,7 +178,7 @@ class LiveParts:
                 "hub", f"events of {server} could not be withdrawn; nobody gets them: {cause.for_operators}"
             )
 
-    def _servers(self) -> Mapping[str, Server]:
+    def _servers(self) -> Mapping[str, ServerSettings]:
         return self._foundation.config.servers
 
     def _hook_settings(self) -> Mapping[str, Hook]:

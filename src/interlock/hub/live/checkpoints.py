@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.local_exchange import LocalExchange
 from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
@@ -55,7 +55,7 @@ class StateGate(FeatureSetGate):
 
     name = "state"
 
-    def __init__(self, servers: Callable[[], Mapping[str, Server]], hosts: ClientHosts) -> None:
+    def __init__(self, servers: Callable[[], Mapping[str, ServerSettings]], hosts: ClientHosts) -> None:
         super().__init__(servers)
         self._hosts = hosts
 

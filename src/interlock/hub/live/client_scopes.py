@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
 from interlock.hub.catalog.target import Target
@@ -25,7 +25,7 @@ class ClientScopesGate(FeatureSetGate):
 
     name = "client_scopes"
 
-    def __init__(self, servers: Callable[[], Mapping[str, Server]], hosts: ClientHosts) -> None:
+    def __init__(self, servers: Callable[[], Mapping[str, ServerSettings]], hosts: ClientHosts) -> None:
         super().__init__(servers)
         self._hosts = hosts
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Scopes, Server
+from interlock.config.settings import Scopes, ServerSettings
 from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
@@ -32,7 +32,7 @@ class Elevations:
         inbox: Inbox,
         features: Features,
         hold_s: Callable[[str], float],
-        settings: Callable[[], Mapping[str, Server]],
+        settings: Callable[[], Mapping[str, ServerSettings]],
         journal: Journal,
     ) -> None:
         self._inbox = inbox

@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Verdict
@@ -21,7 +21,7 @@ from interlock.wire.names import may_spell
 class FeatureSetGate(ABC):
     """Judges each call of such a tool, and passes every other call."""
 
-    def __init__(self, servers: Callable[[], Mapping[str, Server]]) -> None:
+    def __init__(self, servers: Callable[[], Mapping[str, ServerSettings]]) -> None:
         self._servers = servers
 
     @abstractmethod
@@ -38,7 +38,7 @@ class FeatureSetGate(ABC):
         return None if feature is None else partial(self.judge, target, feature)
 
 
-def feature_of(target: Target, settings: Server | None) -> str | None:
+def feature_of(target: Target, settings: ServerSettings | None) -> str | None:
     """The feature set of a tool: as the operator says, or else as the server declares."""
     if target.tool is None:
         return None

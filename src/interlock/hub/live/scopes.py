@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from interlock.config.settings import Scopes, Server
+from interlock.config.settings import Scopes, ServerSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
@@ -33,7 +33,7 @@ class ScopeGate:
     name = "scopes"
 
     def __init__(
-        self, connections: LiveConnections, features: Features, settings: Callable[[], Mapping[str, Server]]
+        self, connections: LiveConnections, features: Features, settings: Callable[[], Mapping[str, ServerSettings]]
     ) -> None:
         self._connections = connections
         self._features = features

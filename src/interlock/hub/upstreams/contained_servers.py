@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.containment.cgroups import THREADS_PER_PROCESS
 from interlock.containment.policy import Containment
 from interlock.wire.errors import Fault
@@ -22,7 +22,7 @@ _DENIED: Final = re.compile(
 """How programs report a path, a socket or an operation that was refused to them."""
 
 
-def containment_of(id: str, settings: Server, home: Path) -> Containment | None:
+def containment_of(id: str, settings: ServerSettings, home: Path) -> Containment | None:
     """The resources that a server may use; None if it does not run contained."""
     if settings.isolation == "none":
         return None
@@ -40,7 +40,7 @@ def containment_of(id: str, settings: Server, home: Path) -> Containment | None:
     )
 
 
-def explained(fault: Fault, id: str, settings: Server) -> Fault:
+def explained(fault: Fault, id: str, settings: ServerSettings) -> Fault:
     """The failure of a server, with the way to allow what its containment seems to have denied it."""
     if settings.isolation == "none" or fault.hint or not _DENIED.search(fault.for_operators):
         return fault
@@ -75,7 +75,7 @@ def option_for(message: str) -> str:
     return f"give `--read {path}`, or `--write FOLDER` with a folder that it changes: the server has no other files"
 
 
-def limits_shown(settings: Server) -> str | None:
+def limits_shown(settings: ServerSettings) -> str | None:
     """The limits of a contained server in one line; None if it does not run contained."""
     if settings.isolation == "none":
         return None

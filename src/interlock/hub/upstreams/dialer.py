@@ -8,7 +8,7 @@ from pathlib import Path
 
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.client.oauth.login import Login
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.contained_servers import containment_of
 from interlock.hub.upstreams.logins import Logins
@@ -21,7 +21,7 @@ from interlock.wire.limits import Limits
 class Dialer:
     """The ways to one server."""
 
-    def __init__(self, server: str, settings: Server, limits: Limits, logins: Logins, home: Path) -> None:
+    def __init__(self, server: str, settings: ServerSettings, limits: Limits, logins: Logins, home: Path) -> None:
         self._server = server
         self._settings = settings
         self._limits = limits

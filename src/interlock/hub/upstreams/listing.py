@@ -12,7 +12,7 @@ from typing import Final
 
 from interlock.client.connection import Connection
 from interlock.client.peer import Peer
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.catalog.definitions import OnlyFor, make_offer
 from interlock.hub.catalog.items import ItemKind
 from interlock.hub.catalog.offer import Offer
@@ -199,7 +199,7 @@ async def offer_of(current: CurrentSettings, peer: Peer, listed: Listed, only_fo
     return await asyncio.get_running_loop().run_in_executor(thread, make)
 
 
-def _offer_of(server: str, settings: Server, peer: Peer, listed: Listed, only_for: OnlyFor) -> Offer:
+def _offer_of(server: str, settings: ServerSettings, peer: Peer, listed: Listed, only_for: OnlyFor) -> Offer:
     offer = make_offer(
         server,
         *listed,

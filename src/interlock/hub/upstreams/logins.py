@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.client.oauth.endpoints import Endpoints
 from interlock.client.oauth.login import Login
-from interlock.config.settings import Config, Server
+from interlock.config.settings import Config, ServerSettings
 from interlock.hub.auth.console_address import ConsoleAddress
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin, StoreHolder, bound_to
@@ -58,7 +58,7 @@ class Logins:
         self._encryption = encryption
         self._logins: WeakValueDictionary[tuple[str, str], _ConfiguredLogin] = WeakValueDictionary()
 
-    def of(self, server: str, settings: Server, principal: str = "") -> Login:
+    def of(self, server: str, settings: ServerSettings, principal: str = "") -> Login:
         """The login of a principal to a server; the one that all share where `principal` is empty."""
         known = self._logins.get((server, principal))
         if known is None or known.made_for != _identity(settings):
@@ -102,7 +102,7 @@ class Logins:
     def _opens(self, row: SealedLogin) -> bool:
         return self._encryption.open(row.sealed, bound_to(row.server, row.principal)) is not None
 
-    def _client_settings(self, server: Server) -> ClientSettings:
+    def _client_settings(self, server: ServerSettings) -> ClientSettings:
         oauth = server.oauth
         return ClientSettings(
             grant=oauth.grant,
@@ -123,7 +123,7 @@ class _ConfiguredLogin(Login):
     """A login that knows which settings it was made for."""
 
     def __init__(
-        self, server: Server, settings: ClientSettings, record: LoginRecord, resolver: Resolver, hint: str
+        self, server: ServerSettings, settings: ClientSettings, record: LoginRecord, resolver: Resolver, hint: str
     ) -> None:
         assert server.url is not None
         endpoints = Endpoints(server.url, server.oauth.trusted, resolver, tls_of(server))
@@ -131,7 +131,7 @@ class _ConfiguredLogin(Login):
         self.made_for = _identity(server)
 
 
-def _identity(settings: Server) -> tuple[object, ...]:
+def _identity(settings: ServerSettings) -> tuple[object, ...]:
     """The settings whose change makes another login."""
     return settings.url, settings.oauth, settings.ca_bundle, settings.client_certificate, settings.client_key
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ssl
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.transports.http.client.outside import client_context
 from interlock.wire.errors import Fault
 
 
-def tls_of(settings: Server) -> ssl.SSLContext | None:
+def tls_of(settings: ServerSettings) -> ssl.SSLContext | None:
     """The TLS settings of a server; None for the usual ones. Raises SERVER_NOT_READY for files that cannot be used."""
     if settings.ca_bundle is None and settings.client_certificate is None:
         return None

@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.client.oauth.login import Login
 from interlock.client.peer import Peer
-from interlock.config.settings import Hub, Server, Timeouts
+from interlock.config.settings import Hub, ServerSettings, Timeouts
 from interlock.hub.auth.principals import Principal
 from interlock.hub.sessions.session import ConnectionKey, Origin
 from interlock.hub.upstreams.audience_lists import AudienceLists
@@ -62,7 +62,7 @@ class Upstream:
     def __init__(
         self,
         id: str,
-        settings: Server,
+        settings: ServerSettings,
         hub_settings: Hub,
         dialer: Dialer,
         starts: Starts,
@@ -95,7 +95,7 @@ class Upstream:
         self.audience_lists = AudienceLists(self._current, self._connector, self.pool, self.lists, starts, logs, hub)
         self.supervisor = Supervisor(self, self._current, self.pool, self.lists, self.restarts, starts, logs)
 
-    def apply(self, settings: Server, timeouts: Timeouts) -> None:
+    def apply(self, settings: ServerSettings, timeouts: Timeouts) -> None:
         """Use new settings from now on. A server that is down is started again, as they may have fixed it."""
         self._current.apply(settings, timeouts)
         self.supervisor.retry_if_down()
@@ -114,7 +114,7 @@ class Upstream:
     # Facts about the server
 
     @property
-    def settings(self) -> Server:
+    def settings(self) -> ServerSettings:
         return self._current.server
 
     @property

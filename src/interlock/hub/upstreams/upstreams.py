@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from interlock.config.settings import Mask, Permissions, Requests, Server, ServerTimeouts, Timeouts
+from interlock.config.settings import Mask, Permissions, Requests, ServerSettings, ServerTimeouts, Timeouts
 from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.upstream import Upstream
 
@@ -19,7 +19,7 @@ BATCH: Final = 20
 class Upstreams:
     """The servers by id."""
 
-    def __init__(self, make: Callable[[str, Server], Upstream]) -> None:
+    def __init__(self, make: Callable[[str, ServerSettings], Upstream]) -> None:
         self._make = make
         self._all: dict[str, Upstream] = {}
         self.get = self._all.get
@@ -31,7 +31,7 @@ class Upstreams:
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._all.values())
 
-    async def apply(self, servers: Mapping[str, Server], timeouts: Timeouts) -> list[str]:
+    async def apply(self, servers: Mapping[str, ServerSettings], timeouts: Timeouts) -> list[str]:
         """Start new servers, end removed ones, replace changed ones, and retry those that are down.
 
         Returns the ids of the servers that are new, changed or removed. A server does not count as changed when only
@@ -70,11 +70,11 @@ async def _end(upstreams: Iterable[Upstream], reason: Reason) -> None:
     await asyncio.gather(*(upstream.audience_lists.close() for upstream in ended))
 
 
-def _needs_replacing(old: Server, new: Server) -> bool:
+def _needs_replacing(old: ServerSettings, new: ServerSettings) -> bool:
     return old != new and _without_judging(old) != _without_judging(new)
 
 
-def _without_judging(settings: Server) -> Server:
+def _without_judging(settings: ServerSettings) -> ServerSettings:
     """The settings that concern the server itself, without those for its calls, definitions and results."""
     return replace(
         settings,

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, ChunkFilter
 from interlock.hub.calls.dispatch.chunk_checks import ChunkChecks, text_of
@@ -40,7 +40,12 @@ class ResultPostprocessor:
     """Processes the results of one server's tools."""
 
     def __init__(
-        self, settings: Server, pages: Pages, judging: JudgingThreads, tokens: ResultTokens, findings: ObservedFindings
+        self,
+        settings: ServerSettings,
+        pages: Pages,
+        judging: JudgingThreads,
+        tokens: ResultTokens,
+        findings: ObservedFindings,
     ) -> None:
         self._most = settings.max_result_tokens
         """In tokens."""
@@ -242,7 +247,11 @@ class _Prepared(NamedTuple):
 
 
 def postprocessor_for(
-    settings: Server | None, pages: Pages, judging: JudgingThreads, tokens: ResultTokens, findings: ObservedFindings
+    settings: ServerSettings | None,
+    pages: Pages,
+    judging: JudgingThreads,
+    tokens: ResultTokens,
+    findings: ObservedFindings,
 ) -> ResultPostprocessor | None:
     """The postprocessor of a server's results; None if its settings need none."""
     if settings is None or (settings.max_result_tokens is None and settings.scan_results == "off"):

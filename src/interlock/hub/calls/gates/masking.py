@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Verdict, Wait
@@ -27,7 +27,7 @@ class MaskingGate:
 
     name = "mask"
 
-    def __init__(self, servers: Mapping[str, Server], judging: JudgingThreads) -> None:
+    def __init__(self, servers: Mapping[str, ServerSettings], judging: JudgingThreads) -> None:
         self._judging = judging
         self._maskers = {
             name: Masker(server.mask.patterns, server.mask.own)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.config.value_types import RequestPolicy
 from interlock.hub.auth.principals import Principal, shown_owner
 from interlock.hub.calls.call import Call, Check
@@ -22,7 +22,7 @@ class RequestsGate:
 
     name = "requests"
 
-    def __init__(self, servers: Mapping[str, Server]) -> None:
+    def __init__(self, servers: Mapping[str, ServerSettings]) -> None:
         self._servers = servers
 
     def plan(self, principal: Principal, target: Target) -> Verdict:

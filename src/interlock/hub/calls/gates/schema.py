@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
@@ -28,7 +28,7 @@ class SchemaGate:
 
     name = "schema"
 
-    def __init__(self, servers: Mapping[str, Server]) -> None:
+    def __init__(self, servers: Mapping[str, ServerSettings]) -> None:
         self._coercing = frozenset(name for name, server in servers.items() if server.coerce)
 
     def plan(self, principal: Principal, target: Target) -> Verdict:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from interlock.config.settings import Server
+from interlock.config.settings import ServerSettings
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
@@ -30,7 +30,11 @@ class ValidatorsGate:
     name = "validators"
 
     def __init__(
-        self, servers: Mapping[str, Server], mode: Mode, judging: JudgingThreads, asks: Callable[[Call, Ask], bool]
+        self,
+        servers: Mapping[str, ServerSettings],
+        mode: Mode,
+        judging: JudgingThreads,
+        asks: Callable[[Call, Ask], bool],
     ) -> None:
         self._servers = servers
         self._mode: Mode = mode

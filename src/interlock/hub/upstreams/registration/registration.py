@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 import interlock
-from interlock.config.settings import Permissions, Sandbox, Server
+from interlock.config.settings import Permissions, Sandbox, ServerSettings
 from interlock.config.value_types import TrustLevel
 from interlock.hub.upstreams.contained_servers import FOLDER
 from interlock.store import Collection
@@ -76,7 +76,7 @@ class Registration(msgspec.Struct, frozen=True):
         """Whether it was written for a request for tools. Its creator, and nobody else, may call it."""
         return self.expires is not None
 
-    def settings(self, home: Path) -> Server:
+    def settings(self, home: Path) -> ServerSettings:
         """The server that the hub runs."""
         command = self.command
         read: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Registration(msgspec.Struct, frozen=True):
             # A script imports the library of this hub, also where that is not installed beside the interpreter.
             library = str(Path(interlock.__file__).parent.parent)
             read, env = (str(file), library), {"PYTHONPATH": library}
-        return Server(
+        return ServerSettings(
             command=command,
             env=env,
             access="opt-in",
