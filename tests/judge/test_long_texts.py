@@ -9,12 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+import tree_sitter
+import tree_sitter_bash
 from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.judge import regexes
 from interlock.judge.arguments import Found
 from interlock.judge.regexes import find_in_pieces
+from interlock.judge.shell import judge_shell
+from interlock.judge.shell.grammar import LOCK, is_costly, syntax_tree
 from interlock.judge.urls import urls_in_text
 from interlock.judge.validators import Rules, judge_value, names_in
 from processor_work import work_of
@@ -60,6 +64,28 @@ def test_t38_no_argument_is_searched_in_one_go(kind: str, piece: str) -> None:
         names_in(found)
 
     assert min(longest_turn(judge) for _ in range(3)) < 0.25
+
+
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("text", ["((" + "@a" * 4_000, "(( " + "a@" * 4_000])
+def test_t38_a_command_that_its_grammar_reads_again_and_again_is_questioned_in_turns(text: str) -> None:
+    assert [finding.rule for finding in judge_shell(text)][:1] == ["shell.unparsable"]
+    assert min(longest_turn(lambda: judge_shell(text)) for _ in range(3)) < 0.25
+    assert work_of(lambda: judge_shell(text)) < 5_000_000
+
+
+PARTS = [*"()[]{}$`\"'\\;&|<>\n @#=*?aé", "((", "[[ ", "<<E\n", "E\n", "@a", "if ", "then ", "for a in ", "case ", "🎉"]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=40).map("".join), st.sampled_from([1, 30]))
+def test_a_command_that_is_parsed_in_parts_has_the_tree_of_the_whole_text(text: str, times: int) -> None:
+    source = (text * times).encode()
+    if is_costly(source):
+        return
+    with LOCK:
+        found = syntax_tree(source)
+        whole = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language())).parse(source).root_node
+        assert found is None or str(found) == str(whole)
 
 
 def longest_turn(function: Callable[[], object]) -> float:

@@ -1,4 +1,7 @@
-"""The grammar of shell texts: the parser that all threads share, and texts that it would take too long to read."""
+"""The grammar of shell texts: the parser that all threads share, and texts that it would take too long to read.
+
+The parser keeps the interpreter to itself, so it gets a text in parts: between two of them, other threads run.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,40 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node, Parser, Point
 
 _MAX_STEPS = 40
+_PART = 64
+"""Bytes of a part. A part is read again each time that the parser goes back to it."""
+_MAX_READS = 2_000
+"""Reads of parts beyond those of the whole text. Ordinary commands of any length need a few hundred."""
 LOCK = threading.Lock()
 _parser: Parser | None = None
 
 
-def shared_parser() -> Parser:
+def syntax_tree(source: bytes) -> Node | None:
+    """The root of the tree of a text; None for one that takes the parser too long. The caller holds `LOCK`."""
+    parts = _Parts(source)
+    root = _shared_parser().parse(parts.read).root_node
+    return root if parts.left > 0 else None
+
+
+class _Parts:
+    """A text for the parser, part by part, and the reads that are left for it."""
+
+    def __init__(self, source: bytes) -> None:
+        self._source = source
+        self.left = _MAX_READS + len(source) // _PART
+
+    def read(self, offset: int, _: Point) -> bytes:
+        self.left -= 1
+        if self.left > 0:
+            return self._source[offset : offset + _PART]
+        # The parser crashes on a text that ends before it did. Of blank lines, it soon comes to the end.
+        return b"\n" * (len(self._source) - offset)
+
+
+def _shared_parser() -> Parser:
     global _parser
     if _parser is None:
         import tree_sitter

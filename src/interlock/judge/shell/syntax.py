@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from interlock.judge.shell import quoting, values
-from interlock.judge.shell.grammar import LOCK, first_error, is_costly, shared_parser
+from interlock.judge.shell.grammar import LOCK, first_error, is_costly, syntax_tree
 from interlock.judge.shell.script import Command, Operator, Redirect, Script, Value, Word, count_in_characters
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ def parse(text: str) -> Script:
     if is_costly(source):
         return Script([], [], [], (0, len(text)))
     with LOCK:
-        root = shared_parser().parse(source).root_node
+        root = syntax_tree(source)
+        if root is None:
+            return Script([], [], [], (0, len(text)))
         reader = _Reader(source, None if len(source) == len(text) else text)
         try:
             reader.statement(root, 0)
