@@ -10,6 +10,9 @@ LONG = b'"' + b"x" * 70_000 + b'"'
 
 UNREAD = {
     "a name twice": (HEAD + b"{}" + b',"result":{}}', "member 'result' stands twice"),
+    "two ids": (b'{"jsonrpc":"2.0","id":%d,"id":900,"result":{}}', "member 'id' stands twice"),
+    "two ids, the second its own": (b'{"jsonrpc":"2.0","id":900,"id":%d,"result":{}}', "member 'id' stands twice"),
+    "an id behind the error": (b'{"jsonrpc":"2.0","result":{oops},"id":%d}', "not JSON: "),
     "no JSON": (HEAD + b"{oops}}", "not JSON: "),
     "no end": (HEAD + b"{", "not JSON: "),
     "too many members": (HEAD + b'{"tools":[' + b"0," * 40_000 + b"0]}}", "more than 20000 members"),
@@ -18,3 +21,13 @@ UNREAD = {
     "large and no UTF-8": (HEAD + b'{"x":' + LONG + b',"y":"\xff"}}', "not JSON: "),
     "large and too deep": (HEAD + b'{"x":' + LONG + b',"y":' + b"[" * 100 + b"]" * 100 + b"}}", "nested deeper"),
 }
+
+LOG_LINES = (
+    b'sent: {"jsonrpc":"2.0","id":%d,"result":{}',
+    b'INFO got {"id":%d, "method": "tools/call"',
+    b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"cut',
+    b'{"level":30,"id":%d,"error":"none","msg":"called"}',
+    b'[{"id":%d,"name":"row"}]',
+    b'{"level":30,"msg":{"jsonrpc":"2.0","id":%d}',
+)
+"""Texts that quote an id and are no answers."""

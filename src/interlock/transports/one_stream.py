@@ -248,10 +248,10 @@ class OneStreamLink(Link):
         """Stop waiting, and tell nobody."""
         return self._conversation.withdraw(id) is not None
 
-    def fail(self, id: Id | None, why: str) -> bool:
+    def fail(self, id: Id, why: str) -> bool:
         """Fail the request of ours with this id. False where none waits."""
-        waiting = None if id is None else self._conversation.waiting.get(id)
-        if id is None or waiting is None or not self._forget(id):
+        waiting = self._conversation.waiting.get(id)
+        if waiting is None or not self._forget(id):
             return False
         waiting[0].sink.on_lost(Fault("UPSTREAM_ERROR", why, quotes_server=True))
         return True

@@ -31,7 +31,7 @@ from interlock.transports.stdio.server_lines import BAD_LINES
 from interlock.transports.stdio.stderr_lines import LINE_BYTES, LINES_PER_SECOND, StderrLines
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
-from unread_answers import FEW_MEMBERS, UNREAD
+from unread_answers import FEW_MEMBERS, LOG_LINES, UNREAD
 from waiting import until
 
 SMALL = Limits(message_bytes=64 * 1024)
@@ -87,6 +87,12 @@ async def test_the_caller_gets_the_reason_why_an_answer_cannot_be_read(run, mess
     assert (fault.name, fault.message.partition(reason)[0]) == ("UPSTREAM_ERROR", "its answer cannot be read: ")
     assert reason in fault.message
     assert await server.ask("echo", {"n": 1}) == {"n": 1}
+
+
+async def test_a_log_line_that_quotes_the_id_of_a_request_fails_no_request(run) -> None:
+    server = await run()
+    assert await server.ask("log", {"lines": [line.decode() for line in LOG_LINES]}) == {}
+    assert server.link.complaints.counts["line"] == len(LOG_LINES)
 
 
 async def test_an_answer_that_is_too_large_fails_its_own_request(run) -> None:

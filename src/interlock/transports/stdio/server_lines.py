@@ -18,7 +18,7 @@ from interlock.transports.fairness import FIRST_S, Share
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.one_stream import Waiter
 from interlock.transports.stdio.stderr_lines import printable
-from interlock.transports.unread_answers import answered_id, id_in, why_unread
+from interlock.transports.unread_answers import why_unread
 from interlock.wire.conversation import Conversation
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
@@ -26,6 +26,7 @@ from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import Limits
 from interlock.wire.messages import BadMessage, Id, Message, Notification, Request, decode, decode_batch, is_batch
 from interlock.wire.ndjson import SLICE, LineReader, Oversize
+from interlock.wire.unread_ids import ids_in
 
 TURN_S: Final = 0.001
 """How much of the loop's time a server's lines may take at once."""
@@ -47,7 +48,7 @@ class Taker(Protocol):
     def take(self, message: Message) -> bool:
         """Take a message. Returns whether somebody waited for it."""
 
-    def fail(self, id: Id | None, why: str) -> bool:
+    def fail(self, id: Id, why: str) -> bool:
         """Fail the request of ours with this id. False where none waits."""
 
     def refuse_unread(self, bad: BadMessage) -> None:
@@ -248,8 +249,10 @@ class ServerLines:
         if bad.id is not None and (bad.asks or (len(line) <= LARGE and names_method(line))):
             # A request of its own that cannot be taken. Its ids are not ours.
             self._link.refuse_unread(bad)
-        elif self._link.fail(answered_id(bad, line), why_unread(bad)):
-            self._bad_bytes = 0  # one bad answer, however long, is no flood
+            return
+        for id_ in ids_in(line, bad.id):
+            if self._link.fail(id_, why_unread(bad)):
+                self._bad_bytes = 0  # one bad answer, however long, is no flood
 
     def _oversize(self, data: bytes) -> None:
         """A line that was too long, within `data` or begun before it. Its beginning may name its request."""
@@ -265,4 +268,5 @@ class ServerLines:
         limit = self._limits.message_bytes
         self._link.complain("oversize", f"a line over {limit} bytes")
         for head in heads:
-            self._link.fail(id_in(head), f"its answer is over the limit of {limit} bytes")
+            for id_ in ids_in(head):
+                self._link.fail(id_, f"its answer is over the limit of {limit} bytes")

@@ -63,6 +63,10 @@ def act(id_: int, mood: str, params: dict) -> None:
             raw(b'{"jsonrpc":"2.0","id":%d,"result":{},"result":{}}\n' % id_)
         case "words":
             raw(params["line"].encode("latin-1") % id_ + b"\n")
+        case "log":
+            for line in params["lines"]:
+                raw(line.encode() % id_ + b"\n")
+            say({"id": id_, "result": {}})
         case "big":
             raw(b'{"jsonrpc":"2.0","id":%d,"result":{"x":"' % id_ + b"x" * params["bytes"] + b'"}}\n')
         case "no newline":

@@ -12,12 +12,12 @@ from interlock.protocols.mcp.meta import names_method
 from interlock.protocols.mgp.errors import read_recovery
 from interlock.transports.http.client.heads import fits
 from interlock.transports.http.dates import parse_date
-from interlock.transports.unread_answers import answered_id
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import Limits
 from interlock.wire.messages import BadMessage, Id, Message, decode, decode_batch, is_batch
+from interlock.wire.unread_ids import ids_in
 
 RETRY_SECONDS: Final = 1.0
 """How long to wait before a broken stream is asked for again, where the server does not say."""
@@ -52,6 +52,8 @@ class Taken(NamedTuple):
     messages: list[Message]
     unread: BadMessage | None = None
     """The last one that cannot be read, unless it is a request of the server. It may be the awaited answer."""
+    unread_ids: frozenset[int] = frozenset()
+    """The requests that unreadable answers name."""
 
 
 def read_messages(link: Reader, data: bytes) -> Taken:
@@ -70,6 +72,7 @@ def taken(link: Reader, outcome: Outcome, data: bytes) -> Taken:
     """The valid messages among those read from `data`. An invalid one is reported, and refused if it is a request."""
     messages: list[Message] = []
     unread: BadMessage | None = None
+    ids: frozenset[int] = frozenset()
     for part in outcome if isinstance(outcome, list) else [outcome]:
         if not isinstance(part, BadMessage):
             messages.append(part)
@@ -78,9 +81,9 @@ def taken(link: Reader, outcome: Outcome, data: bytes) -> Taken:
         if part.id is not None and part.asks:
             link.refuse_unread(part.id, part.render(ErrorDialect.OLD_MCP))
         else:
-            part.id = answered_id(part, data)
+            ids |= ids_in(data, part.id)
             unread = part
-    return Taken(messages, unread)
+    return Taken(messages, unread, ids)
 
 
 def read_error(body: bytes) -> ErrorObject | None:

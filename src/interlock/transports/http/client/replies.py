@@ -310,16 +310,16 @@ class Call(msgspec.Struct, eq=False):
             else:
                 self.link.complain(f"an answer to {message.id!r} came for request {self.id}")
         if came.unread is not None:
-            self._take_unread(came.unread)
+            self._take_unread(came.unread, came.unread_ids)
         elif self._json:
             self._lose("UPSTREAM_ERROR", "the server's answer is not the answer to this request")
 
-    def _take_unread(self, bad: BadMessage) -> None:
+    def _take_unread(self, bad: BadMessage, ids: frozenset[int]) -> None:
         """A body is the answer to this request. An event is, if it names it."""
-        if self._json or bad.id == self.id:
+        if self._json or self.id in ids:
             self._answered = True
             self._lose_quoting("UPSTREAM_ERROR", why_unread(bad))
-        elif bad.id is None:
+        elif not ids:
             self._unread = bad
 
     def _take_answer(self, answer: Result | Failure) -> None:

@@ -23,13 +23,14 @@ from interlock.transports.http.client.reply import Failed, Reply
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Listener
 from interlock.transports.one_stream import OneStreamLink, Waiter
-from interlock.transports.unread_answers import answered_id, why_unread
+from interlock.transports.unread_answers import why_unread
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import BadMessage, decode, encode_failure
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
+from interlock.wire.unread_ids import ids_in
 
 POSTS: Final = 64
 """Connections that messages go out on."""
@@ -174,7 +175,8 @@ class SseLink(OneStreamLink):
             # A request of its own that cannot be taken. Its ids are not ours.
             self._write(encode_failure(outcome.id, outcome.render(ErrorDialect.OLD_MCP)))
         else:
-            self.fail(answered_id(outcome, data), why_unread(outcome))
+            for id_ in ids_in(data, outcome.id):
+                self.fail(id_, why_unread(outcome))
 
     # Sending.
 
