@@ -18,7 +18,7 @@ import interlock.config.client_files
 from interlock.cli.clients import channel_check
 from interlock.cli.clients.channel_check import check_channel
 from interlock.cli.clients.client_hooks import settings_file
-from interlock.cli.clients.clients import NAMES, client
+from interlock.cli.clients.clients import NAMES, client, with_member
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.terminal.failures import Failure
 from interlock.config.documents import parser_of
@@ -38,6 +38,9 @@ WITH_COMMENTS = """{
     },
 }
 """
+
+
+WEB = "http://127.0.0.1:9/mcp"
 
 
 @pytest.fixture(autouse=True)
@@ -233,6 +236,14 @@ def test_a_profile_that_does_not_exist_costs_a_client_neither_its_key_nor_its_en
     ((name, prefix, profile),) = keys()
     assert (name, profile) == ("cursor", "work"), "a client that is connected again keeps its profile"
     assert prefix in client("cursor").path.read_text()
+    user.configure('[profiles.work]\ntools = ["*"]\n[servers.web]\nurl = "' + WEB + '"\n')
+    web = with_member(client("cursor"), client("cursor").path.read_text(), ("mcpServers", "web"), {"url": WEB})
+    client("cursor").path.write_text(web)
+    assert user.run("setup", "--yes").exit_code == 0
+    assert "web" not in client("cursor").path.read_text()
+    assert keys() == [(name, prefix, profile)], "setup leaves the key of a client that is connected"
+    assert user.run("setup", "--undo").exit_code == 0
+    assert client("cursor").path.read_text() == web
     assert user.run("keys", "rotate", "cursor", "--profile", "wrok").exit_code == 1
     assert keys() == [(name, prefix, profile)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.clients.clients import ENTRY, NAMES, client
+from interlock.cli.clients.clients import ENTRY, NAMES, client, with_member
 from interlock.config.documents import read_document
 from interlock.config.problems import Problem
 
@@ -128,21 +128,69 @@ def test_setup_moves_the_servers_of_every_client_into_the_hub_and_back(user: Use
     assert {name: client(name).path.read_text() for name in NAMES} == before
     assert "clock" not in user.config.read_text()
     assert configured.strip() in user.config.read_text()
-    assert all(row["status"] != "active" for row in finished(user, "keys", "list")["keys"] if row["agent"] in NAMES)
+    assert finished(user, "keys", "list")["keys"] == []
     assert finished(user, "setup", "--undo")["restored"] == []
 
 
-def test_undo_leaves_a_file_that_was_edited_since(user: User) -> None:
+@pytest.mark.parametrize("name", ["cursor", "codex", "goose"])
+def test_undo_gives_a_file_that_was_edited_since_its_servers_back(user: User, hub: FakeHub, name: str) -> None:
+    first, second, third = (as_written_by(name, ["npx", "-y", word], {"A": word}) for word in ("one", "two", "three"))
+    chosen = client(name)
+    write(name, {"one": first, "again": second})
+    before = section(name)
+    assert user.run("setup", "--yes").exit_code == 0
+    assert not user.config.read_text().startswith("[hub]")
+    # The client, or a person, adds a server, and setup moves that one, too. Then the file is edited again.
+    chosen.path.write_text(with_member(chosen, chosen.path.read_text(), (*chosen.at, "later"), third))
+    assert user.run("setup", "--yes").exit_code == 0
+    left = {key: value for key, value in before.items() if key not in ("one", "again")}
+    assert section(name).keys() == {ENTRY, *left}
+    text = with_member(chosen, chosen.path.read_text(), (*chosen.at, "again"), third)
+    chosen.path.write_text(text.replace("mine", "edited"))
+    undone = json.loads(user.run("setup", "--undo", "--json").stdout)
+    assert section(name) == {**left, "one": first, "later": third, "again": third}
+    assert "edited" in chosen.path.read_text()
+    assert undone["problems"] == [f"{chosen.path}: `again` was added again since, and stays as it is"]
+    assert sorted(undone["removed"]) == ["again", "later", "one"]
+    assert not user.config.exists(), "there was none before"
+    assert json.loads(user.run("setup", "--undo", "--json").stdout)["restored"] == []
+
+
+def test_undo_restores_a_file_whose_copies_are_gone_and_keeps_the_servers_of_one_that_is_broken(
+    user: User, hub: FakeHub
+) -> None:
     user.configure()
-    write("cursor", {})
-    write("windsurf", {})
-    finished(user, "setup", "--yes")
-    edited = client("cursor").path.read_text().replace("dark", "light")
-    client("cursor").path.write_text(edited)
-    undone = finished(user, "setup", "--undo")
-    assert client("cursor").path.read_text() == edited
-    assert "edited since" in undone["problems"][0]
-    assert ENTRY not in section("windsurf")
+    configured = user.config.read_bytes()
+    before = {name: write(name, {"web": {"url": f"http://127.0.0.1:9/{name}"}}) for name in ("cursor", "windsurf")}
+    client("windsurf").path.chmod(0o644)
+    assert user.run("setup", "--yes").exit_code == 0
+    added = user.config.read_bytes()
+    for name in before:
+        for copy in client(name).path.parent.glob("*.bak"):
+            copy.unlink()
+    moved = client("cursor").path.read_text()
+    client("cursor").path.write_text("{ ] [")
+    undone = json.loads(user.run("setup", "--undo", "--json").stdout)
+    assert client("windsurf").path.read_text() == before["windsurf"]
+    assert client("windsurf").path.stat().st_mode & 0o777 == 0o644
+    assert user.config.read_bytes() == added, "cursor has no servers of its own yet"
+    assert [name["agent"] for name in hub.params_of("hub/keys.revoke")] == ["windsurf"]
+    assert "run `interlock setup --undo` again" in undone["problems"][-1]
+    client("cursor").path.write_text(moved)
+    assert user.run("setup", "--undo").exit_code == 0
+    assert client("cursor").path.read_text() == before["cursor"]
+    assert user.config.read_bytes() == configured
+
+
+def test_a_record_that_cannot_be_read_stops_setup_before_anything_is_changed(user: User, hub: FakeHub) -> None:
+    text = write("cursor", {"web": {"url": "http://127.0.0.1:9/mcp"}})
+    (user.home / "setup.json").write_text('{"steps": 7}')
+    for words in (("setup", "--yes"), ("setup", "--undo")):
+        result = user.run(*words)
+        assert result.exit_code == 1
+        assert "setup.json cannot be read" in result.stderr
+    assert client("cursor").path.read_text() == text
+    assert not user.config.exists()
 
 
 def test_setup_without_a_person_changes_nothing_and_shows_every_command(user: User) -> None:
@@ -216,7 +264,6 @@ def test_a_client_that_is_connected_keeps_its_key_through_setup_and_undo(user: U
     write("cursor", {"web": {"url": "http://127.0.0.1:9/mcp"}})
     connected = user.run("connect", "cursor")
     assert "`interlock setup`" in connected.output
-    hub.answers["hub/keys.list"] = {"keys": [{"agent": "cursor", "status": "active"}]}
     before = client("cursor").path.read_text()
     made, revoked = (len(hub.params_of(name)) for name in ("hub/keys.create", "hub/keys.revoke"))
     assert user.run("setup", "--yes").exit_code == 0

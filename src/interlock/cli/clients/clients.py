@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from interlock.cli.terminal.failures import Failure
 
@@ -92,7 +92,28 @@ def client(name: str) -> Client:
 
 def with_entry(client: Client, text: str, entry: dict[str, object]) -> str:
     """The text of the client's file with our entry added. Raises Failure if it cannot be parsed."""
-    return changed_text(client, text, lambda plain: _set(client, plain, (*client.at, ENTRY), entry))
+    return with_member(client, text, (*client.at, ENTRY), entry)
+
+
+def with_member(client: Client, text: str, path: KeyPath, value: dict[str, object]) -> str:
+    """The text of the client's file with a server at `path`. Raises Failure if it cannot be parsed."""
+    return changed_text(client, text, lambda plain: _set(client, plain, tuple(map(str, path)), value))
+
+
+def member_at(client: Client, text: str, path: KeyPath) -> Any:
+    """The value at `path` in the text of the client's file; None if there is none, or it cannot be parsed."""
+    from interlock.config.documents import parser_of
+    from interlock.config.files import BYTE_ORDER_MARK
+    from interlock.config.problems import Problem
+
+    text = text.removeprefix(BYTE_ORDER_MARK)
+    parsed = parser_of(client.path)(text, str(client.path)) if text.strip() else None
+    if parsed is None or isinstance(parsed, Problem):
+        return None
+    found: Any = parsed[0]
+    for key in path:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
 
 
 def without_entries(client: Client, text: str, paths: Iterable[KeyPath]) -> str:

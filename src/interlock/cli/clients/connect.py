@@ -14,6 +14,7 @@ from interlock.cli.clients.clients import (
     client,
     executable,
     is_in_cache,
+    member_at,
     with_entry,
     without_entries,
 )
@@ -175,17 +176,7 @@ def existing_entry(chosen: Client) -> dict[str, object] | None:
 
 def _servers(chosen: Client) -> dict[str, Any]:
     """The servers in the client's file; none if it cannot be parsed."""
-    from interlock.config.documents import parser_of
-    from interlock.config.files import BYTE_ORDER_MARK
-    from interlock.config.problems import Problem
-
-    text = _read(chosen.path).removeprefix(BYTE_ORDER_MARK)
-    parsed = parser_of(chosen.path)(text, str(chosen.path)) if text.strip() else None
-    if parsed is None or isinstance(parsed, Problem):
-        return {}
-    found: Any = parsed[0]
-    for key in chosen.at:
-        found = found.get(key) if isinstance(found, dict) else None
+    found = member_at(chosen, _read(chosen.path), chosen.at)
     return found if isinstance(found, dict) else {}
 
 
@@ -248,10 +239,18 @@ def made_key(link: HubLink, name: str, profile: str | None = None) -> str:
     return str(link.ask("hub/keys.create", {"agent": name, "kind": "agent", **named})["key"])
 
 
-def has_keys(link: HubLink, name: str) -> bool:
-    """Whether the hub knows a valid key of the client."""
-    rows = link.ask("hub/keys.list").get("keys") or []
-    return any(row.get("agent") == name and row.get("status") == "active" for row in rows)
+def has_valid_key(link: HubLink, name: str, entry: dict[str, object] | None) -> bool:
+    """Whether the hub knows the key in a client's entry as a valid one of this client."""
+    from datetime import UTC, datetime
+
+    tables = [table for table in (entry or {}).values() if isinstance(table, dict)]
+    key = next((str(table["INTERLOCK_KEY"]) for table in tables if "INTERLOCK_KEY" in table), "")
+    return any(
+        row["principal"] == name
+        and key.startswith(row["prefix"])
+        and (row.get("expires_at") is None or datetime.fromisoformat(row["expires_at"]) > datetime.now(UTC))
+        for row in link.ask("hub/keys.list")["keys"]
+    )
 
 
 def revoke_keys(link: HubLink, name: str) -> object:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from interlock.cli.clients.clients import Client, client, clients, executable, with_entry, without_entries
-from interlock.cli.clients.connect import disconnect, existing_entry, has_keys, new_key, revoke_keys
-from interlock.cli.clients.setup_record import SetupRecord, Step
+from interlock.cli.clients.clients import Client, clients, executable, with_entry, without_entries
+from interlock.cli.clients.connect import existing_entry, has_valid_key, new_key
+from interlock.cli.clients.setup_record import ChangedFile, SetupRecord, Step
+from interlock.cli.clients.setup_undo import own_servers, undo_setup
 from interlock.cli.servers.importing import show_planned, with_bare_program
 from interlock.cli.servers.plain_tokens import move_option, readable_by_all, with_plain_tokens, without_plain_tokens
 from interlock.cli.servers.servers import config_file, config_option, write_servers
-from interlock.cli.terminal.failures import Failure, NoHub, Refused
+from interlock.cli.terminal.failures import Failure, Refused
 from interlock.cli.terminal.show import bold, counted, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def setup(yes: bool, trust: bool, undo: bool, move: bool | None, config: Path | 
     from interlock.config.home import home_folder
 
     record = SetupRecord(home_folder())
-    outcome = _undo(record) if undo else _set_up(record, config, yes=yes, trust=trust, move=move)
+    outcome = undo_setup(record) if undo else _set_up(record, config, yes=yes, trust=trust, move=move)
     if as_json:
         show_json(outcome)
     else:
@@ -67,9 +68,10 @@ def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool,
     from interlock.cli.control.starting import reach_hub
     from interlock.config.home import home_folder
 
+    record.check()
     path = config_file(config)
     present = [one for one in clients() if _is_present(one)]
-    configured = _own_servers(path)
+    configured = own_servers(path)
     found, problems = _find(present, configured)
     if not present:
         raise Failure("no client was found on this machine", "install one, or run `interlock connect --help`")
@@ -83,17 +85,20 @@ def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool,
     new = {one.id: one.server for one in chosen if one.id not in configured}
     new, warnings = without_plain_tokens(new, move=move, may_ask=not yes)
     problems += warnings
-    written: dict[str, Any] = write_servers(config, new) if new else {}
+    written: dict[str, Any] = {}
+    if new:
+        before = _text(path) if path.exists() else None
+        written = write_servers(config, new)
+        record.add_servers(ChangedFile.of(path, before, _text(path)), new)
     problems += readable_by_all(path, new)
-    record.add_servers(path, new)
     changed: list[str] = []
     try:
         with reach_hub(home_folder()) as link:
             for one in connected:
                 # A client that has an entry keeps it, with its key and profile.
-                has_entry = existing_entry(one) is not None and has_keys(link, one.name)
-                entry = None if has_entry else one.entry(command, new_key(link, one.name))
-                _write(one, _changed(one, chosen, entry), record, keyed=not has_entry)
+                keeps = has_valid_key(link, one.name, existing_entry(one))
+                entry = None if keeps else one.entry(command, new_key(link, one.name))
+                _write(one, chosen, entry, record)
                 changed.append(one.title)
     except BaseException:
         _say_stopped(path, list(new), changed)
@@ -226,82 +231,27 @@ def _imported_from(one: Client, chosen: list[Found]) -> list[KeyPath]:
 
 def _changed(one: Client, chosen: list[Found], entry: dict[str, object] | None) -> str:
     """The client's file without the chosen servers and, if it has none, with our entry."""
-    text = _text(one)
+    text = _text(one.path)
     text = without_entries(one, text, _imported_from(one, chosen)) if text else text
     return text if entry is None else with_entry(one, text, entry)
 
 
-def _write(one: Client, text: str, record: SetupRecord, *, keyed: bool) -> None:
+def _write(one: Client, chosen: list[Found], entry: dict[str, object] | None, record: SetupRecord) -> None:
     from interlock.config.files import back_up, locked_for_change, write_atomically
 
     with locked_for_change(one.path):
-        copy = back_up(one.path)
-        record.add(Step.of(one.name, one.path, copy, text, keyed))
+        before = _text(one.path) if one.path.exists() else None
+        text = _changed(one, chosen, entry)
+        taken = tuple(tuple(map(str, at)) for at in _imported_from(one, chosen))
+        back_up(one.path)
+        record.add(Step(one.name, ChangedFile.of(one.path, before, text), taken, keyed=entry is not None))
         write_atomically(one.path, text.encode(), private=True)
 
 
-def _undo(record: SetupRecord) -> dict[str, Any]:
-    """Restore every file that is as `setup` left it. One that was edited since stays, and is reported."""
-    from interlock.cli.control.hub_link import HubLink
-    from interlock.config.edit import EditError, remove_server
-
-    restored: list[str] = []
-    problems: list[str] = []
-    revoke: set[str] = set()
-    for step in record.steps_newest_first():
-        if not step.is_unchanged():
-            problems.append(f"{step.path} was edited since; its old content is in {step.copy or 'no file'}")
-            continue
-        step.restore()
-        record.drop(step)
-        if step.keyed:
-            revoke.add(step.client)
-        restored.append(step.path)
-    removed: list[str] = []
-    path, servers = record.servers()
-    own = _own_servers(Path(path)) if path else {}
-    for name in servers:
-        if name in own and record.is_as_added(name, own[name]):
-            try:
-                remove_server(Path(path), name)
-                removed.append(name)
-            except EditError as error:
-                problems.append(f"{error}: {error.hint}")
-        elif name in own:
-            problems.append(f"`{name}` was edited since and stays in {path}")
-    record.drop_servers()
-    for name in sorted(revoke):
-        if existing_entry(client(name)) is not None:
-            disconnect(client(name))
-            problems.append(f"{name} had an older entry whose key is gone; run `interlock connect {name}`")
-    try:
-        with HubLink.open() as link:
-            for name in sorted(revoke):
-                revoke_keys(link, name)
-            link.ask("hub/reload", timeout=60)
-    except NoHub:
-        if revoke:
-            problems.append(f"no hub is running, so the keys of {', '.join(sorted(revoke))} stay valid")
-    return {"restored": restored, "removed": removed, "problems": problems}
-
-
-def _own_servers(path: Path) -> dict[str, ServerSettings]:
-    from interlock.config.documents import read_document
-    from interlock.config.problems import Problem, Report
-    from interlock.config.sections import read_config
-
-    document = read_document(path) if path.exists() else None
-    if document is None:
-        return {}
-    if isinstance(document, Problem):
-        raise Failure(f"{document.place}: {document.message}", document.hint)
-    return dict(read_config(document.content, Report(path, document.lines)).servers)
-
-
-def _text(one: Client) -> str:
+def _text(path: Path) -> str:
     from interlock.config.files import read_exactly
 
-    return read_exactly(one.path)
+    return read_exactly(path)
 
 
 def _show(outcome: dict[str, Any], *, undo: bool) -> None:
