@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from interlock.cli.clients.clients import client
 from interlock.cli.lifecycle.service import launchd_agent, systemd_unit
 
 from .conftest import User
+from .fake_hub import FakeHub
 
 COMMAND = ["/opt/a b/python", "-m", "interlock.cli", "up", "--config", "/home/me/50%/$x.toml"]
 
@@ -47,6 +49,38 @@ def test_a_unit_is_written_started_and_taken_away(user: User, systemctl: Path) -
     assert not unit.exists()
     assert "--user disable --now interlock.service" in systemctl.read_text()
     assert user.run("service", "uninstall").exit_code == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="systemd")
+@pytest.mark.parametrize(
+    ("variable", "value", "home"),
+    [
+        ("INTERLOCK_HOME", "data", "work/data"),
+        ("INTERLOCK_HOME", "~/data", "data"),
+        ("XDG_STATE_HOME", "/s", "/s/interlock"),
+    ],
+)
+def test_the_service_and_clients_use_the_hub_of_the_terminal(
+    user: User, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, home: str
+) -> None:
+    monkeypatch.delenv("INTERLOCK_HOME")
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("INTERLOCK_CONFIG", "own.toml")
+    Path("own.toml").write_text("")
+    unit = user.run("service", "install", "--print").output.splitlines()
+    expected = {"INTERLOCK_HOME": str(user.root / home), "INTERLOCK_CONFIG": str(user.folder / "own.toml")}
+    assert [line for line in unit if "INTERLOCK" in line] == [
+        f"Environment={name}={place}" for name, place in sorted(expected.items())
+    ]
+    assert client("cursor").entry(["/bin/interlock"], "k")["env"] == {"INTERLOCK_KEY": "k", **expected}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="systemd")
+def test_a_service_beside_a_running_hub_says_how_it_takes_over(user: User, systemctl: Path, hub: FakeHub) -> None:
+    told = user.run("service", "install")
+    assert "A hub runs already" in told.output
+    assert "systemctl --user restart interlock.service" in told.output
+    assert "A hub runs already" not in user.run("service", "install").output, "this one is the service"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="systemd")

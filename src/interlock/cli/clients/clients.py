@@ -29,9 +29,7 @@ class Client(NamedTuple):
 
     def entry(self, command: list[str], key: str) -> dict[str, object]:
         """Our entry, as this client writes servers."""
-        # The client must find a hub in an unusual folder, too: the key is valid only for that hub.
-        places = {name: os.environ[name] for name in ("INTERLOCK_HOME", "INTERLOCK_CONFIG") if os.environ.get(name)}
-        env = {"INTERLOCK_KEY": key, **{name: str(Path(place).absolute()) for name, place in places.items()}}
+        env = {"INTERLOCK_KEY": key, **_unusual_places()}
         program, args = command[0], [*command[1:], "stdio"]
         match self.form:
             case "plain":
@@ -45,6 +43,15 @@ class Client(NamedTuple):
             case "goose":
                 named = {"name": ENTRY, "description": "The tools of the hub", "type": "stdio", "enabled": True}
                 return {**named, "cmd": program, "args": args, "envs": env, "timeout": 300}
+
+
+def _unusual_places() -> dict[str, str]:
+    """Variables by which a client finds the hub of this terminal: the key is valid only for that hub."""
+    from interlock.config.home import home_folder
+
+    home, config = home_folder(), os.environ.get("INTERLOCK_CONFIG")
+    places = {"INTERLOCK_HOME": str(home)} if home != home_folder({}) else {}
+    return places | ({"INTERLOCK_CONFIG": str(Path(config).expanduser().absolute())} if config else {})
 
 
 EntryForm = Literal["plain", "typed", "zed", "opencode", "goose"]

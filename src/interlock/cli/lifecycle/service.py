@@ -20,7 +20,6 @@ UNIT = "interlock.service"
 LABEL = "dev.interlock.hub"
 _SECRET_VARIABLE = re.compile(r'secret_env\s*=\s*"([A-Za-z_][A-Za-z0-9_]*)"')
 _PASSED = (
-    "INTERLOCK_HOME",
     "HTTPS_PROXY",
     "HTTP_PROXY",
     "ALL_PROXY",
@@ -28,9 +27,10 @@ _PASSED = (
     "SSL_CERT_FILE",
     "INTERLOCK_CLIENT_CERTIFICATE",
     "INTERLOCK_CLIENT_KEY",
-    "XDG_CONFIG_HOME",
 )
 """Variables of this terminal that the hub needs, too; a service starts with almost none. No secret is among them."""
+_PLACES = ("INTERLOCK_CONFIG", "XDG_CONFIG_HOME")
+"""Variables with a path, which the service gets as an absolute one: it runs in another folder."""
 
 
 @click.group()
@@ -50,17 +50,22 @@ def service() -> None:
 def install(config: Path | None, only_print: bool, as_json: bool) -> None:
     """Run the hub at login, from now on.
 
-    Writes a systemd user unit (Linux) or a launchd agent (macOS) and starts it. PATH and proxies of this terminal are
-    written into it. Other variables that the configuration names are listed, with where to put them.
+    Writes a systemd user unit (Linux) or a launchd agent (macOS) and starts it. The service runs the hub that
+    `interlock up` runs here: INTERLOCK_HOME, INTERLOCK_CONFIG, PATH and proxies of this terminal are written into it.
+    Other variables that the configuration names are listed, with where to put them.
 
     \b
     Example:
       interlock service install
     """
+    from interlock.cli.control.starting import is_running
+    from interlock.config.home import home_folder
+
     path, text = _file(config)
     if only_print:
         click.echo(text.decode(), nl=False)
         return
+    running = is_running(home_folder())
     path.parent.mkdir(parents=True, exist_ok=True)
     before = path.read_bytes() if path.exists() else None
     path.write_bytes(text)
@@ -73,11 +78,14 @@ def install(config: Path | None, only_print: bool, as_json: bool) -> None:
         raise
     missing = _missing(config)
     message = f"The hub runs at login. → {plain(str(path))}"
+    if running := running and before != text:
+        message += f"\nA hub runs already, and this does not change it.\n  → `interlock down`, then `{_begin()}`"
     if missing:
         message += (
             f"\nThe service does not have these variables of the configuration: {', '.join(missing)}\n  → {_remedy()}"
         )
-    _show({"installed": str(path), "missing_variables": missing}, message, as_json)
+    outcome = {"installed": str(path), "missing_variables": missing, "running_already": running}
+    _show(outcome, message, as_json)
 
 
 @service.command()
@@ -123,10 +131,15 @@ def status(ctx: click.Context, as_json: bool) -> None:
 
 def _file(config: Path | None) -> tuple[Path, bytes]:
     """The file of this system, and its content."""
+    from interlock.config.home import home_folder
+
     command = [sys.executable, "-P", "-m", "interlock.cli", "up"]
     if config is not None:
         command += ["--config", str(config.absolute())]
     variables = {name: os.environ[name] for name in ("PATH", *_PASSED) if os.environ.get(name)}
+    places = {name: Path(os.environ[name]).expanduser() for name in _PLACES if os.environ.get(name)}
+    places["INTERLOCK_HOME"] = home_folder()
+    variables |= {name: str(place.absolute()) for name, place in places.items()}
     if sys.platform == "linux":
         folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
         return folder / "systemd" / "user" / UNIT, systemd_unit(command, variables, _environment_file())
@@ -137,17 +150,17 @@ def _file(config: Path | None) -> tuple[Path, bytes]:
 
 def _missing(config: Path | None) -> list[str]:
     """Variables that the configuration names and the service does not have."""
+    from interlock.cli.servers.servers import config_file
     from interlock.config.expand import variables_in
     from interlock.config.files import read_exactly
-    from interlock.config.home import user_config
 
     try:
-        text = read_exactly(config or user_config())
+        text = read_exactly(config_file(config))
     except OSError:
         return []
     named = {*variables_in(text), *_SECRET_VARIABLE.findall(text)}
     kept = _environment_file().read_text().splitlines() if _environment_file().is_file() else []
-    given = {"PATH", "HOME", *_PASSED, *(line.partition("=")[0].strip() for line in kept)}
+    given = {"PATH", "HOME", "INTERLOCK_HOME", *_PASSED, *_PLACES, *(line.partition("=")[0].strip() for line in kept)}
     return sorted(named - given)
 
 
@@ -222,6 +235,13 @@ def _stop(path: Path) -> list[list[str]]:
     if sys.platform == "linux":
         return [["systemctl", "--user", "disable", "--now", UNIT]]
     return [["launchctl", "bootout", _domain(), str(path)]]
+
+
+def _begin() -> str:
+    """The command that starts the service as it is installed now."""
+    return (
+        f"systemctl --user restart {UNIT}" if sys.platform == "linux" else f"launchctl kickstart -k {_domain()}/{LABEL}"
+    )
 
 
 def _domain() -> str:
