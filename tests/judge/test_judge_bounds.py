@@ -43,7 +43,7 @@ CODE_PIECES = [
     "import", "os", "from", "sys", "eval", "exec", "getattr", "(", ")", "[", "]", "{", "}", ":", ",", ".", "=",
     "==", "+", "*", "**", "lambda", "def", "class", "x", "'a'", '"__class__"', "f'{x}'", "b''", "\\x41",
     "__import__", ".system", ".__class__", "for", "in", "if", "else", "match", "case", "@", "async", "await",
-    "yield", ":=", "#", "\n", "", "\t",
+    "yield", ":=", "#", "\n", "", "\t", ".environ", "print", "'.env'",
 ]  # fmt: skip
 SQL_PIECES = [
     "SELECT", "FROM", "WHERE", "INSERT", "INTO", "DELETE", "DROP", "TABLE", "t", "a", "1", "'", '"', "`", ";",

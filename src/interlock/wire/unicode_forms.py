@@ -33,7 +33,9 @@ def normalize(form: Form, text: str) -> str:
 
 def has_long_run(text: str) -> bool:
     """Whether more than thirty combining marks follow one another."""
-    return not text.isascii() and without_long_runs(text) != text
+    if text.isascii() or len(text.encode("utf-8", "surrogatepass")) - len(text) <= MAX_MARKS:
+        return False  # Each mark takes a byte more than a letter of ASCII, so there are at most thirty.
+    return without_long_runs(text) != text
 
 
 def without_long_runs(text: str) -> str:

@@ -8,6 +8,7 @@ import re
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.disguises import begins_plainly
 from interlock.judge.code.judgement import Judgement
+from interlock.judge.code.secret_files import is_secret_path, is_secret_text
 
 _BY_NAME = words.names(
     "getattr hasattr setattr delattr attrgetter methodcaller __getattr__ __setattr__ __delattr__ __getitem__"
@@ -162,6 +163,8 @@ class CallJudge:
                 "opens a file whose name is not known before it runs",
                 "write the file's name in the call",
             )
+        elif _names_secret_file(node.args[0], path):
+            self._note_secret_file(node, path)
         elif words.SECRET_PATHS.search(path):
             self._judgement.note(
                 "code.file",
@@ -173,9 +176,16 @@ class CallJudge:
     def _judge_looked_at(self, node: ast.Call) -> None:
         for argument in node.args[:2]:
             path = self._origins.text(argument)
+            if path is not None and _names_secret_file(argument, path):
+                self._note_secret_file(node, path)
+                return
             if path is not None and words.SECRET_PLACES.search(path):
                 self._judgement.note("code.file", node, f"looks at {path[:60]!r}", "stay below the working directory")
                 return
+
+    def _note_secret_file(self, node: ast.Call, path: str) -> None:
+        message = f"reads {path[-60:]!r}, which holds secrets"
+        self._judgement.note("code.secret_file", node, message, "ask for what you need by another tool")
 
     def _opens_for_writing(self, node: ast.Call, position: int) -> bool:
         mode: ast.expr | None = node.args[position] if len(node.args) > position else None
@@ -190,6 +200,11 @@ class CallJudge:
         if text is None:
             return position == 1
         return bool(re.fullmatch(r"[rwaxbt+U]{1,4}", text) and set(text) & set("wax+"))
+
+
+def _names_secret_file(given: ast.expr, path: str) -> bool:
+    """Whether a path is that of a file of secrets. One that is written out is noted where it stands."""
+    return is_secret_path(path) and not (type(given) is ast.Constant and is_secret_text(path))
 
 
 _TRUSTING = {"trust_remote_code": (True,), "allow_pickle": (True,), "safe_mode": (False,), "typ": ("unsafe",)}

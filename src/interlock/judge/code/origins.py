@@ -49,6 +49,9 @@ class Origins:
         """The dotted names that a plain name may stand for; a builtin stands for itself."""
         if name in self.known:
             return self.known[name]
+        if name not in self.modules and name not in self.values:
+            self.known[name] = (f"builtins.{name}",) if name in _BUILTINS and name not in self.bound else ()
+            return self.known[name]
         found = set(self.modules.get(name, ()))
         if name in self.active and name in _BUILTINS:
             found.add(f"builtins.{name}")  # `open = open`: what it is bound to is what it was

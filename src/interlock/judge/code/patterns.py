@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from interlock.judge.code.rules import CodeRules
+from interlock.judge.code.secret_files import is_secret_text, mentions_secret_file
 from interlock.judge.findings import Finding
 
 _MODULES = {
@@ -59,6 +60,16 @@ _CALLS = {
     r"Sys\.setenv|download\.file|install\.packages|do\.call|get|library\s*\(\s*parallel|socketConnection|pipe|"
     r"url)\s*\(|:::|`",
 }
+_ENVIRONMENTS = {
+    "ruby": r"\bENV\b(?!\s*\[|\.(?:fetch|key\?|has_key\?|include\?|keys|delete)\b)",
+    "perl": r"%ENV\b|\\%ENV\b",
+    "php": r"\bgetenv\s*\(\s*\)|\$_(?:ENV|SERVER)\b(?!\s*\[)",
+    "go": r"\bos\s*\.\s*Environ\s*\(",
+    "rust": r"\benv\s*::\s*vars(?:_os)?\s*\(",
+    "r": r"\bSys\.getenv\s*\(\s*\)",
+}
+"""All variables at once, in the languages whose other patterns let them pass."""
+_QUOTED = re.compile(r"""(?<!\\)(?:"([^"\n]{3,256})"|'([^'\n]{3,256})'|`([^`\n]{3,256})`)""")
 _ALIASES = {
     **dict.fromkeys(("js", "jsx", "node", "nodejs", "ts", "tsx", "typescript"), "javascript"),
     **dict.fromkeys(("groovy", "kotlin", "scala"), "java"),
@@ -113,6 +124,7 @@ def _search(code: str, language: str, rules: CodeRules) -> Iterator[Finding]:
     called = re.search(_CALLS[language], code)
     if called:
         yield Finding("code.process", f"Blocked pattern: {called[0].strip()[:40]!r}", _HINT, called.span())
+    yield from _search_secrets(code, language)
     escaped = _ESCAPED.search(code)
     if (
         escaped
@@ -122,6 +134,16 @@ def _search(code: str, language: str, rules: CodeRules) -> Iterator[Finding]:
         yield Finding(
             "code.hidden_character", "an escape outside a string hides a name", "write the name", escaped.span()
         )
+
+
+def _search_secrets(code: str, language: str) -> Iterator[Finding]:
+    shown = re.search(_ENVIRONMENTS.get(language, "(?!)"), code)
+    if shown:
+        yield Finding("code.secret_variable", "reads all variables of the environment", _HINT, shown.span())
+    for quoted in _QUOTED.finditer(code) if mentions_secret_file(code) else ():
+        if is_secret_text(quoted[quoted.lastindex or 0]):
+            yield Finding("code.secret_file", f"reads {quoted[0][-60:]}, which holds secrets", _HINT, quoted.span())
+            return
 
 
 def _judge_shell(code: str, rules: CodeRules) -> Iterator[Finding]:

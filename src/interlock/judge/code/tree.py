@@ -23,6 +23,8 @@ from interlock.judge.code.names_in_use import (
 )
 from interlock.judge.code.origins import Origins
 from interlock.judge.code.rules import CodeRules
+from interlock.judge.code.secret_files import may_name_file
+from interlock.judge.code.secret_uses import judge_secret_uses
 from interlock.judge.code.sizes import is_too_large
 from interlock.judge.findings import Finding
 from interlock.wire.unicode_forms import normalize
@@ -73,6 +75,8 @@ class TreeJudge:
         self.allowed_modules = set(rules.allowed_imports or words.STRICT_MODULES) if rules.allowlists else None
         self.names: dict[str, list[tuple[ast.Name, ast.AST]]] = {}
         """Where each name is read, with the node around it."""
+        self._files: list[ast.Constant] = []
+        """The texts that may be names of files."""
 
     def judge(self, tree: ast.Module) -> list[Finding]:
         nodes = self._collect(tree)
@@ -87,6 +91,7 @@ class TreeJudge:
             _HANDLERS[node.__class__](self, node, parent)
         if self.examples_judged or self._calls.handed_in is not None:
             self._judge_as_a_whole(nodes)
+        judge_secret_uses(self._judgement, tree, nodes, self.names, self._files)
         if self.origins.exhausted:
             found.append(
                 Finding("code.too_deep", "names lead to each other in too many ways to follow", "send simpler code")
@@ -131,7 +136,7 @@ class TreeJudge:
         """The nodes worth judging with their parents, level by level. Bindings of names are noted on the way."""
         found: list[tuple[ast.AST, ast.AST]] = []
         origins, handlers, named, load, constant = self.origins, _HANDLERS, ast.Name, ast.Load, ast.Constant
-        names = self.names
+        names, files, statement = self.names, self._files, ast.Expr
         level: list[Any] = [tree]
         count = depth = 0
         while level:
@@ -160,8 +165,14 @@ class TreeJudge:
                                     names[name] = [(child, node)]
                         elif kind is constant:
                             text = child.value
-                            if (text.__class__ is str and "__" in text) or text.__class__ is bytes:
+                            if text.__class__ is str:
+                                if "__" in text:
+                                    found.append((child, node))
+                                if may_name_file(text) and node.__class__ is not statement:
+                                    files.append(child)
+                            elif text.__class__ is bytes:
                                 found.append((child, node))
+                                files.append(child)
                         elif child is not None:
                             if kind in handlers:
                                 found.append((child, node))

@@ -175,7 +175,9 @@ ATTRIBUTE_PATH = re.compile(r"[\w\]]\.__(?:class|dict|init|doc|module)__|^__(?:c
 DANGEROUS_WORDS = (
     BLOCKED_BUILTINS
     | BLOCKED_ATTRIBUTES
-    | names("os sys subprocess builtins system popen importlib import_module pty socket ctypes pickle open")
+    | names(
+        "os sys subprocess builtins system popen importlib import_module pty socket ctypes pickle open environ getenv"
+    )
 )
 SECRET_PLACES = re.compile(
     r"^(?:/(?:etc|proc|sys|root|dev|boot|var/(?:run|log|lib|spool)|home(?:/|$)|Users(?:/|$)|$)|~|file:)"
