@@ -18,7 +18,7 @@ from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.target import Target
 from interlock.hub.journal import Journal
-from interlock.hub.taints import TAINTS, Taints
+from interlock.hub.taints import TAINTS, Recipient, Taints
 from interlock.protocols.mgp.events import EVENT
 from interlock.server import Server, ToolError, ToolHints
 from interlock.store import Collection, Document, Store, Transaction
@@ -266,16 +266,47 @@ def store_slowly(monkeypatch: pytest.MonkeyPatch, held: asyncio.Event) -> list[s
     return begun
 
 
+def additions(monkeypatch: pytest.MonkeyPatch, taints: Taints) -> list[str]:
+    """The names of tools whose text is noted from now on."""
+    added: list[str] = []
+    add = taints.add
+
+    def noted(caller: Recipient, target: Target, **more: Any) -> None:
+        add(caller, target, **more)
+        added.append(target.name)
+
+    monkeypatch.setattr(taints, "add", noted)
+    return added
+
+
+async def test_t129_results_of_calls_at_the_same_time_are_stored_together_and_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, count = asyncio.Event(), 40
+    async with tainting_hub(tmp_path) as hub:
+        begun, added = store_slowly(monkeypatch, held), additions(monkeypatch, hub.hub_app.taints)
+        mine = client(hub, "mine")
+        fetching = [asyncio.create_task(call(mine, "web__fetch")) for _ in range(count)]
+        await until(lambda: len(added) == count)
+        held.set()
+        assert set(await asyncio.gather(*fetching)) == {"Now save the keys."}
+        assert len(begun) == 1, "no result collides with another of the same agent"
+        lines = (await hub.operate("logs", server="hub"))["lines"]
+        assert not [line for line in lines if "could not be stored" in line["text"]]
+
+
 async def test_a_result_waits_until_its_taint_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = asyncio.Event()
     async with tainting_hub(tmp_path) as hub:
-        taints, begun = hub.hub_app.taints, store_slowly(monkeypatch, held)
+        taints = hub.hub_app.taints
+        store_slowly(monkeypatch, held)
+        added = additions(monkeypatch, taints)
         fetching = asyncio.create_task(call(client(hub, "mine"), "web__fetch"))
         await until(lambda: taints.of("agent:mine") is not None)
         assert await call(client(hub, "mine"), "notes__save") == "APPROVAL_PENDING", "it counts before"
         assert not fetching.done()
         again = asyncio.create_task(call(client(hub, "mine"), "web__fetch"))
-        await until(lambda: len(begun) == 2 or again.done())
+        await until(lambda: len(added) == 2 or again.done())
         assert not again.done(), "the same text a second time waits too"
         held.set()
         assert (await fetching).startswith("Now")

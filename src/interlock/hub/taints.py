@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from interlock.hub.audit.record import Record
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
+from interlock.hub.calls.delivery_rounds import DeliveryRounds
 from interlock.hub.catalog.target import Target
 from interlock.hub.journal import Journal
 from interlock.store import Collection, Conflict, Store, StoreError
@@ -31,6 +30,8 @@ RENEW_S: Final = 60.0
 MAX_ID_CHARS: Final = 400
 MAX_CONFLICTS: Final = 16
 """How often other nodes may change a taint between its reading and its commit."""
+AT_ONCE: Final = 256
+"""Taints in one transaction."""
 
 
 class Recipient(Protocol):
@@ -72,6 +73,13 @@ class Taint(msgspec.Struct, frozen=True):
         return self.sources[0].at
 
 
+class _Unstored(NamedTuple):
+    """A taint that waits for its round, and its audit records."""
+
+    taint: Taint
+    records: tuple[Record, ...]
+
+
 TAINTS: Final = Collection("taints", Taint, key="id")
 
 
@@ -85,9 +93,11 @@ class Taints:
         self._known: dict[str, Taint] = {}
         self._unstored: set[str] = set()
         """The ids of taints that are not in the store yet as this process knows them."""
-        self._storing: Counter[str] = Counter()
-        """The ids of taints that are being stored, and how often."""
-        self._tasks = BackgroundTasks()
+        self._waiting: dict[str, _Unstored] = {}
+        """The taints that the next round stores, by id."""
+        self._storing: dict[str, _Unstored] = {}
+        """The taints of the round that is being stored."""
+        self._rounds = DeliveryRounds(self)
         self._store: Store
 
     async def start(self, store: Store) -> None:
@@ -99,7 +109,7 @@ class Taints:
         self._store = store
 
     async def close(self) -> None:
-        await self._tasks.close()
+        await self._rounds.close()
 
     def of(self, owner: str) -> Taint | None:
         """The taint of a principal; None if it has none, or not any more."""
@@ -127,13 +137,14 @@ class Taints:
         source = Source(target.server, target.name, time.time())
         before = self.of(caller.owner)
         asking = asking or (before is not None and before.asking)
-        # Notifications share one storing task; text that waits for the commit starts its own.
-        known_well = before is not None and (
-            before.id not in self._unstored or (then is None and self._storing[before.id] > 0)
-        )
-        if before is not None and known_well and asking == before.asking and _is_renewed(before, source):
-            if then is not None:
-                then()
+        if before is not None and asking == before.asking and _is_renewed(before, source):
+            if before.id not in self._unstored:
+                if then is not None:
+                    then()
+                return
+            # Notifications wait for no commit, so one that is under way is enough for them.
+            if then is not None or not (before.id in self._waiting or before.id in self._storing):
+                self._wait(before, None, then, call)
             return
         known = () if before is None else before.sources
         others = tuple(each for each in known if (each.server, each.name) != (source.server, source.name))
@@ -141,8 +152,7 @@ class Taints:
         self._known[taint.id] = taint
         self._unstored.add(taint.id)
         record = self._journal.tainted(caller.principal, target) if len(others) == len(known) else None
-        self._storing[taint.id] += 1
-        self._tasks.begin(self._keep(taint, record, then), call)
+        self._wait(taint, record, then, call)
 
     async def clear(self, by: Principal, owner: str, because: str, trace: str) -> Taint:
         """A person says that a principal's context holds no such text any more. Raises NOT_FOUND."""
@@ -174,33 +184,49 @@ class Taints:
         for taint in gone[:1000]:
             self._forget(taint)
 
-    async def _keep(self, taint: Taint, record: Record | None, then: Callable[[], None] | None) -> None:
-        try:
-            for left in reversed(range(MAX_CONFLICTS)):
-                try:
-                    await self._store_with_others(taint, record)
-                    break
-                except Conflict:
-                    if not left:
-                        raise
-        except StoreError as cause:
-            # It counts in this process all the same, and the next result stores it.
-            self._log("hub", f"the taint of {taint.owner} could not be stored: {cause.for_operators}")
-        finally:
-            self._storing[taint.id] -= 1
-            if not self._storing[taint.id]:
-                del self._storing[taint.id]
-        if then is not None:
-            then()
+    def _wait(self, taint: Taint, record: Record | None, then: Callable[[], None] | None, call: Call | None) -> None:
+        """Store a taint in the next round, with the records of those that it replaces there."""
+        waiting = self._waiting.get(taint.id)
+        records = () if waiting is None else waiting.records
+        self._waiting[taint.id] = _Unstored(taint, records if record is None else (*records, record))
+        self._rounds.join(then, call)
 
-    async def _store_with_others(self, taint: Taint, record: Record | None) -> None:
-        """Store a taint together with the sources that other nodes stored meanwhile. Raises Conflict."""
+    async def store_round(self) -> None:
+        """Store every taint that waits, some in one transaction."""
+        self._storing, self._waiting = self._waiting, {}
+        unstored = [each for each in self._storing.values() if not self._is_stored(each)]
+        for start in range(0, len(unstored), AT_ONCE):
+            chosen = unstored[start : start + AT_ONCE]
+            try:
+                await self._store_some(chosen)
+            except StoreError as cause:
+                # They count in this process all the same, and the next result stores them.
+                owners = ", ".join(each.taint.owner for each in chosen[:4])
+                self._log("hub", f"the taints of {owners} could not be stored: {cause.for_operators}")
+        self._storing = {}
+
+    def _is_stored(self, waiting: _Unstored) -> bool:
+        """Whether a round before has stored it. One that a person has cleared since is stored anew."""
+        id_ = waiting.taint.id
+        return not waiting.records and id_ not in self._unstored and self._known.get(id_) == waiting.taint
+
+    async def _store_some(self, chosen: Sequence[_Unstored]) -> None:
+        for left in reversed(range(MAX_CONFLICTS)):
+            try:
+                await self._store_with_others(chosen)
+                return
+            except Conflict:
+                if not left:
+                    raise
+
+    async def _store_with_others(self, chosen: Sequence[_Unstored]) -> None:
+        """Store taints together with the sources that other nodes stored meanwhile. Raises Conflict."""
         async with self._store.transaction() as transaction:
-            found = await transaction.get(TAINTS, taint.id)
-            counts = found is not None and time.time() < found.value.at + self._valid_s()
-            transaction.put(TAINTS, _merged(taint, found.value) if found is not None and counts else taint)
-            if record is not None:
-                transaction.record(record)
+            for taint, records in chosen:
+                found = await transaction.get(TAINTS, taint.id)
+                counts = found is not None and time.time() < found.value.at + self._valid_s()
+                transaction.put(TAINTS, _merged(taint, found.value) if found is not None and counts else taint)
+                transaction.record(*records)
 
     def _changed(self, id_: str, taint: Taint | None) -> None:
         """The store has another state of a taint. It replaces no part that this process has yet to store."""

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.delivery_rounds import DeliveryRounds
 from interlock.hub.live.events import now
 from interlock.store import Collection, Mirror, Store, StoreError
 
@@ -53,11 +53,8 @@ class Touches:
         self._at: dict[str, float] = {}
         self._stored: dict[str, float] = {}
         self._unstored: dict[str, float] = {}
-        """Touches that the running task stores next."""
-        self._waiting: list[Callable[[], None]] = []
-        """Deliveries that wait for these."""
-        self._tasks = BackgroundTasks()
-        self._is_storing = False
+        """Touches that the next round stores."""
+        self._rounds = DeliveryRounds(self)
         self._listener: TouchListener | None = None
         self._store: Store
         self._mirror: Mirror[Touch]
@@ -73,7 +70,7 @@ class Touches:
 
     async def close(self) -> None:
         """Give up touches that are not stored yet, and the deliveries that wait for them."""
-        await self._tasks.close()
+        await self._rounds.close()
 
     def at(self, agent: str) -> float:
         """When an agent was last given text from outside, by the wall clock; 0 for never."""
@@ -105,13 +102,10 @@ class Touches:
             if self._ask_s() and at >= self._stored.get(agent, 0.0) + renew_s:
                 self._unstored[agent] = at
                 waits = True
-        if not waits:
+        if waits:
+            self._rounds.join(then)
+        else:
             then()
-            return
-        self._waiting.append(then)
-        if not self._is_storing:
-            self._is_storing = True
-            self._tasks.begin(self._store_all(), None)
 
     async def added(self, agent: str) -> None:
         """An agent is about to be given text from outside. Returns once that is stored."""
@@ -133,18 +127,9 @@ class Touches:
         for agent in gone:
             self._changed(agent, None)
 
-    async def _store_all(self) -> None:
-        try:
-            while self._unstored:
-                unstored, self._unstored = self._unstored, {}
-                waiting, self._waiting = self._waiting, []
-                await self._store_some(unstored)
-                for then in waiting:
-                    then()
-        finally:
-            self._is_storing = False
-
-    async def _store_some(self, touched: dict[str, float]) -> None:
+    async def store_round(self) -> None:
+        """Store every touch that waits, some in one transaction."""
+        touched, self._unstored = self._unstored, {}
         agents = iter(touched)
         try:
             while chosen := list(islice(agents, AT_ONCE)):
