@@ -249,8 +249,11 @@ async def check(port: int, tool: str, way: Callable[..., object]) -> None:
 
 
 def left() -> list[str]:
-    """Objects since the freeze: the collector no longer lists those from before it."""
-    return [type(each).__name__ for each in gc.get_objects() if isinstance(each, KINDS)]
+    """Objects since the freeze: the collector no longer lists those from before it.
+
+    Their own type is asked: a weak proxy whose object is gone raises when it is asked for its class.
+    """
+    return [type(each).__name__ for each in gc.get_objects() if issubclass(type(each), KINDS)]
 
 
 @contextlib.contextmanager

@@ -172,10 +172,16 @@ async def receiver(answer: Callable[[dict[str, str], bytes], str]) -> AsyncItera
     """An address that answers each message with the status that a function says."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        lines = (line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
-        headers = {name.lower(): value for name, value in lines}
-        status = answer(headers, await reader.readexactly(int(headers["content-length"])))
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            lines = (line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
+            headers = {name.lower(): value for name, value in lines}
+            body = await reader.readexactly(int(headers["content-length"]))
+        except asyncio.IncompleteReadError:
+            # A hub that ends leaves its message half sent.
+            writer.close()
+            return
+        status = answer(headers, body)
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode())
         writer.close()
 
@@ -259,7 +265,8 @@ async def test_every_wake_is_told_also_after_a_restart_and_none_holds_up_another
         refusing.clear()
         async with hook_hub(tmp_path, monkeypatch, webhook=webhook) as hub:
             await until(lambda: untold(hub))
-            assert sorted(taken) == sorted(tried), "of the last run's wakes"
+            # The last run's try may have been read only now.
+            assert set(taken) == set(tried), "of the last run's wakes"
             assert {len(bodies) for bodies in tried.values()} == {1}, "in every try the same bytes"
 
             monkeypatch.setattr(Webhook, "sign", fails_for_one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -138,6 +139,8 @@ class Upgrader:
 async def test_answers_before_an_upgrade_are_no_longer_counted_as_unread() -> None:
     async with opened(WaitingService(), upgrader=Upgrader()) as place, place.peer() as peer:
         unread = place.server.listener.unread
+        # The system would take the whole answer for a peer whose buffer may grow.
+        peer.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         peer.send(request("POST", place.host, {}, b"a" * 4_000_000, "/app"))
         await until(lambda: unread.bytes)
         assert (await peer.answer()).status == 200
