@@ -16,12 +16,11 @@ from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands
 from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, moved, placed
 from interlock.judge.shell.inputs import READ_COMMANDS, RUN_LATER, reader_of
-from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.pipes import find_pipes
 from interlock.judge.shell.programs import known, program_name
-from interlock.judge.shell.script import Command, Redirect, Script, Value, Word
-from interlock.judge.shell.values import ALL_ELEMENTS, TEMPORARY, UNKNOWN
-from interlock.judge.shell.words import expanded, has_glob, unescaped, with_names, words_of
+from interlock.judge.shell.script import Command, Redirect, Script, Value, Word, words_in
+from interlock.judge.shell.values import ALL_ELEMENTS, TEMPORARY, UNKNOWN, plain_names, separators
+from interlock.judge.shell.words import expanded, has_glob, secrets_among, unescaped, with_names, words_of
 
 _MAX_READINGS = 64
 _MAX_REFUSED = 16
@@ -57,7 +56,7 @@ class FollowedScript:
         self._secrets: dict[int, list[str]] = {}
         """Files of secrets among lists of words, by the identity of the list, which the script keeps."""
         self.assigned = {name for name, _ in script.assignments}
-        self._between = _separators(script)
+        self._between = separators(script)
         # A list joined by other characters than a blank is not followed, nor are values that are split at some.
         self._open = self._between is not None or any(value.kind == "any" for value in script.values)
         self._resolve()
@@ -69,8 +68,12 @@ class FollowedScript:
         if self._open:
             self.unknown |= set(self.values)
         self._plain = {value.name for value in script.values if value.plain}
+        self.outputs = {value.name for value in script.values if value.kind == "named"} - self._plain
+        """Names that get words of the output of commands."""
+        self._plain_values = plain_names(script.values)
         self._set = _SET_BY_SHELL | self.values.keys()
-        self._turns = {value.name for value in script.values if value.kind == "turn"}
+        turns = [value for value in script.values if value.kind == "turn"]
+        self.turns = {value.name for value in turns} - {each.name for each in turns if each.words[0].quoted}
         self._folders = self._follow_folders()
         self.pipes = find_pipes(script)
         self._shared: dict[str, list[str]] | None = None
@@ -183,7 +186,7 @@ class FollowedScript:
 
     def _names_given(self, command: Command) -> list[str]:
         """Files of secrets that the command before a pipe names: `find . -name .env | xargs cat`."""
-        return [name for left, right in self.pipes if right is command for name in _secrets_named(words_in(left))]
+        return [name for left, right in self.pipes if right is command for name in secrets_among(words_in(left))]
 
     def _without_filtered(self, command: Command, argv: list[str]) -> list[str]:
         """`env | grep NODE` as `printenv NODE`: a filter leaves some of the variables that a command lists."""
@@ -242,7 +245,7 @@ class FollowedScript:
             texts = [word.text for word in words]
             enough = self._budget.spend_on_value(sum(map(len, texts)))
             enough = self._budget.spend(sum(map(has_glob, texts)) * PATTERN) and enough
-            self._secrets[id(words)] = _secrets_named(texts) if enough else []
+            self._secrets[id(words)] = secrets_among(texts) if enough else []
         return self._secrets[id(words)]
 
     def _changed(self, change: str, text: str) -> list[str]:
@@ -307,7 +310,7 @@ class FollowedScript:
             return {}
         lists = {name for word in words for name in INSERTED.findall(word.template) if name.endswith(ALL_ELEMENTS)}
         split = {word.template[2:-1] for word in words if not word.quoted and INSERTED.fullmatch(word.template)}
-        split = {name for name in split - self._turns if self._open or self._is_open(name)}
+        split = {name for name in split - self.turns if self._open or self._is_open(name)}
         names = lists | (split if program in ("rm", "dd") else set())
         return dict.fromkeys(names & self.unknown, _STRICTEST[program])
 
@@ -345,6 +348,21 @@ class FollowedScript:
         open_names = set(names) & self.unknown - self._plain
         return any(UNKNOWN in self.values.get(name, [UNKNOWN]) for name in open_names)
 
+    def is_output(self, name: str) -> bool:
+        """Whether a name may have a value that a command prints or reads, which may be any text."""
+        if name not in self.unknown:
+            return name not in self.values and name[: -3 if name.endswith(ALL_ELEMENTS) else None] in _SET_BY_SHELL
+        texts = self.values.get(name, [UNKNOWN])
+        return name not in self._plain_values and (name in self.outputs or any(UNKNOWN in text for text in texts))
+
+    def is_one_word(self, word: Word) -> bool:
+        """Whether each value that is inserted in a word is a turn of a loop over words that were split."""
+        return not self._open and self.turns.issuperset(INSERTED.findall(word.template))
+
+    def first_reading(self, word: Word) -> list[str]:
+        """The words that one word becomes with the first of its values."""
+        return self._read(word, self._choices([word])[0])
+
     def is_known(self, word: Word) -> bool:
         """Whether all that a word may stand for is in the text itself."""
         return all(name in self.values and name not in self.unknown for name in INSERTED.findall(word.template))
@@ -377,24 +395,4 @@ _STRICTEST = {
     "git": "--force",
 }
 """The worst that a list of unknown words can be, of programs where it is harm."""
-_BREAK = re.compile(r"\\[nt0]|\s+")
-"""The end of a line, as `printf` gets it."""
 _LISTINGS = frozenset({"env", "printenv", "export", "declare", "typeset", "set"})
-
-
-def words_in(command: Command) -> list[str]:
-    return [word.text for word in command.words]
-
-
-def _separators(script: Script) -> re.Pattern[str] | None:
-    """The characters at which a text splits values, if it says so itself."""
-    given = [word.text for name, word in script.assignments if name == "IFS"]
-    given += [word.text for value in script.values if value.name == "IFS" for word in value.words]
-    return re.compile(f"[{re.escape(''.join(given))}]") if any(given) else re.compile(r"\s") if given else None
-
-
-def _secrets_named(words: Sequence[str]) -> list[str]:
-    """Files of secrets among some words, by name or by a pattern."""
-    secret = compiled("<SECRETS>|<SECRET_FILE>")
-    parts = [part for word in words for part in _BREAK.split(word)]
-    return [name for name in with_names(parts) if secret.search(name)]

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from interlock.judge.findings import Finding
-from interlock.judge.shell.budget import PATTERN, Budget
+from interlock.judge.shell.budget import PATTERN, READING, Budget
 from interlock.judge.shell.commands import judge_argv
 from interlock.judge.shell.evaluation import evaluated
 from interlock.judge.shell.followed import FollowedScript
@@ -17,6 +17,7 @@ from interlock.judge.shell.redirects import judge_alone
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.script import Command, Script, Word
 from interlock.judge.shell.surroundings import judge_setting
+from interlock.judge.shell.unknown_words import unknown_code, worst_readings
 from interlock.judge.shell.walk import judge_text, too_many
 from interlock.judge.shell.words import MAX_ADDED, has_glob, words_of
 
@@ -95,8 +96,26 @@ class EverydayPolicy(_Sandbox):
         within = EverydayPolicy(self.rules, followed.handed_on(command), self.budget)
         for argv in followed.readings(command):
             yield from within.judge_argv(argv, (command.start, command.end), depth)
+        yield from self._judge_unknown(command, followed, within, depth)
         for inner in followed.given_to_shell(command):
             yield from judge_text(inner, within, depth + 1)
+
+    def _judge_unknown(
+        self, command: Command, followed: FollowedScript, within: EverydayPolicy, depth: int
+    ) -> Iterator[Finding]:
+        """The output of a command as code, an option or a program."""
+        word = unknown_code(command, followed)
+        if word is not None:
+            message = "the output of a command becomes code, so what runs is not known"
+            yield Finding("shell.nested", message, "write the text it would give", (word.start, word.end))
+            return
+        for word, argv in worst_readings(command, followed):
+            if not self.budget.spend(READING + sum(map(len, argv))):
+                return  # refused as too many
+            if next(within.judge_argv(argv, None, depth), None) is not None:
+                message = "the output of a command may be an option or a program that does harm"
+                yield Finding("shell.nested", message, "write the value it would give", (word.start, word.end))
+                return
 
 
 def _judge_shape(script: Script, refused: Container[str]) -> Iterator[Finding]:

@@ -73,6 +73,8 @@ class Program(msgspec.Struct, frozen=True):
     """The language of the code that `code_option` gives it."""
     code_option: str = ""
     refusals: tuple[Refusal, ...] = ()
+    worst: tuple[tuple[tuple[str, ...], tuple[Condition, ...]], ...] = ()
+    """The worst words that a value which is not known may become."""
     reader: Reader | None = None
     read_values: frozenset[str] = frozenset()
     writes: tuple[Refusal, ...] | None = None
@@ -156,6 +158,7 @@ def _read(name: str) -> Program:
         language=one.get("language", "").partition(" ")[0],
         code_option=one.get("language", "").partition(" ")[2],
         refusals=tuple(_refusal(key, value) for key, value in fields if key in ("refuse", "else")),
+        worst=_worst(fields),
         reader=_reader(reads, one) if reads is not None else None,
         read_values=_names(one, "read-values"),
         writes=tuple(_refusal(key, value) for key, value in fields if key == "write") if known_to_read else None,
@@ -179,6 +182,13 @@ def _saves(text: str) -> tuple[str, str, str]:
 def _refusal(key: str, text: str) -> Refusal:
     verdict_name, _, conditions = text.partition(" when ")
     return Refusal(verdict_name, read_conditions(conditions), key == "else")
+
+
+def _worst(fields: list[tuple[str, str]]) -> tuple[tuple[tuple[str, ...], tuple[Condition, ...]], ...]:
+    rows = [value.partition(" when ") for key, value in fields if key == "worst"]
+    given = [(tuple(words.split()), read_conditions(conditions)) for words, _, conditions in rows]
+    runs = [max(options_and_letters(value)[0], key=len) for key, value in fields if key == "runs"]
+    return (*given, *(((option,), ()) for option in runs))
 
 
 def _wrapper(one: dict[str, str]) -> Wrapper:

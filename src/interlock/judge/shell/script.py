@@ -52,6 +52,10 @@ class Command(msgspec.Struct):
     end: int
 
 
+def words_in(command: Command) -> list[str]:
+    return [word.text for word in command.words]
+
+
 class Operator(msgspec.Struct):
     """Anything beyond one simple command, by the rule that names it."""
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded
-from interlock.judge.shell.followed import INSERTED, FollowedScript, words_in
+from interlock.judge.shell.followed import INSERTED, FollowedScript
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.redirects import is_quiet, judge_everyday
-from interlock.judge.shell.script import Command, Word
+from interlock.judge.shell.script import Command, Word, words_in
 from interlock.judge.shell.values import UNKNOWN
 
 _CHANGED = re.compile(r"\$\{!?([A-Za-z_]\w*)(?!\w|:?\+)")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from interlock.judge.shell.changes import changed_name
-from interlock.judge.shell.script import Command, Value, Word
+from interlock.judge.shell.script import Command, Script, Value, Word
 
 UNKNOWN = "_"
 """Stands for the value of an expansion that is not known before the command runs."""
@@ -23,6 +23,7 @@ _PRINTS_NAMES = re.compile(
 """Commands that print no text which somebody else wrote."""
 _OPTION = re.compile(r"-[neE]+")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_INSERTED = re.compile(r"\$\{([^{}]*)\}")
 _READ_NAME = re.compile(r"([A-Za-z_]\w*)(?:\[.*\])?")
 _INDEXED = re.compile(r"\$?\{?(\w+)\[(.*)\]\}?", re.DOTALL)
 _KEY = re.compile(r"\[[^\]]*\]\+?=")
@@ -170,6 +171,27 @@ def printed(name: str, commands: Sequence[Command]) -> Value:
         return Value(name, [Word(TEMPORARY, 0, 0)], "printed")
     plain = all(_PRINTS_NAMES.match(" ".join([word.text for word in command.words])) for command in commands)
     return Value(name, words, "named", complete=False, plain=plain and bool(commands))
+
+
+def plain_names(values: Sequence[Value]) -> set[str]:
+    """Names that get nothing but text of the script and the output of commands which print no text of others."""
+    plain: set[str] = set()
+    open_names: set[str] = set()
+    for value in values:
+        words = value.words if value.kind == "word" else ()
+        inserted = [name for word in words for name in _INSERTED.findall(word.template)]
+        if value.plain or (value.complete and not value.change and inserted and plain.issuperset(inserted)):
+            plain.add(value.name)
+        elif not value.complete or inserted or not words:
+            open_names.add(value.name)
+    return plain - open_names
+
+
+def separators(script: Script) -> re.Pattern[str] | None:
+    """The characters at which a text splits values, if it says so itself."""
+    given = [word.text for name, word in script.assignments if name == "IFS"]
+    given += [word.text for value in script.values if value.name == "IFS" for word in value.words]
+    return re.compile(f"[{re.escape(''.join(given))}]") if any(given) else re.compile(r"\s") if given else None
 
 
 def changing(source: str, start: int, end: int) -> Value | None:

@@ -30,6 +30,8 @@ _CLASS = re.compile(r"\[\[:\w+:\]\]")
 _ANY = re.compile(r"[*?]+")
 _WILD = re.compile(r"[*?]+|\[[^\]]*\]")
 _LETTER = re.compile(r"[A-Za-z0-9]")
+_BREAK = re.compile(r"\\[nt0]|\s+")
+"""The end of a line, as `printf` gets it."""
 _ORDINARY_ENDING = re.compile(r"\.(?:json|ya?ml|toml|xml)$")
 
 
@@ -141,6 +143,13 @@ def with_names(words: Sequence[str], program: str = "") -> list[str]:
     if program in lists()["names-files"]:
         return list(words)
     return [name for word in words for name in (word, *(_matched(word) if has_glob(word) else ()))]
+
+
+def secrets_among(words: Sequence[str]) -> list[str]:
+    """Files of secrets among some words, by name or by a pattern."""
+    secret = compiled("<SECRETS>|<SECRET_FILE>")
+    parts = [part for word in words for part in _BREAK.split(word)]
+    return [name for name in with_names(parts) if secret.search(name)]
 
 
 def _matched(pattern: str) -> list[str]:

@@ -1,0 +1,86 @@
+"""Words that are not known before a command runs, where they may be options, programs or code that do harm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from interlock.judge.shell.conditions import Use, all_hold
+from interlock.judge.shell.flags import operands, option_values
+from interlock.judge.shell.followed import INSERTED, FollowedScript
+from interlock.judge.shell.programs import known, lists, program_name
+from interlock.judge.shell.script import Command, Word
+from interlock.judge.shell.sed import sed_scripts
+
+_MAX_PROGRAMS = 8
+"""Words of a wrapper among which the program that it runs is looked for."""
+_MAX_WORDS = 16
+"""Words that are not known, of one command."""
+
+
+def unknown_code(command: Command, followed: FollowedScript) -> Word | None:
+    """A word of code for an interpreter or for another shell that holds the output of a command."""
+    name, *arguments = [word.template or word.text for word in command.words]
+    code = set(_code(program_name(name), arguments))
+    for word in command.words[1:] if code else ():
+        if (word.template or word.text) in code and any(map(followed.is_output, INSERTED.findall(word.template))):
+            return word
+    return None
+
+
+def _code(name: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments that are code."""
+    program = known(name)
+    if program.language:
+        return [following for option, following in pairwise(arguments) if option[:1] == "-"]
+    if "shell" in program.kinds:
+        return list(arguments[:2])
+    if program.wrapper is not None and program.wrapper.joins:
+        return list(arguments)
+    if name in ("sed", "gsed"):
+        return sed_scripts(arguments)
+    if "awk" in name:
+        return [*option_values(arguments, "-e", "--source"), *operands(arguments, frozenset({"-F", "-v", "-f"}))[:1]]
+    return []
+
+
+def worst_readings(command: Command, followed: FollowedScript) -> Iterator[tuple[Word, list[str]]]:
+    """Argument lists in which one word that is not known is an option or a program that does harm."""
+    at_most = _MAX_WORDS
+    for at, word in enumerate(command.words[1:], 1):
+        if not word.dynamic or not _may_be_options(word, followed):
+            continue
+        at_most -= 1
+        before = [text for each in command.words[:at] for text in followed.first_reading(each)]
+        behind = [text for each in command.words[at + 1 :] for text in followed.first_reading(each)]
+        for worst in _worst(before) if at_most >= 0 else ():
+            if len(worst) == 1 or not (word.quoted or followed.is_one_word(word)):
+                yield word, [*before, *worst, *behind]
+
+
+def _may_be_options(word: Word, followed: FollowedScript) -> bool:
+    """Whether the output of a command may make a word an option, or several words with options among them."""
+    names = INSERTED.findall(word.template)
+    if not word.quoted or any(name.endswith("[@]") or name == "@" for name in names):
+        return any(map(followed.is_output, names))
+    first = names[0] if names and word.template.lstrip("-").startswith("${") else ""
+    # A name in quotes that a loop or `read` sets is mostly that of a file.
+    return followed.is_output(first) and (first[:1] == "$" or first not in followed.turns | followed.outputs)
+
+
+def _worst(before: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The worst words that may stand behind the first words of a command."""
+    name = program_name(before[0])
+    program = known(name)
+    if program.language and operands(before[1:]):
+        return  # the arguments of a script are its own
+    acting = [name]
+    if program.wrapper is not None or program.passes:
+        plain = [word for word in before[1:] if word[:1] != "-"]
+        acting += map(program_name, plain[:_MAX_PROGRAMS])
+        if not program.passes or len(plain) > (name in lists()["container-tools"]):
+            yield from (["sudo"], ["sudo", "sudo"])
+    for each in acting:
+        for words, conditions in known(each).worst:
+            if all_hold(conditions, Use(each, [*before[1:], *words])):
+                yield words
