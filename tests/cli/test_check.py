@@ -55,6 +55,26 @@ def test_what_would_pass_is_told_too(user: User, arguments: tuple[str, ...]) -> 
     assert "no findings" in result.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("code", "typo.py"), "there is no file typo.py"),
+        (("sql", "queries/typo.sql"), "there is no file queries/typo.sql"),
+        (("code", "@typo.txt"), "No such file"),
+        (("command", "ls"), "Did you mean `shell`?"),
+        (("shel", "ls"), "Did you mean `shell`?"),
+    ],
+)
+def test_a_file_or_kind_that_does_not_exist_is_told(user: User, arguments: tuple[str, ...], said: str) -> None:
+    result = user.run("check", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_text_that_looks_like_a_file_is_judged_from_standard_input(user: User) -> None:
+    assert user.run("check", "code", "-", stdin="typo.py").exit_code == 0
+
+
 def test_text_comes_from_standard_input_or_a_file_too(user: User) -> None:
     assert user.run("check", "shell", "-", stdin="rm -rf /").exit_code == 5
     file = user.folder / "x.py"

@@ -19,6 +19,7 @@ from interlock.cli.clients.clients import (
     without_entries,
 )
 from interlock.cli.terminal.failures import Failure, NoHub
+from interlock.cli.terminal.options import OneOf
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name", metavar="CLIENT", type=click.Choice(NAMES))
+@click.argument(
+    "name", metavar="CLIENT", type=OneOf(NAMES, {"claude": "claude-code", "code": "vscode", "vs-code": "vscode"})
+)
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
 @click.option("--undo", is_flag=True, help="Remove the entry and revoke its key.")
 @click.option("--profile", metavar="NAME", help="The profile whose tools it sees; without it, that of its old key.")

@@ -1,11 +1,18 @@
-"""Parses option values that several commands share: points in time and rates."""
+"""Parses values that several commands share: points in time, rates, and one of several words."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]
+else:
+    _Choice = click.Choice  # click 8.1 has no type arguments
 
 _SPAN = re.compile(r"(\d{1,6})([smhdw])\Z")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -41,3 +48,24 @@ def rate(ctx: click.Context, option: click.Parameter, value: str | None) -> dict
 EXPIRES = click.option(
     "--expires", "expires_at", metavar="TIME", callback=instant, help="When it ends: 12h, 30d, or a date and time."
 )
+
+
+class OneOf(_Choice):
+    """One of several words. A word that is none of them is answered with the nearest one."""
+
+    def __init__(self, words: Sequence[str], others: Mapping[str, str] | None = None) -> None:
+        super().__init__(words)
+        self._others = others or {}
+        """Words for the same, and the word that is taken."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return str(super().convert(value, param, ctx))
+        except click.BadParameter as error:
+            import difflib
+
+            close = difflib.get_close_matches(str(value), self.choices, n=1)
+            meant = self._others.get(str(value).lower()) or next(iter(close), None)
+            if meant is None:
+                raise
+            raise click.BadParameter(f"{error.message} Did you mean `{meant}`?", ctx, param) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interlock.cli.terminal.failures import WrongConfiguration, WrongUsage
+from interlock.cli.terminal.options import OneOf
 from interlock.cli.terminal.show import bold, coloured, counted, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -19,14 +22,17 @@ if TYPE_CHECKING:
     from interlock.judge.findings import Finding
 
 KINDS = ("shell", "url", "code", "path", "sql", "tool")
+OTHER_NAMES = {"command": "shell", "cmd": "shell", "bash": "shell", "sh": "shell", "python": "code", "file": "path"}
 FROM_FILES = frozenset(("code", "sql", "tool"))
 """Kinds that also accept a file name without an @ before it."""
+FILE_NAME = re.compile(r"[^\s()'\"=;]+\.(?:py|pyi|js|mjs|ts|sh|rb|pl|sql|txt|json|toml|ya?ml)")
+"""A word that is meant as the name of a file, also where it would be a text that can be checked."""
 INFERRED = "As inferred, a hub asks a person who is present before such a call, and else notes it; `locked` refuses."
 WIDTH = 100
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(KINDS), required=False)
+@click.argument("kind", type=OneOf(KINDS, OTHER_NAMES), required=False)
 @click.argument("text", required=False)
 @click.option("--enforced", is_flag=True, help="For shell: as `sandbox` does where it is declared or configured.")
 @click.option("--readonly", is_flag=True, help="For shell: as `readonly` does, which forbids writing.")
@@ -192,8 +198,12 @@ def _read(kind: str, text: str) -> str:
     file = Path(text[1:]) if text.startswith("@") else None
     if file is None and kind == "tool" and not text.lstrip().startswith(("{", "[")) and not Path(text).is_file():
         raise WrongUsage(f"there is no file {text[:200]}", "give a file, or a tool's definition as JSON")
-    if file is None and kind in FROM_FILES and "\n" not in text and len(text) < 4096 and Path(text).is_file():
-        file = Path(text)
+    if file is None and kind in FROM_FILES and "\n" not in text and len(text) < 4096:
+        if Path(text).is_file():
+            file = Path(text)
+        elif FILE_NAME.fullmatch(text):
+            hint = f"correct the name; if it is the text itself: echo {shlex.quote(text)} | interlock check {kind} -"
+            raise WrongUsage(f"there is no file {text[:200]}", hint)
     if file is None:
         return text
     try:
