@@ -31,6 +31,7 @@ from interlock.cli.terminal.show import plain
 from interlock.transports import peers
 from interlock.transports.peers import peer_uid
 from interlock.version import VERSION
+from interlock.wire.errors import TABLE
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -314,6 +315,28 @@ def test_a_tool_that_reports_an_error_ends_with_1(user: User, hub: FakeHub) -> N
     assert (result.exit_code, result.stdout) == (1, "no\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "as_result", "code", "hint"),
+    [
+        ("INVALID_TOOL_ARGS", True, 2, "interlock list --server demo --json"),
+        ("LOGIN_REQUIRED", True, 1, "interlock login demo"),
+        ("APPROVAL_PENDING", True, 5, "interlock approvals"),
+        ("UPSTREAM_UNAVAILABLE", False, 1, "interlock logs demo"),
+        ("RATE_LIMITED", False, 5, "interlock why"),
+        ("ACCESS_DENIED", False, 5, ""),
+    ],
+)
+def test_the_exit_code_of_a_call_tells_wrong_use_failure_and_refusal_apart(
+    user: User, hub: FakeHub, name: str, as_result: bool, code: int, hint: str
+) -> None:
+    data = {"name": name, "domain": TABLE[name].domain}
+    refused = {"result": {"content": [], "isError": True, "_meta": {"dev.interlock/error": data}}}
+    hub.answers["hub/call"] = refused if as_result else {"error": {"code": 1, "message": "no", "data": data}}
+    result = user.run("call", "demo__add", "a=1")
+    assert result.exit_code == code
+    assert hint in result.stderr
+
+
 def test_a_call_that_the_hub_did_not_let_through_is_not_put_down_to_its_server(user: User, hub: FakeHub) -> None:
     meta = {"dev.interlock/error": {"name": "VALIDATION_BLOCKED", "gate": "validators"}}
     hub.answers["hub/call"] = {"result": {"content": [], "isError": True, "_meta": meta}}
@@ -335,7 +358,10 @@ def test_an_error_of_the_hub_is_shown_with_its_mend(user: User, hub: FakeHub) ->
 def test_a_failed_call_names_the_commands_that_help(user: User, hub: FakeHub) -> None:
     unknown = {"code": -32602, "message": "no", "data": {"name": "TOOL_NOT_FOUND", "hint": "tools/list names them"}}
     hub.answers["hub/call"] = {"error": unknown}
-    assert "→ run `interlock list`" in user.run("call", "demo__nope").stderr
+    nope = user.run("call", "other__nope")
+    assert (nope.exit_code, "did you mean" in nope.stderr, "`interlock list`" in nope.stderr) == (2, False, True)
+    for typed in ("demo__ad", "add"):
+        assert "did you mean demo__add?" in user.run("call", typed).stderr
     hub.answers["hub/call"] = {"error": {"code": -32603, "message": "the server exited with code 4"}}
     assert "`interlock logs demo`" in user.run("call", "demo__nope").stderr
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -10,7 +10,7 @@ from interlock.cli.control.completion import server_names, tool_names
 from interlock.cli.control.hub_link import HubError
 from interlock.cli.control.perform import Json, perform, performs
 from interlock.cli.terminal.arguments import read_arguments
-from interlock.cli.terminal.failures import Failure, Refused
+from interlock.cli.terminal.failures import Failure, Refused, WrongUsage
 from interlock.cli.terminal.show import (
     as_dict,
     bold,
@@ -24,6 +24,9 @@ from interlock.cli.terminal.show import (
     waiting,
 )
 from interlock.cli.tools.call_with_key import called_with_key
+
+REFUSALS: Final = frozenset(("RATE_LIMITED", "QUOTA_EXCEEDED", "TOOL_DISABLED"))
+"""Errors outside the domain `security` by which the hub refuses a call."""
 
 
 @click.command("list")
@@ -62,7 +65,15 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, key: str 
     """Call a tool, as yourself or as the holder of a key.
 
     Arguments are one JSON object, `-` to read it from standard input, or key=value pairs, whose values are read by the
-    tool's schema. Exit code 1 means that the tool reported an error, 5 that the hub refused the call.
+    tool's schema.
+
+    \b
+    Exit codes:
+      0  the tool answered
+      1  the tool reported an error, or its server failed
+      2  there is no such tool, or the arguments do not match its schema
+      4  no hub is running
+      5  the hub refused the call, or a person must approve it first
 
     \b
     Examples:
@@ -71,10 +82,7 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, key: str 
     """
     given = read_arguments(arguments, lambda: _schema(name))
     with waiting(name):
-        if key:
-            result = called_with_key(key, name, given, timeout)
-        else:
-            result = _called({"name": name, "arguments": given, "timeout_s": timeout}, timeout=(timeout or 3600) + 5)
+        result = _called(name, given, timeout, key)
     if as_json:
         show_json(result)
     else:
@@ -94,30 +102,54 @@ def _why_none() -> str:
     return "No tools. → see `interlock status`"
 
 
-def _called(params: Json, timeout: float) -> Json:
-    """Call a tool. Hints that are meant for agents are replaced by commands."""
+def _called(name: str, given: Json, timeout: float | None, key: str | None) -> Json:
+    """The result of a tool. Raises a failure with an exit code of `call`, and with commands for hints."""
     try:
-        return as_dict(perform("call", params, timeout=timeout)["result"])
+        if key:
+            return called_with_key(key, name, given, timeout)
+        params = {"name": name, "arguments": given, "timeout_s": timeout}
+        return as_dict(perform("call", params, timeout=(timeout or 3600) + 5)["result"])
     except HubError as error:
         if error.name == "TOOL_NOT_FOUND":
-            error.hint = "run `interlock list` to see all tools"
-        elif not error.hint:
-            server = str(params["name"]).partition("__")[0]
+            raise WrongUsage(error.message, _nearest(name)) from None
+        if error.name in REFUSALS:
+            raise Refused(error.message, error.hint or "run `interlock why` to see the reason") from None
+        if not error.hint:
+            server = name.partition("__")[0]
             error.hint = f"see `interlock status`, and `interlock logs {server}` for the output of its server"
         raise
 
 
+def _nearest(name: str) -> str:
+    """The hint for a tool that does not exist: the tool that was meant."""
+    import difflib
+
+    names = [str(tool.get("name")) for tool in perform("tools")["tools"]]
+    close = difflib.get_close_matches(name, names, n=1) or [each for each in names if each.endswith(f"__{name}")]
+    see = "`interlock list` shows all tools"
+    return f"did you mean {close[0]}? {see}" if close else see
+
+
 def _failure(name: str, result: Json) -> Failure:
-    """Why a call failed: wrong arguments, a refusal of the hub, or an error of the tool."""
+    """Why a call failed: wrong arguments, a refusal of the hub, a missing login, or an error of the tool."""
     hub_error = as_dict(as_dict(result.get("_meta")).get("dev.interlock/error"))
     server_error = as_dict(as_dict(result.get("structuredContent")).get("error"))
+    server = name.partition("__")[0]
     if "INVALID_TOOL_ARGS" in (hub_error.get("name"), server_error.get("name")):
-        hint = "correct them; `interlock list --json` shows the schema"
-        return Failure(f"the arguments do not match the schema of {name}", hint)
-    if hub_error:
-        return Refused(f"the hub refused the call of {name}", "run `interlock why` to see the reason")
-    hint = f"run `interlock logs {name.partition('__')[0]}` to see the output of its server"
-    return Failure(f"{name} reported an error", hint)
+        hint = f"correct them; `interlock list --server {server} --json` shows the schema"
+        return WrongUsage(f"the arguments do not match the schema of {name}", hint)
+    match hub_error.get("name"):
+        case None:
+            return Failure(
+                f"{name} reported an error", f"run `interlock logs {server}` to see the output of its server"
+            )
+        case "LOGIN_REQUIRED":
+            return Failure(f"{server} wants a login", f"run `interlock login {server}`, then this again")
+        case "APPROVAL_PENDING":
+            hint = "answer it with `interlock approvals` or `interlock watch`, then run this again"
+            return Refused(f"a person must approve the call of {name} first", hint)
+        case _:
+            return Refused(f"the hub refused the call of {name}", "run `interlock why` to see the reason")
 
 
 def _schema(name: str) -> Json:
