@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args, get_origin
 
+import msgspec
 import pytest
 
 from cases import each_case
 from interlock.config.load import load
+from interlock.config.settings import Config
 
-from .reference import DOCS, GENERATED, between
+from .reference import DOCS, GENERATED, TABLES, between, field_texts, nested
 
 ROOT = DOCS.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md")])
@@ -37,6 +40,37 @@ def test_every_python_example_is_a_whole_program(page: Path) -> None:
     for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         names: dict[str, object] = {"__name__": "example"}
         exec(compile(ast.parse(example), str(page), "exec"), names)
+
+
+def tables_under(struct: type[msgspec.Struct], path: str) -> Iterator[tuple[str, type[msgspec.Struct], str]]:
+    """Every table below a struct: its path with `*` for names, its type, and the text of a row that describes it."""
+    texts = field_texts(struct)
+    for field in msgspec.structs.fields(struct):
+        if field.name in getattr(struct, "derived", ()):
+            continue
+        mapped = get_origin(field.type) is dict
+        types = get_args(field.type)[1:] if mapped else (field.type, *get_args(field.type))
+        of = next((each for each in types if isinstance(each, type) and issubclass(each, msgspec.Struct)), None)
+        if of is None:
+            continue
+        below = f"{path}.{field.encode_name}{'.*' if mapped else ''}".removeprefix(".")
+        yield below, of, "" if nested(field) else texts.get(field.name, "")
+        yield from tables_under(of, below)
+
+
+def test_every_table_of_the_configuration_is_documented_with_all_its_settings() -> None:
+    documented = {re.sub(r"\b[A-Z]+\b", "*", title.strip("[]")): struct for title, struct in TABLES}
+    missing = [
+        path
+        for path, struct, row in tables_under(Config, "")
+        if documented.get(path) is not struct and not all(name in row for name in struct.__struct_encode_fields__)
+    ]
+    assert missing == []
+    for title, struct in TABLES:
+        shown = [field for field in msgspec.structs.fields(struct) if not nested(field)]
+        hidden: frozenset[str] = getattr(struct, "derived", frozenset())
+        undescribed = [field.name for field in shown if field.name not in {*field_texts(struct), *hidden}]
+        assert undescribed == [], title
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -87,7 +87,7 @@ class Live(msgspec.Struct, frozen=True):
     tokens_per_hour: Count | None = None
     """Tokens of the events that wake one agent in any hour."""
     rate: Rate = Rate(per_minute=6_000, per_hour=36_000)
-    """New events of one server. The hub stores each for `keep_days`."""
+    """New events of one server: `per_minute`, `per_hour`, or both. The hub stores each for `keep_days`."""
     keep_days: Annotated[int, Meta(ge=1, le=365)] = 7
     """How long the hub knows an event again that is sent a second time, and how long an event waits to be read."""
     ask_s: Annotated[float, Meta(ge=0, le=86_400)] = 1800.0
@@ -122,4 +122,4 @@ class Hook(msgspec.Struct, frozen=True):
     """The environment variable of the hub with the secret: base64 of 24 bytes or more, with or without `whsec_` before
     it."""
     rate: Rate = Rate(per_minute=60)
-    """Its messages; those beyond it get 429."""
+    """Its messages (`per_minute`, `per_hour`, or both); those beyond it get 429."""

@@ -119,7 +119,7 @@ class Requests(msgspec.Struct, frozen=True):
     roots: RequestPolicy = "allow"
     """The client's folders (`roots/list`): `allow`, `ask` or `deny`."""
     rate: dict[RequestName, Rate] = {}
-    """How often, by `sampling`, `elicitation` or `roots`: `{ per_minute = 10 }`."""
+    """How often, by `sampling`, `elicitation` or `roots`: `{ per_minute = 10, per_hour = 100 }`."""
 
     def rate_of(self, name: str) -> Rate | None:
         """The rate of the requests with this name."""

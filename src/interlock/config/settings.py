@@ -198,7 +198,7 @@ class Topic(msgspec.Struct, frozen=True):
     history: Annotated[int, Meta(ge=0, le=1_000)] = 0
     """How many envelopes are kept, encrypted in the store, for participants that come back; 0 for none."""
     rate: Rate = Rate(per_minute=6_000)
-    """Envelopes of one participant."""
+    """Envelopes of one participant: `per_minute`, `per_hour`, or both."""
 
 
 class Rooms(msgspec.Struct, frozen=True):
