@@ -42,6 +42,14 @@ def test_what_cannot_be_read_is_wrong_usage(user: User, hub: FakeHub, option: st
     assert hub.params_of("hub/keys.create") == []
 
 
+def test_the_list_of_keys_shows_the_rate_of_each(user: User, hub: FakeHub) -> None:
+    key = {"prefix": "ilk_te", "principal": "ci", "kind": "service", "created": "now"}
+    hub.answers["hub/keys.list"] = {"keys": [{**key, "rate": {"per_minute": 60, "per_hour": 900}}, {**key, "rate": {}}]}
+    first, second = user.run("keys", "list").stdout.splitlines()
+    assert "60/minute, 900/hour" in first
+    assert "/" not in second
+
+
 def test_a_rotated_key_stands_alone_on_standard_output(user: User, hub: FakeHub) -> None:
     assert user.run("keys", "rotate", "ci").stdout == "ilk_fresh\n"
     assert hub.params_of("hub/keys.rotate") == [{"agent": "ci"}]

@@ -86,6 +86,14 @@ def test_no_result_says_so_and_what_to_do(user: User, hub: FakeHub, explain: lis
     assert "\x1b[2J" not in shown
 
 
+def test_a_search_names_the_servers_that_are_still_starting(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/find"] = {"tools": [], "total_available": 0, "search_strategy": "hybrid", "query_time_ms": 1.0}
+    states = {"slow": ("connecting", 0), "known": ("connecting", 3), "ready": ("connected", 0), "broken": ("error", 0)}
+    servers = [{"id": name, "state": state, "tools": tools} for name, (state, tools) in states.items()]
+    hub.answers["hub/status"] = {"servers": servers}
+    assert "still starting: slow; search again" in user.run("find", "time").output
+
+
 def test_what_was_learned_from_use_is_forgotten(user: User, hub: FakeHub) -> None:
     hub.answers["hub/find.forget"] = {"forgotten": 2}
     assert "forgot 2 uses of tools" in user.run("find", "--forget").output

@@ -90,6 +90,7 @@ def _row(key: Json) -> tuple[str, ...]:
         bold(plain(key["principal"])),
         key["kind"],
         plain(_reach(key)),
+        ", ".join(f"{count}/{unit.removeprefix('per_')}" for unit, count in (key.get("rate") or {}).items() if count),
         key["prefix"] + "…",
         key["created"],
         f"until {key['expires_at']}" if key.get("expires_at") else "",

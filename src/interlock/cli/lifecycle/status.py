@@ -21,7 +21,7 @@ from interlock.cli.terminal.show import (
 
 MAX_FINDINGS = 3
 STARTING = ("registered", "connecting", "restarting")
-"""States in which the tools of a server are not known yet."""
+"""States in which the tools of a server may not be known yet."""
 COLOURS = {"connected": "green", "error": "red", "disconnected": "red"}
 
 

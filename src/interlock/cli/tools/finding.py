@@ -9,6 +9,7 @@ import click
 from interlock.cli.control.perform import Json, perform, performs
 from interlock.cli.terminal.failures import WrongUsage
 from interlock.cli.terminal.show import bold, counted, json_option, one_line, plain, say, say_table, show_json
+from interlock.cli.tools.tools import still_starting
 
 BAR = 40
 
@@ -70,6 +71,9 @@ def find(
         say(f"left out, over the budget: {plain(name)}")
     if found.get("hint"):
         say(f"  → {plain(found['hint'])}")
+    waited_for = [server for server in perform("status")["servers"] if not server.get("tools")]
+    if starting := still_starting(waited_for):
+        say(f"  → still starting: {', '.join(starting)}; search again in a moment")
 
 
 def _described(tool: Json) -> str:

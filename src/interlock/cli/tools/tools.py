@@ -92,11 +92,15 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, key: str 
         raise _failure(name, result)
 
 
-def _why_none() -> str:
+def still_starting(servers: list[Json]) -> list[str]:
+    """The servers whose tools are not known yet, because they are being started."""
     from interlock.cli.lifecycle.status import STARTING
 
-    servers = perform("status")["servers"]
-    starting = [plain(str(server["id"])) for server in servers if server.get("state") in STARTING]
+    return [plain(str(server["id"])) for server in servers if server.get("state") in STARTING]
+
+
+def _why_none() -> str:
+    starting = still_starting(perform("status")["servers"])
     if starting:
         return f"No tools yet: {', '.join(starting)} {'is' if len(starting) == 1 else 'are'} still starting."
     return "No tools. → see `interlock status`"
