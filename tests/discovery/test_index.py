@@ -208,6 +208,25 @@ def test_a_tool_without_a_meaning_is_ranked_by_its_words_among_those_that_have_o
     assert index.search(query).hits[0].entry.name == "rent_car"
 
 
+def test_by_meaning_alone_a_tool_without_a_meaning_is_ranked_by_its_words() -> None:
+    """It stands neither in the middle of the others, nor behind a meaning that is nearest and hardly near."""
+    near: dict[str, list[float] | None] = {"send_mail": [0.2, 1.0], "add_user": [0.1, 1.0], "hire_boat": [1.0, 0.1]}
+    near |= dict.fromkeys(("rent_car", "read_file"))
+    query = "rent a car"
+
+    def embed(texts: Sequence[str]) -> list[Any]:
+        return [[1.0, 0.0] if text == query else near[text.removeprefix("s ").replace(" ", "_")] for text in texts]
+
+    index = ToolIndex(embed)
+    for name in near:
+        index.put(tool("s", name))
+    found = index.search(query, "semantic")
+    assert found.strategy == "semantic"
+    ranked = [hit.entry.name for hit in found.hits]
+    assert sorted(ranked[:2]) == ["hire_boat", "rent_car"]
+    assert ranked[2:] == ["send_mail", "add_user"]
+
+
 @each_case(("least_alone", "found"), [(0.3, []), (0.05, ["cat"])])
 def test_a_query_without_a_known_word_finds_a_tool_only_if_its_meaning_is_near(
     least_alone: float, found: list[str]

@@ -53,6 +53,19 @@ def blend(lexical: Scores, semantic: Scores, lexical_weight: float, known: Flags
     return mixed
 
 
+def choose(semantic: Scores, lexical: Scores, known: Flags, scale: float) -> Scores:
+    """The meaning of each tool where it is known, and its words elsewhere. `scale` says how well the best words match.
+
+    Neither is stretched to the whole range: where no meaning is near, the nearest is chance.
+    """
+    import numpy as np
+
+    best = lexical.max()
+    by_words = lexical * (scale / best) if best > 0 else lexical
+    chosen: Scores = np.where(known, semantic, by_words)
+    return chosen
+
+
 def steps(whole: Scores, parts: Sequence[Scores]) -> Scores:
     """A query of several steps: a tool counts for the whole, and for the one step it serves best.
 

@@ -179,18 +179,23 @@ class ToolIndex:
         weighed = [self._weighed(part, scope) for part in (query.whole, *query.steps)]
         texts = query.texts[: None if len(self._entries) <= _MAX_FOR_STEPS else 1]
         near = [None] if strategy == "keyword" else self._cosines(texts, slots)
-        if near[0] is not None and strategy == "semantic":
+        known = None if near[0] is None else self._vectors.known(slots)
+        if near[0] is not None and strategy == "semantic" and known is not None and known.all():
             steps = [step for step in near[1:] if step is not None]
             return fuse.steps(near[0], steps), float(near[0].max()), strategy
         matched = self._words.score(weighed, len(self._entries), scope)
         if len(slots) < len(self._entries):
             matched = [scores[slots] for scores in matched]
         scale = min(1.0, float(matched[0].max()) / self._words.ideal(weighed[0], scope))
-        if near[0] is None:
+        if near[0] is None or known is None:
             return fuse.steps(matched[0], matched[1:]), scale, "keyword"
+        if strategy == "semantic":
+            chosen = [
+                fuse.choose(step, matched[place], known, scale) for place, step in enumerate(near) if step is not None
+            ]
+            return fuse.steps(chosen[0], chosen[1:]), float(chosen[0].max()), strategy
         if matched[0].max() <= 0 and near[0].max() < self._least_alone:
             return matched[0], 0.0, strategy
-        known = self._vectors.known(slots)
         mixed = [
             by_word if by_meaning is None else fuse.blend(by_word, by_meaning, LEXICAL_WEIGHT, known)
             for by_word, by_meaning in zip_longest(matched, near)

@@ -23,16 +23,21 @@ def split(text: str, *, wholes: bool = True) -> list[str]:
     """The words of a text in order, lower case: `getUserID2` and `get_user_id_2` both give get, user, id, 2.
 
     A name also gives the wholes that its parts may make: `GitHub` git, hub and github. Scripts written without spaces
-    give overlapping pairs of characters.
+    give overlapping pairs of characters. UUIDs, hashes and long numbers are no words.
     """
     text = _APOSTROPHE.sub("", bounded(text))
     if not text.isascii():
         text = bounded(_without_marks(text))  # One character can become eighteen.
+    if "-" in text:
+        text = _UUID.sub(" ", text)
     words: list[str] = []
     for found in _WORD.finditer(text):
         word = found.group()
         if word.isascii():
-            words.extend([word[:MAX_WORD]] if word.islower() and word.isalpha() else _parts(word[:MAX_WORD], wholes))
+            if word.islower() and word.isalpha():
+                words.append(word[:MAX_WORD])
+            elif len(word) < _LEAST_CODE or not _CODE.fullmatch(word):
+                words.extend(_parts(word[:MAX_WORD], wholes))
         elif found.lastgroup == "dense":
             words.extend(word[i : i + 2] for i in range(max(1, len(word) - 1)))
         else:
@@ -118,6 +123,10 @@ def _tidy(root: str) -> str:
     return root
 
 
+_UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
+_LEAST_CODE = 7
+_CODE = re.compile(r"[0-9]{7,}|(?=[A-Fa-f]*[0-9])(?=[0-9]*[A-Fa-f])[0-9A-Fa-f]{10,}")
+"""Long numbers, hashes and keys: values for a tool, which tell nothing about it."""
 _SHORT = 3
 """Letters of a part that seldom stands alone: My in MySQL, Git in GitHub, O in OAuth."""
 _DENSE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
