@@ -55,6 +55,12 @@ def test_a_rotated_key_stands_alone_on_standard_output(user: User, hub: FakeHub)
     assert hub.params_of("hub/keys.rotate") == [{"agent": "ci"}]
 
 
+def test_a_revocation_of_nothing_names_the_list(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/grants.revoke"] = {"revoked": 0}
+    result = user.run("grants", "revoke", "cursor", "github")
+    assert "none is for all tools of github: `interlock grants list cursor`" in result.stderr
+
+
 def test_a_grant_that_a_denial_outweighs_says_so(user: User, hub: FakeHub) -> None:
     result = user.run("grants", "allow", "cursor", "github", "merge", "--because", "needed")
     [asked] = hub.params_of("hub/grants.grant")

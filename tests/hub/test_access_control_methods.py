@@ -80,6 +80,7 @@ async def test_a_denial_is_given_explained_and_taken_back(hub: RunningHub, ask: 
     assert last["rule"] == f"tool_grant deny by {given['granted_by']}"
     judged = (await ask("why", agent="ada", tool="busy__echo", arguments={"text": "x"}))["judgement"]
     assert (judged["outcome"], judged["gate"], judged["rule"]) == ("refused", "access", last["rule"])
+    assert "`interlock grants revoke ada busy echo`" in judged["hint"], "the place of this denial"
     [listed] = (await ask("grants.list", agent="ada"))["grants"]
     assert (listed["tool_name"], listed["justification"], listed["expired"]) == ("echo", "no", False)
     assert await ask("grants.revoke", **place) == {"revoked": 1}

@@ -88,6 +88,9 @@ def revoke(as_json: bool, **place: Any) -> None:
         show_json(done)
     else:
         say(f"Revoked {done['revoked']} {'entry' if done['revoked'] == 1 else 'entries'}.")
+        if not done["revoked"]:
+            agent, target = plain(place["agent_id"]), plain(place["tool_name"] or "all tools")
+            say(f"  → none is for {target} of {plain(place['server_id'])}: `interlock grants list {agent}`", err=True)
 
 
 def _grant(permission: str, place: Json, as_json: bool) -> None:

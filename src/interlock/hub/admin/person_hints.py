@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.refusals import Refusal
+from interlock.hub.catalog.items import Item
 
 _ASK_OPERATOR = "ask the operator for "
 
@@ -15,20 +18,22 @@ def hint_of_refusal(refusal: Refusal) -> str:
     return _hint(refusal.error, refusal.hint)
 
 
-def hint_of_judgement(judgement: DryRun, agent: str, server: str, profile: str | None) -> str:
-    """The hint for a call that was judged and not made. `server` has the tool that the agent cannot see, because of
-    `profile` or of grants."""
+def hint_of_judgement(judgement: DryRun, agent: str, tool: Item | None, profile: str | None) -> str:
+    """The hint for a call that was judged and not made. `profile`, or a grant, hides `tool` from the agent."""
     if judgement.outcome == "asked":
         return "a person is asked when the agent makes this call: `interlock watch`, `interlock approvals list`"
-    if server and profile is not None:
+    if tool is not None and profile is not None:
         return (
             f"the profile `{profile}` of {agent} leaves it out: name it in `tools` of [profiles.{profile}], or give"
             f" {agent} another profile in [agents.{agent}]"
         )
-    if server:
+    if tool is not None:
+        place, name = f"{agent} {tool.server}", shlex.quote(tool.name)
+        if judgement.rule.startswith("tool_grant"):
+            return f"`interlock grants revoke {place} {name}` removes the denial of this tool"
         return (
-            f"`interlock grants list {agent}` shows what hides it; `interlock grants revoke {agent} {server}` removes"
-            f" a denial, `interlock grants allow {agent} {server}` allows it"
+            f"`interlock grants list {agent}` shows what hides it; `interlock grants revoke {place}` removes a denial"
+            f" of the server, `interlock grants allow {place} {name}` allows the tool"
         )
     return _hint(judgement.error, judgement.hint)
 

@@ -86,17 +86,17 @@ class ToolOperations:
             hint = NOTED[self._hub_app.config.hub.mode]
         else:
             hidden = judgement.error == "TOOL_NOT_FOUND"
-            server = await self._server_of(params.tool) if hidden else ""
-            profile = caller.view.profile if server and not await self._server_of(params.tool, caller.view) else None
-            hint = hint_of_judgement(judgement, caller.principal.id, server, profile)
+            tool = await self._item_of(params.tool) if hidden else None
+            profile = caller.view.profile if tool and not await self._item_of(params.tool, caller.view) else None
+            hint = hint_of_judgement(judgement, caller.principal.id, tool, profile)
         judgement = msgspec.structs.replace(judgement, hint=hint)
         gates = await each_gate(hub.pipeline, caller, params.tool, arguments)
         return Why(params.agent, params.tool, judgement, gates)
 
-    async def _server_of(self, exposed: str, view: View = EVERYTHING) -> str:
-        """The server of a tool that some caller of a view can see; empty if there is no such tool."""
+    async def _item_of(self, exposed: str, view: View = EVERYTHING) -> Item | None:
+        """The tool that some caller of a view can see by this name, if there is one."""
         items = in_turns(self._hub_app.catalog.items(view, "tool"))
-        return next(iter([item.server async for item in items if item.exposed == exposed]), "")
+        return next(iter([item async for item in items if item.exposed == exposed]), None)
 
     async def find(self, by: Principal, params: FindTools, trace: str) -> Found:
         """The best tools for a query, with the reasons."""
