@@ -132,12 +132,21 @@ def down(as_json: bool) -> None:
 
 def stop_hub(as_json: bool) -> None:
     """Stop the hub, and wait until it has stopped."""
-    from interlock.cli.control.hub_link import HubLink
+    from interlock.cli.control.hub_link import ConnectionLost, HubError, HubLink, HubRefusal
 
     with HubLink.open() as link:
-        link.ask("hub/stop")
+        by_hand = f"stop it yourself: kill {link.hello.get('pid')}"
+        try:
+            link.ask("hub/stop")
+        except ConnectionLost:
+            pass  # it stopped at once
+        except HubRefusal:
+            raise
+        except HubError as error:
+            version = f", which has version {link.hello.get('version')}," if link.is_another_version else ""
+            raise Failure(f"the hub{version} did not stop: {error.message}", by_hand) from error
         if not link.wait_closed(60):
-            raise Failure("the hub has not stopped after 60 s", f"stop it yourself: kill {link.hello.get('pid')}")
+            raise Failure("the hub has not stopped after 60 s", by_hand)
         if as_json:
             show_json({"stopped": True, "pid": link.hello.get("pid")})
         else:
