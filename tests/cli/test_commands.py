@@ -400,6 +400,21 @@ def test_keys_are_listed_and_revoked(user: User, hub: FakeHub) -> None:
     assert json.loads(user.run("keys", "revoke", "cursor", "--json").output) == {"revoked": 1}
 
 
+def test_down_says_how_to_stop_a_hub_that_does_not_obey(user: User, hub: FakeHub) -> None:
+    failed = {"error": {"code": -32603, "message": "the hub failed over stop", "data": {"name": "INTERNAL_ERROR"}}}
+    hub.answers |= {"hub/stop": failed, "interlock/hello": {"version": "0.0.1", "pid": 4711}}
+    result = user.run("down")
+    assert result.exit_code == 1
+    assert "which has version 0.0.1, did not stop: the hub failed over stop" in result.stderr
+    assert "kill 4711" in result.stderr
+
+
+def test_no_log_output_is_said(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/logs"] = {"lines": []}
+    assert user.run("logs").stderr == "There is no log output yet.\n"
+    assert user.run("logs", "--json").output == ""
+
+
 def test_down_waits_until_the_hub_has_closed(user: User, hub: FakeHub) -> None:
     assert user.run("down").exit_code == 0
     assert hub.stopped.is_set()

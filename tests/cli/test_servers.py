@@ -168,6 +168,14 @@ def test_import_takes_over_servers_and_keeps_their_programs_as_written(user: Use
     assert file.read_text() == before
 
 
+def test_a_problem_that_the_running_hub_reports_is_said_once(user: User, hub: FakeHub) -> None:
+    problem = {"server": "a", "message": "server `a` needs the variable `KEY`", "hint": "export KEY=…"}
+    hub.answers["hub/reload"] = {"applied": True, "problems": [problem]}
+    result = user.run("add", "a", "-e", "K=${KEY}", "--", "python3")
+    assert result.exit_code == 0
+    assert result.stderr.count("`KEY`") == 1
+
+
 def test_import_names_what_its_servers_will_lack_and_nothing_else(user: User) -> None:
     table = {
         "command": "python3",

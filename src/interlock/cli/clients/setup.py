@@ -266,7 +266,8 @@ def _show(outcome: dict[str, Any], *, undo: bool) -> None:
         say("Nothing was changed." if outcome["left"] else "Nothing to do: your clients use the hub already.")
     else:
         added = outcome["added"]
-        say(f"Added {counted(len(added), 'server')} to {plain(outcome['path'])}: {', '.join(added) or 'none'}.")
+        if added:
+            say(f"Added {counted(len(added), 'server')} to {plain(outcome['path'])}: {', '.join(added)}.")
         for one in outcome["clients"]:
             say(f"Connected {one['client']}: {plain(one['path'])}")
         say("  → restart your clients to see the tools; `interlock status` shows the servers; `interlock setup --undo`")

@@ -33,8 +33,11 @@ def logs(server: str | None, follow: bool, lines: int, as_json: bool) -> None:
 
     wanted = {"lines": lines, "follow": follow, **({"server": server} if server else {})}
     with HubLink.open() as link:
-        for line in link.ask("hub/logs", wanted)["lines"]:
+        found = link.ask("hub/logs", wanted)["lines"]
+        for line in found:
             _print(line, as_json)
+        if not (found or follow or as_json):
+            say("There is no log output yet.", err=True)
         if follow:
             for message in link.notifications():
                 if message["method"] == "hub/log":

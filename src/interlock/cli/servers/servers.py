@@ -286,8 +286,10 @@ def show_outcome(outcome: dict[str, Any], done: str, as_json: bool) -> None:
         show_json(outcome)
         return
     say(plain(done))
+    reported = tuple(f"`{problem.get('server')}`: " for problem in outcome["problems"])
     for text in [*outcome.get("warnings", []), *outcome.get("refused", [])]:
-        say(f"  → {plain(text)}", err=True)
+        if not text.startswith(reported):  # the hub says it below
+            say(f"  → {plain(text)}", err=True)
     named = {*outcome.get("added", ()), *outcome.get("removed", ()), None}
     for problem in outcome["problems"]:
         if problem.get("server") not in named:
