@@ -14,6 +14,7 @@ UNREAD = {
     "two ids, the second its own": (b'{"jsonrpc":"2.0","id":900,"id":%d,"result":{}}', "member 'id' stands twice"),
     "an id behind the error": (b'{"jsonrpc":"2.0","result":{oops},"id":%d}', "not JSON: "),
     "no JSON": (HEAD + b"{oops}}", "not JSON: "),
+    "no UTF-8": (HEAD + b'{}, "\xff":1}', "not JSON: "),
     "no end": (HEAD + b"{", "not JSON: "),
     "too many members": (HEAD + b'{"tools":[' + b"0," * 40_000 + b"0]}}", "more than 20000 members"),
     "large, with a name twice": (HEAD + b'{"x":' + LONG + b',"y":1,"y":2}}', "member 'y' stands twice"),

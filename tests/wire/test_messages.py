@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,12 +91,34 @@ def test_payload_bytes_are_not_touched() -> None:
         (b'{"jsonrpc":"2.0","id":7,"result":{},"error":{"code":1,"message":"x"}}', "INVALID_REQUEST", 7),
         (b'{"jsonrpc":"2.0","id":7}', "INVALID_REQUEST", 7),
         (b'{"jsonrpc":"2.0","id":7,"error":"no"}', "INVALID_REQUEST", 7),
+        (b'{"jsonrpc":"2.0","id":7,"method":"a","params":{"x":"\xff"}}', "PARSE_ERROR", 7),
+        (b'{"jsonrpc":"2.0","id":7,"method":"a\xff"}', "PARSE_ERROR", 7),
+        (b'{"jsonrpc":"2.0","id":7,"method":"a","\xff":1}', "PARSE_ERROR", 7),
+        (b'{"jsonrpc":"2.0","id":7,"result":{"x":"\xff"}}', "PARSE_ERROR", 7),
+        (b'{"jsonrpc":"2.0","id":"\xff","method":"a"}', "PARSE_ERROR", None),
+        (b'{"jsonrpc":2,"id":"\xff"}', "INVALID_REQUEST", None),
+        (b'{"jsonrpc":"2.0","method":"a","params":{"x":"\xed\xa0\x80"}}', "PARSE_ERROR", None),
     ],
 )
 def test_what_is_no_message_is_refused_with_the_id_it_had(data: bytes, name: str, id_: int | None) -> None:
     with pytest.raises(BadMessage) as caught:
         decode(data)
     assert (caught.value.name, caught.value.id) == (name, id_)
+
+
+def test_an_error_is_read_and_written_in_utf8_whatever_bytes_it_has() -> None:
+    answer = decode(b'{"jsonrpc":"2.0","id":7,"error":{"code":1.5,"message":"a\xff","data":{"b":"\xe4",\n"c":1}}}')
+    assert isinstance(answer, Failure)
+    assert answer.error.message == "a\ufffd"
+    replaced = {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "error": {"code": -32603, "message": "a\ufffd", "data": {"b": "\ufffd", "c": 1}},
+    }
+    assert encode(answer) == msgspec.json.encode(replaced)
+    assert encode(Failure(7, ErrorObject(1, "a\udcff", msgspec.Raw(b'"\xff"')))) == (
+        '{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"a?","data":"\ufffd"}}'.encode()
+    )
 
 
 @each_case(

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from interlock.wire.error_objects import decode_error, encode_error
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import LARGE, Read
 from interlock.wire.limits import DEFAULT, Limits
@@ -60,7 +61,6 @@ class Failure(msgspec.Struct, frozen=True):
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """Some programs write it before their JSON. A reader may ignore it (RFC 8259, Character Encoding)."""
-_INTERNAL: Final = -32603
 
 Message: TypeAlias = Request | Notification | Result | Failure
 
@@ -70,15 +70,14 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
     if len(data) > limits.message_bytes:
         raise BadMessage("TOO_LARGE", f"message of {len(data)} bytes is over the limit of {limits.message_bytes}")
     try:
-        envelope = _decode_envelope(data)
+        message = _classify(_decode_envelope(data), limits)
+        canonical = _canonical_length(message)
+        if len(data) != canonical:
+            _refuse_ambiguity(data, message, len(data) - canonical)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as cause:
         if data.startswith(BYTE_ORDER_MARK):
             return decode(data[len(BYTE_ORDER_MARK) :], limits)
         raise _unreadable(data, cause) from None
-    message = _classify(envelope, limits)
-    canonical = _canonical_length(message)
-    if len(data) != canonical:
-        _refuse_ambiguity(data, message, len(data) - canonical)
     return message
 
 
@@ -91,9 +90,11 @@ def plain_request(data: bytes) -> Request | None:
         return None
     try:
         plain = _decode_plain_request(data)
+        id_, method, params = plain.id, plain.method, bytes(plain.params)
+        if not params.isascii():
+            params.decode()
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    id_, method, params = plain.id, plain.method, bytes(plain.params)
     # A member that stood twice, or an escape in the method, would make it longer than what was read.
     if len(data) != _CALL_LENGTH + len(b"%d" % id_) + len(method) + len(params) or params[0] != _BRACE:
         return None
@@ -160,7 +161,7 @@ def encode_result(id: Id, result: bytes) -> bytes:
 def encode_failure(id: Id | None, error: ErrorObject) -> bytes:
     """A bad answer's bytes, without a newline. Without an id where the request's could not be read."""
     member = b"" if id is None else b'"id":%b,' % encode_id(id)
-    return b'{"jsonrpc":"2.0",%b"error":%b}' % (member, msgspec.json.encode(error))
+    return b'{"jsonrpc":"2.0",%b"error":%b}' % (member, encode_error(error))
 
 
 def encode(message: Message) -> bytes:
@@ -239,32 +240,6 @@ class _PlainRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_plain_request = msgspec.json.Decoder(_PlainRequest).decode
-_decode_error = msgspec.json.Decoder(ErrorObject).decode
-
-
-class _UnusualError(msgspec.Struct):
-    """An error whose code is not a number of 32 bits."""
-
-    code: float
-    message: str
-    data: msgspec.Raw = msgspec.Raw(b"")
-
-
-_decode_unusual_error = msgspec.json.Decoder(_UnusualError).decode
-
-
-def _error_in(raw: msgspec.Raw) -> ErrorObject:
-    """The error of an answer. A code that not every client could read becomes that of an internal error."""
-    try:
-        error = _decode_error(raw)
-    except msgspec.DecodeError:
-        unusual = _decode_unusual_error(raw)
-        return ErrorObject(_INTERNAL, unusual.message, *((unusual.data,) if bytes(unusual.data) else ()))
-    if not -(2**31) <= error.code < 2**31:
-        error.code = _INTERNAL
-    return error
-
-
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _quote = msgspec.json.Encoder().encode
 _UNSET = msgspec.UNSET
@@ -280,7 +255,7 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
     if method is not _UNSET:
         if envelope.result is not _UNSET or envelope.error is not _UNSET:
             raise BadMessage("INVALID_REQUEST", "a message is a request or a response, not both", known)
-        params = EMPTY_OBJECT if envelope.params is _UNSET else bytes(envelope.params)
+        params = EMPTY_OBJECT if envelope.params is _UNSET else _text(envelope.params)
         if params[:1] != b"{":
             raise BadMessage("INVALID_REQUEST", "params must be an object", known)
         if id_ is _UNSET:
@@ -288,20 +263,28 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
         if id_ is None:
             raise BadMessage("INVALID_REQUEST", "the id of a request must not be null")
         auth = b"" if envelope.auth is _UNSET else bytes(envelope.auth)
-        return Request(id_, method, params, _text(envelope.trace_id), auth)
+        return Request(id_, method, params, _trace(envelope.trace_id), auth)
     if envelope.result is not _UNSET:
         if envelope.error is not _UNSET or known is None:
             raise BadMessage("INVALID_REQUEST", "a response has an id and either a result or an error", known)
-        return Result(known, bytes(envelope.result))
+        return Result(known, _text(envelope.result))
     if envelope.error is not _UNSET:
         try:
-            return Failure(known, _error_in(envelope.error))
+            return Failure(known, decode_error(envelope.error))
         except msgspec.DecodeError as cause:
             raise BadMessage("INVALID_REQUEST", f"error is not an error object: {cause}", known) from None
     raise BadMessage("INVALID_REQUEST", "neither method, nor result, nor error", known)
 
 
-def _text(value: msgspec.Raw | msgspec.UnsetType) -> str:
+def _text(value: msgspec.Raw) -> bytes:
+    """A payload. Raises `UnicodeDecodeError` where it is not UTF-8: whoever it is passed on to could not read it."""
+    payload = bytes(value)
+    if not payload.isascii():
+        payload.decode()
+    return payload
+
+
+def _trace(value: msgspec.Raw | msgspec.UnsetType) -> str:
     """A text that is worth nothing where it is none."""
     try:
         return "" if value is _UNSET else msgspec.json.decode(value, type=str)
@@ -385,7 +368,8 @@ def _unreadable(data: bytes, cause: Exception) -> BadMessage:
         return BadMessage("INVALID_REQUEST", f"not a JSON-RPC message: {cause}", _salvage_id(data))
     if isinstance(cause, RecursionError):
         return BadMessage("INVALID_REQUEST", "nested too deeply")
-    return BadMessage("PARSE_ERROR", f"not JSON: {cause}")
+    known = _salvage_id(data) if isinstance(cause, UnicodeDecodeError) else None
+    return BadMessage("PARSE_ERROR", f"not JSON: {cause}", known)
 
 
 class _IdOnly(msgspec.Struct):
@@ -396,5 +380,5 @@ def _salvage_id(data: bytes) -> Id | None:
     """The id of a message whose other members are wrong, so that even that request gets its answer."""
     try:
         return msgspec.json.decode(data, type=_IdOnly).id
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None

@@ -217,6 +217,14 @@ async def test_an_error_of_a_server_behind_is_passed_on_as_it_came(place: Runnin
     assert answer.json["error"] == {"code": -1, "message": "odd", "data": {"a": [1]}}
 
 
+async def test_an_error_that_is_not_utf8_is_passed_on_with_its_bytes_replaced(place: RunningEndpoint) -> None:
+    async with place.peer() as peer:
+        peer.send(modern(place.host, "slow"))
+        (await place.service.next()).pass_failure(ErrorObject(-1, "a\udcff", msgspec.Raw(b'"\xff"')))
+        answer = await peer.answer()
+    assert answer.json["error"] == {"code": -1, "message": "a?", "data": "\ufffd"}
+
+
 async def test_a_fault_of_the_service_is_an_internal_error(place: RunningEndpoint) -> None:
     answer = await sent(place, modern(place.host, "broken", id=9))
     assert (answer.status, answer.json["error"]["code"], answer.json["id"]) == (200, -32603, 9)
@@ -229,6 +237,7 @@ async def test_a_fault_of_the_service_is_an_internal_error(place: RunningEndpoin
         (b"{", -32700, None),
         (b"\xff\xfe", -32700, None),
         (b'"text"', -32600, None),
+        (b'{"jsonrpc":"2.0","id":3,"method":"x","\xff":1}', -32700, 3),
         (b'{"jsonrpc":"1.0","id":3,"method":"x"}', -32600, 3),
         (b'{"jsonrpc":"2.0","id":3}', -32600, 3),
         (b'{"jsonrpc":"2.0","id":3,"method":"x","params":[]}', -32600, 3),

@@ -31,6 +31,7 @@ from interlock.transports.stdio.server_lines import BAD_LINES
 from interlock.transports.stdio.stderr_lines import LINE_BYTES, LINES_PER_SECOND, StderrLines
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
+from interlock.wire.messages import Failure
 from unread_answers import FEW_MEMBERS, LOG_LINES, UNREAD
 from waiting import until
 
@@ -87,6 +88,14 @@ async def test_the_caller_gets_the_reason_why_an_answer_cannot_be_read(run, mess
     assert (fault.name, fault.message.partition(reason)[0]) == ("UPSTREAM_ERROR", "its answer cannot be read: ")
     assert reason in fault.message
     assert await server.ask("echo", {"n": 1}) == {"n": 1}
+
+
+async def test_an_error_that_is_not_utf8_reaches_its_caller(run) -> None:
+    server = await run()
+    line = '{"jsonrpc":"2.0","id":%d,"error":{"code":3,"message":"no \xfcber"}}'
+    answer = await server.start("words", {"line": line}).future
+    assert isinstance(answer, Failure)
+    assert (answer.error.code, answer.error.message) == (3, "no \ufffdber")
 
 
 async def test_a_log_line_that_quotes_the_id_of_a_request_fails_no_request(run) -> None:

@@ -14,6 +14,7 @@ from line_peer import META, LinePeer, on_socket
 from interlock.server import Context, Server
 from interlock.transports.exchange import Exchange
 from interlock.transports.stdio.server import StdioServer
+from interlock.wire.errors import ErrorObject
 from interlock.wire.limits import Limits
 
 
@@ -114,6 +115,8 @@ BAD_LINES: list[tuple[bytes, int, object]] = [
     (b'{"jsonrpc":"2.0","id":7,"method":"server/discover"}', -32602, 7),
     (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":3}}', -32602, 7),
     (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":3}}', -32602, 7),
+    (b'{"jsonrpc":"2.0","id":7,"method":"tools/list","\xff":1}', -32700, 7),
+    (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"\xff"}}', -32700, 7),
     (b"[" * 100_000, -32600, None),
     (b"x" * 70_000, -32700, None),
     (b"x" * 300_000, -32600, None),
@@ -380,6 +383,9 @@ class Broken(Server):
     def serve(self, exchange: Exchange) -> None:
         if exchange.preview.name == "raise":
             raise RuntimeError("secret")
+        if exchange.preview.name == "error":
+            exchange.pass_failure(ErrorObject(1, "a\udcff", msgspec.Raw(b'{"b":\n"\xff"}')))
+            return
         exchange.result({"lines": b'{"a":\n1}', "bytes": b'{"a":"\xff"}'}[exchange.preview.name or ""])
 
 
@@ -390,6 +396,8 @@ async def test_a_service_that_breaks_its_promises_harms_only_its_own_answer() ->
         assert "secret" not in str(raised)
         assert (await peer.call("tools/call", name="lines"))["result"] == {"a": 1}
         assert (await peer.call("tools/call", name="bytes"))["error"]["data"]["name"] == "UPSTREAM_ERROR"
+        passed = await peer.call("tools/call", name="error")
+        assert passed["error"] == {"code": 1, "message": "a?", "data": {"b": "\ufffd"}}
 
 
 async def test_a_message_in_many_pieces_is_one_message() -> None:
