@@ -17,12 +17,15 @@ from hub.test_journal import entries
 from interlock.config.live_settings import ServerLive
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
+from interlock.config.settings import Config, Hub, Timeouts
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host.client_turns import OpenTurns
 from interlock.host.server_hooks import ServerHooks
 from interlock.hub.admin.conversations import TurnRow
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live import inference_hooks
+from interlock.hub.live.required_hooks import RequiredHooks
+from interlock.hub.upstreams.states import ServerState
 from interlock.server import AfterInference, BeforeInference, Injection, Lifecycle, Server
 from interlock.wire.errors import Fault
 
@@ -456,3 +459,49 @@ def test_prompts_of_clients_are_remembered_within_a_bound() -> None:
     assert known[-1] is not None
     assert sum(len(turn.user_message or "") for turn in known if turn is not None) <= 4 * 1024 * 1024
     assert turns.last(Principal("code", "service"), "c11") is None
+
+
+async def test_a_server_that_must_check_answers_is_started_for_it_and_without_it_no_answer_passes(
+    tmp_path: Path,
+) -> None:
+    live = {"s": ServerLive(grant=(REWRITE,), after_hook="fail-closed")}
+    hasty = {"hub": Hub(timeouts=Timeouts(start_s=120, idle_s=0.05))}
+    redact = after(lambda turn: turn.assistant_message.replace("1234567890", "[REDACTED]"))
+    async with hooked_hub(tmp_path, {"s": redact}, live, hasty, start="on-demand") as hub:
+        upstream = hub.hub_app.upstreams["s"]
+        await hub.state("s", ServerState.DISCONNECTED)
+        upstream.apply(upstream.settings, Timeouts(start_s=120, idle_s=600))
+        assert await say(hub, "Tell me the key.") == "The key is sk-[REDACTED].", "it was idle"
+        await hub.operate("servers.stop", server="s")
+        turn = await hub.host.send(await hub.host.create(), "Tell me the key.")
+        pieces = [piece async for piece in turn]
+        assert (pieces[-1].kind, pieces[-1].name) == ("error", "UPSTREAM_UNAVAILABLE")
+        assert "s must check every answer" in pieces[-1].text
+        assert not any("1234567890" in piece.text for piece in pieces)
+        other = await hub.host.create(Principal("other", "agent"))
+        assert "1234567890" in await say(hub, "Tell me the key.", other), "it checks no answers of this agent"
+
+
+async def test_a_replacement_that_cannot_be_used_withholds_the_answer_of_a_server_that_must_check_it(
+    tmp_path: Path,
+) -> None:
+    live = {"s": ServerLive(grant=(REWRITE,), after_hook="fail-closed")}
+    too_long = after(lambda turn: "x" * (inference_hooks.MAX_REWRITTEN + 1))
+    async with hooked_hub(tmp_path, {"s": too_long}, live) as hub:
+        turn = await hub.host.send(await hub.host.create(), "Tell me the key.")
+        pieces = [piece async for piece in turn]
+        assert (pieces[-1].kind, pieces[-1].name) == ("error", "UPSTREAM_UNAVAILABLE")
+        assert not any("1234567890" in piece.text for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "after_hook", "required"),
+    [(True, "fail-closed", True), (False, "fail-closed", False), (True, "fail-open", False)],
+)
+def test_only_a_server_that_is_enabled_and_fails_closed_must_check_answers(
+    enabled: bool, after_hook: Any, required: bool
+) -> None:
+    settings = Settings(url="http://localhost:1/mcp", enabled=enabled, live=ServerLive(after_hook=after_hook))
+    nobody: Any = None
+    hooks = RequiredHooks(nobody, nobody, nobody, nobody, lambda: Config(servers={"s": settings}))
+    assert (hooks.is_required("s"), hooks.is_required("other")) == (required, False)

@@ -103,8 +103,8 @@ class ServerLive(msgspec.Struct, frozen=True):
     """Capabilities that no feature set brings by itself: `contextHooks.beforeInference.inject.system` (text in the
     system prompt), `contextHooks.afterInference.rewrite` (replacing answers)."""
     after_hook: Literal["fail-open", "fail-closed"] = "fail-open"
-    """When its blocking hook after an inference fails or is late: `fail-open` shows the answer, `fail-closed` shows an
-    error instead."""
+    """When its blocking hook after an inference fails or is late, or the server is away and cannot be started:
+    `fail-open` shows the answer, `fail-closed` shows an error instead."""
     observes: Literal["moderated", "raw"] = "moderated"
     """The answer that it is told of as an observer of channels: `moderated` after every server that may replace it,
     `raw` as the model wrote it, with everything that another server took out."""

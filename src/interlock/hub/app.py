@@ -28,6 +28,7 @@ from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.discovery_methods import DiscoveryMethods
 from interlock.hub.live.inference_hooks import InferenceHooks
+from interlock.hub.live.required_hooks import RequiredHooks
 from interlock.hub.readiness import Readiness
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.dialer import Dialer
@@ -116,6 +117,9 @@ class HubApp:
         listings = self._listings = ListingParts(
             foundation, authentication, approvals, calls, catalog, upstreams, self.live, self.registrations
         )
+        required = RequiredHooks(
+            self.live.connections, self.live.features, upstreams, authentication.access, lambda: foundation.config
+        )
         self.inference_hooks = InferenceHooks(
             self.live.connections,
             self.live.refusals,
@@ -124,6 +128,7 @@ class HubApp:
             calls.gate_chain,
             foundation.journal,
             lambda: foundation.config,
+            required,
         )
         self.home = foundation.home
         self.bus = foundation.bus

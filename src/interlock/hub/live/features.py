@@ -184,6 +184,11 @@ class Features:
             )
         return agent in self._agents
 
+    def any_on(self, server: str, agent: str) -> bool:
+        """Whether an agent has any feature set of a server on, also while the server is away."""
+        mine = self._by_agent(server).get(agent, NO_ENTRIES)
+        return any(mine.enable(entry.feature) for entry in mine.enabling)
+
     def entries(self) -> Iterator[FeatureEntry]:
         """Every entry. Raises SERVER_NOT_READY where they cannot be known."""
         return self._ready().values()

@@ -25,6 +25,7 @@ from interlock.hub.live.hook_records import HookRecords
 from interlock.hub.live.hooked_inference import HookedInference, ModelAnswer, after_params
 from interlock.hub.live.judged_injections import judged
 from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.live.required_hooks import RequiredHooks, unchecked
 from interlock.hub.live.server_maskers import ServerMaskers
 from interlock.judge.instructions import is_loaded
 from interlock.judge.masking import Masker
@@ -78,16 +79,19 @@ class InferenceHooks:
         tainting: Tainting,
         journal: Journal,
         config: Callable[[], Config],
+        required: RequiredHooks,
     ) -> None:
         self._parties = HookParties(connections, refusals, access)
         self._records = HookRecords(journal)
         self._judging = judging
         self._tainting = tainting
-        self._config = config
+        self._required = required
         self._maskers = ServerMaskers(config)
 
     def rewrites(self, inference: HookedInference) -> bool:
         """Whether a server may replace the answer, or withhold it."""
+        if self._required.any_away(inference.principal):
+            return True
         after = self._after_parties(inference)
         return any(party.rewrites or (party.blocks and self._closed(party)) for party in after)
 
@@ -119,6 +123,7 @@ class InferenceHooks:
 
     async def after(self, inference: HookedInference, answer: ModelAnswer) -> ModelAnswer:
         """The answer after every server has seen it. Raises a `Fault` where one that fails closed did not answer."""
+        await self._required.start(inference.principal)
         parties = self._after_parties(inference)
         for party in parties:
             if party.rewrites:
@@ -206,12 +211,8 @@ class InferenceHooks:
             self._records.failed(
                 party.live.server, inference, AFTER, fault, None if result is None else result.feature_set
             )
-            if result is None and self._closed(party):
-                hint = (
-                    f"`interlock logs {party.live.server}` may say why; [servers.{party.live.server}.live] asks for it"
-                )
-                message = f"the server {party.live.server} must check every answer, and did not check this one"
-                raise Fault("UPSTREAM_UNAVAILABLE", message, hint=hint) from None
+            if self._closed(party):
+                raise unchecked(party.live.server) from None
             return answer
         outcome = "passed" if text is None else "rewritten"
         sizes = {} if text is None else {"before": len(answer.text), "after": len(text)}
@@ -240,5 +241,4 @@ class InferenceHooks:
         )  # fmt: skip
 
     def _closed(self, party: Party) -> bool:
-        settings = self._config().servers.get(party.live.server)
-        return settings is not None and settings.live.after_hook == "fail-closed"
+        return self._required.is_required(party.live.server)
