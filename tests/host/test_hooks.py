@@ -13,6 +13,7 @@ import pytest
 
 from hub.host_client import HostClient
 from hub.running_hub import RawClient, RunningHub, running_hub, until
+from hub.test_client_hosts import damage
 from hub.test_journal import entries
 from interlock.config.live_settings import ServerLive
 from interlock.config.model_settings import Host as HostSettings
@@ -480,6 +481,17 @@ async def test_a_server_that_must_check_answers_is_started_for_it_and_without_it
         assert not any("1234567890" in piece.text for piece in pieces)
         other = await hub.host.create(Principal("other", "agent"))
         assert "1234567890" in await say(hub, "Tell me the key.", other), "it checks no answers of this agent"
+
+
+async def test_no_answer_passes_unchecked_while_it_is_not_known_whether_a_server_must_check_it(tmp_path: Path) -> None:
+    checks = after(lambda turn: None)
+    live = {"a": ServerLive(after_hook="fail-closed")}
+    async with hooked_hub(tmp_path, {"a": checks}, live) as hub:
+        await damage(tmp_path / "home" / "hub.db", hub.hub_app.live.features)
+        turn = await hub.host.send(await hub.host.create(), "Tell me the key.")
+        pieces = [piece async for piece in turn]
+        assert (pieces[-1].kind, pieces[-1].name) == ("error", "SERVER_NOT_READY")
+        assert not any("1234567890" in piece.text for piece in pieces)
 
 
 async def test_a_replacement_that_cannot_be_used_withholds_the_answer_of_a_server_that_must_check_it(

@@ -419,12 +419,12 @@ async def test_an_inference_of_a_server_is_done_by_the_client_that_selected_it(t
 GENERAL: dict[str, Any] = {"id": "chat:#general", "type": "chat", "label": "General", "direction": "bidirectional"}
 
 
-async def test_a_client_gets_plain_mcp_where_the_feature_sets_cannot_be_read(tmp_path: Path) -> None:
+async def test_a_client_is_offered_no_feature_set_of_a_server_whose_entries_cannot_be_read(tmp_path: Path) -> None:
     async with between(tmp_path) as hub:
         await damage(tmp_path / "home" / "hub.db", hub.hub_app.live.features)
         client = HostClient(hub, "mine", modern=False)
         answer = await client.initialize(client.capabilities)
-        assert "mcpl" not in json.dumps(answer["result"])
+        assert answer["result"]["capabilities"]["experimental"]["mcpl"]["featureSets"] == {}
         assert "result" in await client.legacy("tools/list")
 
 
@@ -435,19 +435,13 @@ class NewerEntry(msgspec.Struct):
 
 
 async def damage(where: Path, features: Features) -> None:
-    """Have another hub store an entry that cannot be read, and wait until it is known."""
+    """Have another hub store an entry on server `a` that cannot be read, and wait until it is known."""
     newer = Collection(FEATURES.name, NewerEntry, key="id")
     other_hub = await Store.open(where, (newer,))
     async with other_hub.transaction() as change:
         change.put(newer, NewerEntry(entry_id("a", "other", "note.recall")))
     await other_hub.close()
-
-    def known() -> bool:
-        with contextlib.suppress(Fault):
-            return not features.entries()
-        return True
-
-    await until(known)
+    await until(lambda: bool(features.unreadable("a")))
 
 
 async def test_a_hook_waits_for_all_servers_at_once_until_they_were_told() -> None:
@@ -478,9 +472,7 @@ async def test_a_client_leaves_also_where_the_feature_sets_cannot_be_read(tmp_pa
     assert changed == ["a"]
     await damage(tmp_path / "hub.db", features)
     features.host("mine", frozenset())
-    assert changed == ["a"], "no feature set is on, whatever its client can do"
-    with pytest.raises(Fault, match="the feature sets cannot be read"):
-        features.has_any("mine")
+    assert not features.has_any("mine"), "no feature set is on, whatever its client can do"
     await store.close()
 
 
@@ -616,6 +608,25 @@ async def test_a_client_keeps_the_state_and_rolls_back_where_nobody_shares_the_c
                 assert (lost["code"], lost["data"]) == (-32005, {"domain": "mcpl", "name": "CHECKPOINT_NOT_FOUND"})
             unknown = await client.ask("state/rollback", {"featureSet": "a.note.nothing", "checkpoint": "k"})
             assert unknown["error"]["code"] == -32003
+
+
+async def test_an_entry_that_cannot_be_read_switches_off_the_feature_sets_of_its_server_alone(tmp_path: Path) -> None:
+    async with between(tmp_path, "a", "b") as hub:
+        features = hub.hub_app.live.features
+        await damage(tmp_path / "home" / "hub.db", features)
+        with pytest.raises(Fault, match="the feature sets of a are off: an entry on them cannot be read"):
+            features.enabled("a", "mine", "note.recall")
+        assert features.enabled("b", "mine", "note.recall")
+        listed = (await hub.operate("features.list"))["features"]
+        assert {row["server"] for row in listed if row["agents"]} == {"b"}
+        assert {row["why"] for row in listed if row["server"] == "a"} == {
+            "an entry on feature sets of this server cannot be read: `interlock status` names it"
+        }
+        (warning,) = (await hub.operate("status"))["warnings"]
+        assert warning["hint"] == "`interlock features forget a note.recall --agent other` deletes it"
+        await hub.operate("features.forget", server="a", features=["note.recall"], agent="other", terminal=True)
+        assert features.enabled("a", "mine", "note.recall")
+        assert not (await hub.operate("status"))["warnings"]
 
 
 async def test_a_server_starts_again_although_an_entry_of_feature_sets_cannot_be_read(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.store.documents import Change
+from interlock.store.errors import StoreDamaged
 from interlock.store.mirror import Mirror
 
 from .things import THINGS, Thing
@@ -74,6 +76,35 @@ def test_loading_the_whole_collection_replaces_no_newer_version(
     latest = {change.key: change for change in changes[:loaded]}
     mirror.load([change for change in latest.values() if change.body is not None], loaded)
     assert sizes(mirror) == state_after(changes[: max(applied, loaded)])
+
+
+def test_a_document_that_cannot_be_decoded_fails_reads_until_it_is_replaced_or_deleted() -> None:
+    mirror, heard = Mirror(THINGS), list[tuple[str, bool]]()
+    mirror.on_change(lambda key, thing: heard.append((key, thing is not None)))
+    good, replaced, deleted = (Change("things", "a", n, n, THINGS.encode(Thing("a", size=n))) for n in (1, 3, 5))
+    unreadable = Change("things", "b", 1, 2, "[]")
+    for change in (good, unreadable):
+        mirror.apply(change)
+    mirror.settle(sys.maxsize)
+    with pytest.raises(StoreDamaged):
+        mirror.get("a")
+    with pytest.raises(StoreDamaged):
+        mirror.values()
+    assert ([thing.id for thing in mirror.readable()], [*mirror.problems]) == (["a"], ["b"])
+    mirror.apply(replaced)
+    assert mirror.problem is not None, "another document is no reason to read this one"
+    mirror.apply(Change("things", "b", 2, 4, THINGS.encode(Thing("b", size=4))))
+    assert (mirror.problem, sizes(mirror)) == (None, {"a": 3, "b": 4})
+    mirror.apply(Change("things", "b", 3, 5, "[]"))
+    mirror.apply(Change("things", "b", 4, 6, None))
+    assert (mirror.problem, sizes(mirror)) == (None, {"a": 3})
+    mirror.apply(Change("things", "c", 1, 7, "[]"))
+    mirror.load([deleted], 8)
+    assert (mirror.problem, sizes(mirror)) == (None, {"a": 5}), "the store has no such document any more"
+    assert heard == [
+        ("a", True), ("b", False), ("a", True), ("b", True), ("b", False), ("b", False), ("c", False), ("a", True),
+        ("c", False),
+    ]  # fmt: skip
 
 
 def test_an_older_snapshot_does_not_undo_a_deletion_that_arrived_while_loading() -> None:

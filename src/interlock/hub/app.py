@@ -225,7 +225,7 @@ class HubApp:
         if self.is_started and (tampering := self.recorder.resumed.tampering):
             hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"
             found.append((tampering, hint))
-        return found
+        return found + self.live.features.warnings
 
     @property
     def resolver(self) -> Resolver:

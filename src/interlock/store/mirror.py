@@ -25,6 +25,12 @@ class _Entry(msgspec.Struct, Generic[T], frozen=True):
     version: int
     revision: int
     document: Document[T] | None
+    problem: StoreDamaged | None = None
+    """Why the document cannot be decoded."""
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.document is None and self.problem is None
 
 
 class Mirror(Generic[T]):
@@ -36,13 +42,18 @@ class Mirror(Generic[T]):
         """The store's revision of the newest change, deletions too. Nodes that know the same changes agree on it."""
         self.generation = 0
         """Grows with every change, so that data derived from the documents can be recognized as outdated."""
-        self.problem: StoreDamaged | None = None
-        """Set when a change could not be decoded. From then on every read raises it."""
+        self.problems: dict[str, StoreDamaged] = {}
+        """The documents that cannot be decoded, by key, until they are replaced or deleted."""
         self.loading = 0
         """How many reads of the whole collection are in progress."""
         self._entries: dict[str, _Entry[T]] = {}
         self._deleted: set[str] = set()
         self._listeners: list[Listener[T]] = []
+
+    @property
+    def problem(self) -> StoreDamaged | None:
+        """Why a document cannot be decoded. While there is one, every read but `readable` raises it."""
+        return next(iter(self.problems.values()), None)
 
     def get(self, key: str) -> T | None:
         found = self.document(key)
@@ -50,21 +61,26 @@ class Mirror(Generic[T]):
 
     def document(self, key: str) -> Document[T] | None:
         """A document with the version that a change of it must name."""
-        if self.problem is not None:
-            raise self.problem
+        self._check()
         entry = self._entries.get(key)
         return None if entry is None else entry.document
 
     def values(self) -> Iterator[T]:
-        if self.problem is not None:
-            raise self.problem
+        self._check()
+        return self.readable()
+
+    def readable(self) -> Iterator[T]:
+        """The documents that can be decoded, for readers that treat the others by their keys."""
         return (entry.document.value for entry in self._entries.values() if entry.document is not None)
 
     def __len__(self) -> int:
         return len(self._entries) - len(self._deleted)
 
     def on_change(self, listener: Listener[T]) -> Callable[[], None]:
-        """Call `listener` with the key and new value (None: deleted) of every change. Returns how to stop."""
+        """Call `listener` with the key and new value of every change. Returns how to stop.
+
+        The value is None for a document that was deleted or cannot be decoded.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -75,12 +91,13 @@ class Mirror(Generic[T]):
         if entry is not None and entry.version >= change.version:
             return
         document: Document[T] | None = None
+        problem: StoreDamaged | None = None
         if change.body is not None:
             try:
                 document = Document(change.key, change.version, self.collection.decode(change.key, change.body))
-            except StoreDamaged as problem:
-                self.problem = problem
-        self._set(change.key, _Entry(change.version, change.revision, document))
+            except StoreDamaged as found:
+                problem = found
+        self._set(change.key, _Entry(change.version, change.revision, document, problem))
 
     def load(self, changes: Sequence[Change], revision: int, newest: int = 0) -> None:
         """Apply the whole collection as it was at a revision. `newest` is the revision of its last change so far."""
@@ -89,7 +106,7 @@ class Mirror(Generic[T]):
             self.apply(change)
         listed = {change.key for change in changes}
         for key, entry in list(self._entries.items()):
-            if entry.document is not None and entry.revision <= revision and key not in listed:
+            if not entry.is_deleted and entry.revision <= revision and key not in listed:
                 self._set(key, _Entry(entry.version, revision, None))
 
     def settle(self, revision: int) -> None:
@@ -100,12 +117,20 @@ class Mirror(Generic[T]):
             del self._entries[key]
             self._deleted.remove(key)
 
+    def _check(self) -> None:
+        if self.problems:
+            raise next(iter(self.problems.values()))
+
     def _set(self, key: str, entry: _Entry[T]) -> None:
         before = self._entries.get(key)
         self._entries[key] = entry
-        if entry.document is None:
+        if entry.problem is None:
+            self.problems.pop(key, None)
+        else:
+            self.problems[key] = entry.problem
+        if entry.is_deleted:
             self._deleted.add(key)
-            if before is None or before.document is None:
+            if before is None or before.is_deleted:
                 # The deletion arrived a second time, after the mirror had forgotten it.
                 return
         else:

@@ -22,7 +22,7 @@ from interlock.hub.audit.record import Record
 from interlock.hub.auth.access_methods import MAX_JUSTIFICATION
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.features import FeatureEntry, entry_id
+from interlock.hub.live.features import FeatureEntry, entry_id, entry_parts
 from interlock.hub.live.usage import By, EventRow, UsageRow
 from interlock.protocols.mcpl.capabilities import AFTER_REWRITE, EXPLICIT
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
@@ -63,7 +63,9 @@ class FeatureOperations:
         """Delete patterns of an agent. Without one that disables it, a feature set may be on again."""
         await self._need_person(by, params, "run `interlock features forget` in a terminal")
         server, agent = known_server(self._hub_app, params.server), params.agent
-        mine = {entry.feature: entry for entry in self._entries(server) if entry.agent == agent}
+        mine = {entry.feature: entry.id for entry in self._entries(server) if entry.agent == agent}
+        unreadable = ((id_, entry_parts(id_)) for id_ in self._live.features.unreadable(server))
+        mine |= {parts[2]: id_ for id_, parts in unreadable if parts is not None and parts[1] == agent}
         for name in params.features:
             if name not in mine:
                 hint = f"its patterns: {', '.join(sorted(mine))}" if mine else "it has none at this server"
@@ -168,6 +170,8 @@ class FeatureOperations:
             reason = "" if state is None else state.reason
             missing = () if state is None else state.missing
             why = self._why_missing(live.server, missing) if missing else reason or "the server was not told yet"
+            if self._live.features.unreadable(live.server):
+                why = "an entry on feature sets of this server cannot be read: `interlock status` names it"
         disabled: dict[str, list[str]] = {}
         for entry in self._entries(live.server):
             if not entry.enabled and _names(entry, name):

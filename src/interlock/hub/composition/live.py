@@ -164,6 +164,8 @@ class LiveParts:
         return EventAttachment(principal.id, server, inner, self.deliveries, self.causes, judging, self._tasks)
 
     def _on_features(self, server: str) -> None:
+        if self.features.unreadable(server):
+            self._foundation.log("hub", f"an entry on feature sets of {server} cannot be read, so they are off")
         self.connections.on_features(server)
         self.hosts.refresh()
         if self._list_changed is not None:

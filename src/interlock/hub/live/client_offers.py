@@ -50,7 +50,7 @@ class ClientOffers:
         here = {live.server for live in self._connections.of_agent(host.principal.id)}
         for name, declaration in host.declared.items():
             server, _, feature = (host.server, "", name) if host.server is not None else name.partition(".")
-            if server not in here and self._features.enabled(server, host.principal.id, feature):
+            if server not in here and self._is_on(server, host.principal.id, feature):
                 found.setdefault(name, declaration)
         return found
 
@@ -94,10 +94,14 @@ class ClientOffers:
         active = self.rights(host, live).active
         return active.enabled(feature) and active.grant.allows(path) and active.declared[feature].covers(path)
 
+    def _is_on(self, server: str, agent: str, feature: str) -> bool:
+        try:
+            return self._features.enabled(server, agent, feature)
+        except Fault:
+            return False  # The entries of this server cannot be read, so its feature sets are off.
+
     def _available(self, host: ClientHost) -> list[tuple[LiveConnection, frozenset[str]]]:
-        """The servers of a client's agent, each with the feature sets that a person enabled for it. Raises a `Fault`
-        where these cannot be known."""
-        self._features.entries()
+        """The servers of a client's agent, each with the feature sets that a person enabled for it."""
         found = []
         for live in self.connections(host):
             offer = live.state.offer

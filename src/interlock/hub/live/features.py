@@ -5,6 +5,7 @@ A stored entry is a pattern. Where an enabled and a disabled pattern name the sa
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, Protocol
@@ -12,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.config.settings import Config
-from interlock.hub.store_faults import whole
+from interlock.hub.store_faults import starting
 from interlock.protocols.mcpl.feature_sets import FeatureSet, ScopeRules
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import HostPolicy, names
@@ -22,6 +23,9 @@ from interlock.store import Mirror, Store
 from interlock.wire.errors import Fault
 
 MAX_ENTRIES: Final = 10_000
+MAX_WARNINGS: Final = 10
+MAX_SHOWN: Final = 200
+"""Characters of the id of an entry that cannot be read."""
 
 
 class FeatureEntry(msgspec.Struct, frozen=True):
@@ -107,7 +111,8 @@ class Features:
 
         mirror.on_change(changed)
         self._store, self._mirror, self._on_change = store, mirror, on_change
-        for server in {entry.server for entry in mirror.values()}:
+        unreadable = {server for key in mirror.problems if (server := _server_of(key)) is not None}
+        for server in unreadable.union(entry.server for entry in mirror.readable()):
             on_change(server)
 
     def host(self, agent: str, supported: frozenset[str]) -> None:
@@ -116,10 +121,9 @@ class Features:
             return
         others = {name: known for name, known in self._hosted.items() if name != agent}
         self._hosted = {**others, agent: supported} if supported else others
-        # Sessions end here too, so entries that cannot be read are no reason to fail: no feature set is on then.
-        if self._on_change is None or self._mirror is None or self._mirror.problem is not None:
+        if self._on_change is None or self._mirror is None:
             return
-        for server in {entry.server for entry in self._mirror.values() if entry.agent == agent}:
+        for server in {entry.server for entry in self._mirror.readable() if entry.agent == agent}:
             self._on_change(server)
 
     def policy(
@@ -158,7 +162,10 @@ class Features:
         return self._known_by_agent(server), self._config(), self._hosted
 
     def enabled(self, server: str, agent: str, feature: str) -> bool:
-        """Whether a feature set is on for an agent: enabled, and with no further uses than when it was."""
+        """Whether a feature set is on for an agent: enabled, and with no further uses than when it was.
+
+        Raises SERVER_NOT_READY where an entry on the server's feature sets cannot be read.
+        """
         mine = self._by_agent(server).get(agent, NO_ENTRIES)
         declared = None if self._declarations is None else self._declarations.declaration(server, agent, feature)
         return mine.enable(feature, declared)
@@ -170,28 +177,37 @@ class Features:
 
     def enabled_by(self, server: str, feature: str) -> str:
         """Names the entries on a feature set as they are now: another name after each change of one."""
-        found = (each for each in self._ready().values() if each.server == server and names((each.feature,), feature))
+        self._check(server)
+        found = (each for each in self.entries() if each.server == server and names((each.feature,), feature))
         return " ".join(sorted(f"{each.id}={each.enabled}@{each.at.timestamp()}" for each in found))
 
     def has_any(self, agent: str) -> bool:
         """Whether anything at all is on for an agent."""
-        entries = self._ready()
         if self._agents is None:
-            servers = {entry.server for entry in entries.values()}
-            found = (known for server in servers for known in self._by_agent(server).items())
+            servers = {entry.server for entry in self.entries()}
+            found = (known for server in servers for known in self._known_by_agent(server).items())
             self._agents = frozenset(
                 agent for agent, mine in found if any(mine.enable(entry.feature) for entry in mine.enabling)
             )
         return agent in self._agents
 
     def any_on(self, server: str, agent: str) -> bool:
-        """Whether an agent has any feature set of a server on, also while the server is away."""
+        """Whether an agent has any feature set of a server on, also while the server is away.
+
+        Raises SERVER_NOT_READY where an entry on them cannot be read.
+        """
         mine = self._by_agent(server).get(agent, NO_ENTRIES)
         return any(mine.enable(entry.feature) for entry in mine.enabling)
 
     def entries(self) -> Iterator[FeatureEntry]:
-        """Every entry. Raises SERVER_NOT_READY where they cannot be known."""
-        return self._ready().values()
+        """Every entry that can be read. Raises SERVER_NOT_READY before the store is open."""
+        return self._ready().readable()
+
+    def unreadable(self, server: str) -> list[str]:
+        """The ids of entries that cannot be read and may disable feature sets of a server: all its sets are off."""
+        if self._mirror is None:
+            return []
+        return sorted(key for key in self._mirror.problems if _server_of(key) in (server, None))
 
     async def put(self, entries: Iterable[FeatureEntry], records: Iterable[object]) -> None:
         """Store entries together with their audit records. They hold when this returns."""
@@ -202,27 +218,41 @@ class Features:
                 transaction.put(FEATURES, entry)
             transaction.record(*records)
 
-    async def forget(self, entries: Iterable[FeatureEntry], records: Iterable[object]) -> None:
+    async def forget(self, ids: Iterable[str], records: Iterable[object]) -> None:
         """Delete entries, together with their audit records."""
-        self._ready()
         async with self._store.transaction() as transaction:
-            for entry in entries:
-                transaction.delete(FEATURES, entry.id)
+            for id_ in ids:
+                transaction.delete(FEATURES, id_)
             transaction.record(*records)
 
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """The entries that cannot be read, and how a person deletes each."""
+        found = []
+        for id_ in [] if self._mirror is None else sorted(self._mirror.problems):
+            if (parts := entry_parts(id_)) is None:
+                off, hint = "all feature sets", "restore the last backup with `interlock restore`"
+            else:
+                server, agent, feature = parts
+                off = f"all feature sets of {server}"
+                hint = f"`interlock features forget {server} {shlex.quote(feature)} --agent {agent}` deletes it"
+            shown = id_.replace(SEPARATOR, " ")[:MAX_SHOWN]
+            found.append((f"an entry on feature sets cannot be read ({shown}), so {off} are off", hint))
+        return found[:MAX_WARNINGS]
+
     def _known_by_agent(self, server: str) -> Mapping[str, AgentEntries]:
-        """The same, and of nobody while entries cannot be read: a server works without its feature sets."""
+        """The same, and of nobody while an entry cannot be read: a server works without its feature sets."""
         try:
             return self._by_agent(server)
         except Fault:
             return NOBODY
 
     def _by_agent(self, server: str) -> dict[str, AgentEntries]:
-        entries = self._ready()  # An entry that cannot be read may disable what was worked out before it came.
+        self._check(server)  # An entry that cannot be read may disable what was worked out before it came.
         known = self._of.get(server)
         if known is None:
             known = {}
-            for entry in entries.values():
+            for entry in self.entries():
                 if entry.server == server:
                     mine = known.setdefault(entry.agent, AgentEntries())
                     (mine.enabling if entry.enabled else mine.disabling).append(entry)
@@ -233,7 +263,28 @@ class Features:
         return self._hosted.values() if agent is None else (self._hosted.get(agent, frozenset()),)
 
     def _ready(self) -> Mirror[FeatureEntry]:
-        return whole(self._mirror, "feature sets")
+        if self._mirror is None:
+            raise starting()
+        return self._mirror
+
+    def _check(self, server: str) -> None:
+        """Raise SERVER_NOT_READY where an entry on the feature sets of a server cannot be read."""
+        if (mirror := self._ready()).problems and (found := self.unreadable(server)):
+            message = f"the feature sets of {server} are off: an entry on them cannot be read"
+            hint = "`interlock status` names the entry, and how to delete it"
+            raise Fault("SERVER_NOT_READY", message, hint=hint, operator_text=mirror.problems[found[0]].for_operators)
+
+
+def entry_parts(id_: str) -> tuple[str, str, str] | None:
+    """The server, the agent and the pattern of an entry, which its id names; None for an id of another form."""
+    parts = id_.split(SEPARATOR)
+    return None if len(parts) != 3 else (parts[0], parts[1], parts[2])
+
+
+def _server_of(id_: str) -> str | None:
+    """The server of an entry; None where its id does not say, so that it may be any."""
+    parts = entry_parts(id_)
+    return None if parts is None else parts[0]
 
 
 def _denied(config: Config, hosted: frozenset[str]) -> tuple[str, ...]:
