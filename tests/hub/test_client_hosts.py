@@ -16,6 +16,7 @@ import pytest
 
 from interlock.config.live_settings import Live, LiveRule, ServerLive
 from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, ServerSettings
+from interlock.host import client_pushes
 from interlock.hub.audit.record import INTENDED
 from interlock.hub.handlers.host_methods import MAX_RUNNING
 from interlock.hub.live.client_host import ClientHost
@@ -337,6 +338,55 @@ async def test_events_that_nobody_answered_for_outlive_a_killed_hub_and_a_closed
             again.answers["push/event"] = {"accepted": True}
             async with asyncio.timeout(50):
                 assert [(await again.asked.get())["params"]["eventId"] for _ in range(2)] == ["a/e2", "a/e3"]
+
+
+async def test_an_event_that_was_refused_before_it_was_sent_is_pushed_again_a_bounded_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_pushes, "RETRY_S", 0.0)
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=True).running() as client:
+        judging, refused, busy = hub.hub_app.judging, list[str](), [True]
+        judge = judging.run_result
+
+        async def refuse(owner: str, *given: Any) -> Any:
+            if not busy[0]:
+                return await judge(owner, *given)
+            refused.append(owner)
+            if len(refused) > client_pushes.RETRIES + 1:
+                busy[0] = False
+            raise Fault("RESOURCE_EXHAUSTED", "too many results wait to be judged")
+
+        client.answers["push/event"] = {"accepted": True}
+        await client.select("a.note.push")
+        monkeypatch.setattr(judging, "run_result", refuse)
+        await drive(hub, "a", "push", events=[event("e1")])
+        await until(lambda: len(refused) == client_pushes.RETRIES + 1)
+        rows = await entries_soon(hub, len(refused), event="dev.interlock.live_passed")
+        assert {(row.record.details or {})["outcome"] for row in rows} == {"failed"}
+        await until(lambda: [each.event for each in hub.hub_app.live.deliveries.waiting("mine")] == ["e1"])
+        assert client.asked.empty()
+        await drive(hub, "a", "push", events=[event("e2")])  # refused once more, and then pushed without another event
+        assert [(await asked(client))["params"]["eventId"] for _ in range(2)] == ["a/e1", "a/e2"]
+
+
+async def test_an_event_goes_to_another_client_when_the_session_of_the_first_ends(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=False).running() as first:
+        asked_first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def never(message: dict[str, Any]) -> dict[str, Any]:
+            asked_first.set_result(None)
+            return await asyncio.get_running_loop().create_future()
+
+        first.answers["push/event"] = never
+        await drive(hub, "a", "push", events=[event("e1")])
+        await first.select("a.note.push")
+        await asyncio.wait_for(asked_first, 60)
+        (session,) = (await hub.operate("sessions.list"))["sessions"]
+        async with HostClient(hub, "mine", modern=True).running() as other:
+            other.answers["push/event"] = {"accepted": True}
+            await other.select("a.note.push")
+            await hub.operate("sessions.end", id=session["id"])
+            assert (await asked(other))["params"]["eventId"] == "a/e1"
 
 
 async def test_the_next_run_lets_events_wait_that_were_on_their_way(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ its agent and a client of that agent selected the feature set and listens; until
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -34,6 +36,12 @@ METHOD: Final = "push/event"
 MAX_BYTES: Final = 128 * 1024
 MAX_EVENTS: Final = 16
 """Events that are taken from the store at a time. Each is a request of its own."""
+RETRIES: Final = 6
+"""How often events that reached no client are pushed again. After that they wait for the next event or client."""
+RETRY_S: Final = 1.0
+"""The pause before the first of these. Each further pause is twice as long."""
+
+_log = logging.getLogger(__name__)
 
 
 class ClientPushes:
@@ -42,8 +50,12 @@ class ClientPushes:
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
         self._wakes: SubscriberTask | None = None
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, asyncio.Task[bool]] = {}
         """By agent."""
+        self._tries: Counter[str] = Counter()
+        """How often an agent's events were pushed again since the last event or client."""
+        self._retries: dict[str, asyncio.TimerHandle] = {}
+        """The next of these, by agent."""
         self._again: set[str] = set()
         """Agents whose task began before their last event, or their last client."""
 
@@ -57,6 +69,8 @@ class ClientPushes:
         """Push no more."""
         if self._wakes is not None:
             await self._wakes.close()
+        for agent in list(self._retries):
+            self._retries.pop(agent).cancel()
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
@@ -64,6 +78,12 @@ class ClientPushes:
 
     def on_host(self, agent: str) -> None:
         """A client of an agent may take events now."""
+        self._tries.pop(agent, None)
+        self._begin(agent)
+
+    def _begin(self, agent: str) -> None:
+        if (retry := self._retries.pop(agent, None)) is not None:
+            retry.cancel()
         config, deliveries = self._hub_app.config, self._hub_app.live.deliveries
         taken = bool(config.models) and any(table.agent == agent for table in config.channels.values())
         if agent in self._running:
@@ -73,12 +93,30 @@ class ClientPushes:
             task = self._running[agent] = asyncio.ensure_future(self._run(agent))
             task.add_done_callback(partial(self._done, agent))
 
-    def _done(self, agent: str, task: asyncio.Task[None]) -> None:
+    def _done(self, agent: str, task: asyncio.Task[bool]) -> None:
         del self._running[agent]
-        if agent in self._again:
-            self._again.discard(agent)
-            if not task.cancelled():
-                self.on_host(agent)
+        begins_again = agent in self._again
+        self._again.discard(agent)
+        if task.cancelled():
+            return
+        if (cause := task.exception()) is not None:
+            _log.error("events were not pushed", exc_info=cause)
+        if begins_again:
+            self.on_host(agent)
+        elif cause is None and task.result():
+            self._try_again(agent)
+        else:
+            self._tries.pop(agent, None)
+
+    def _try_again(self, agent: str) -> None:
+        """Push what waits again after a pause, unless that was done often enough."""
+        tries = self._tries[agent]
+        if tries >= RETRIES:
+            del self._tries[agent]
+            return
+        self._tries[agent] = tries + 1
+        pause_s = RETRY_S * 2**tries
+        self._retries[agent] = asyncio.get_running_loop().call_later(pause_s, self._begin, agent)
 
     async def _on_wakes(self, batch: Sequence[Delivery]) -> None:
         for event in batch:
@@ -87,17 +125,23 @@ class ClientPushes:
             for agent in agents:
                 self.on_host(agent)
 
-    async def _run(self, agent: str) -> None:
-        """Push the events of an agent to the newest of its clients that takes them."""
+    async def _run(self, agent: str) -> bool:
+        """Push the events of an agent to the newest of its clients that takes them. Whether some reached nobody."""
         hosts, deliveries = self._hub_app.live.hosts, self._hub_app.live.deliveries
+        failed = False
         try:
             for host in hosts.for_agent(agent):
                 while deliveries.is_woken(agent) and (wanted := self._wanted(host)):
                     events, _ = await deliveries.take(agent, MAX_EVENTS, MAX_BYTES, wanted, on_way=True)
-                    if not events or not await self._push_all(host, events):
+                    if not events:
+                        break
+                    if not await self._push_all(host, events):
+                        failed = True
                         break
         except (Fault, StoreError) as cause:
             self._hub_app.logs.add("hub", "hub", f"events were not pushed to {agent}: {cause.for_operators}"[:500])
+            failed = True
+        return failed and deliveries.is_woken(agent)
 
     def _wanted(self, host: ClientHost) -> set[tuple[str, str]]:
         """The feature sets whose events a client takes now, with their servers."""
@@ -120,12 +164,15 @@ class ClientPushes:
             for place, event in enumerate(events):
                 failed: Fault | None = None
                 try:
-                    await self._push(host, event)
+                    answer = await self._answer(host, event)
+                    result = decode_answer(PushResult, answer, "the client")
+                    self._record(host, event, "accepted" if result.accepted else "declined", result.reason or "")
+                except _NotAnsweredError as cause:
+                    self._record(host, event, "failed", cause.fault.summary)
+                    return False
                 except Fault as fault:
                     failed = fault
                     self._record(host, event, "failed", fault.summary)
-                    if fault.name in ("UPSTREAM_UNAVAILABLE", "TIMEOUT"):
-                        return False
                 await deliveries.arrived(agent, [event])
                 left = events[place + 1 :]
                 if failed is not None:
@@ -135,7 +182,22 @@ class ClientPushes:
             if left:
                 await deliveries.put_back(agent, left)
 
-    async def _push(self, host: ClientHost, event: Pending) -> None:
+    async def _answer(self, host: ClientHost, event: Pending) -> bytes:
+        """The client's answer to an event. Raises the client's own refusal, or `_NotAnsweredError` if there is none."""
+        try:
+            return await self._push(host, event)
+        except Fault as fault:
+            if fault.foreign_code is not None:
+                raise
+            raise _NotAnsweredError(fault) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # A session that ends cancels its open requests.
+            raise _NotAnsweredError(Fault("UPSTREAM_UNAVAILABLE", "the client's session has ended")) from None
+
+    async def _push(self, host: ClientHost, event: Pending) -> bytes:
         hosts, maskers = self._hub_app.live.hosts, self._hub_app.inference_hooks.maskers()
         content = msgspec.convert(event.content, Blocks, strict=False)
         origin = {key: value for key, value in event.origin.items() if key != "dev.interlock/server"}
@@ -154,9 +216,15 @@ class ClientPushes:
         }
         if event.tags:
             params["tags"] = made_visible(list(event.tags))
-        answer = await hosts.requests.ask(host.key, METHOD, name, msgspec.json.encode(params))
-        result = decode_answer(PushResult, answer, "the client")
-        self._record(host, event, "accepted" if result.accepted else "declined", result.reason or "")
+        return await hosts.requests.ask(host.key, METHOD, name, msgspec.json.encode(params))
 
     def _record(self, host: ClientHost, event: Pending, outcome: str, reason: str) -> None:
         self._hub_app.journal.live_passed(event.server, host.principal.id, METHOD, event.event, outcome, reason)
+
+
+class _NotAnsweredError(Exception):
+    """No client answered for an event, so it does not count as delivered."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__()
+        self.fault = fault
