@@ -1,18 +1,9 @@
-"""Code inside arguments: awk programs, calls in other languages, and text that a nested shell would run."""
+"""Code inside arguments: calls in other languages, and text that a nested shell would run."""
 
 from __future__ import annotations
 
 import re
 
-from interlock.judge.shell.quoting import quoted_spans
-
-_AWK_CALLS = re.compile(r"\bsystem\s*\(|/inet/|@load|@include|\bgetline\s*<", re.IGNORECASE)
-_AWK_PIPES = re.compile(r"(?<!\|)\|(?!\|)")
-_AWK_PRINTS_TO = re.compile(r"\bprintf?\b[^;}\n]{0,400}?>>?\s*[^=\s]")
-_AWK_STANDARD = re.compile(r'>>?\s*"/dev/(?:stderr|stdout)"')
-_AWK_STRINGS = {'"': re.compile(r'(?:[^"\\]|\\.)*+', re.DOTALL)}
-_AWK_PATTERNS = re.compile(r"(^|[{(,;!~&|\n])([^\S\n]*)/(?:[^/\\\n]|\\.)+/")
-"""A slash after an operator opens a pattern; after a value it divides."""
 _NESTED = re.compile(
     r"\$\(\s*[\w./~]|`\s*[\w./~$][^`]*`|\$\{?IFS|\$\{[^}]{0,80}\}\s*[;|&]|<\(\s*\w|/dev/(?:tcp|udp)/|\bsh\s+-i\b"
 )
@@ -28,23 +19,6 @@ _CODE_CALL = re.compile(
 _DELETES = re.compile(
     r"\b(?:rm_rf|rmtree|rm\s+-\w*[rR]\w*|remove_tree|unlinkSync|rmSync|FileUtils\.rm|deltree|rimraf)\b"
 )
-
-
-def awk_runs(program: str) -> bool:
-    """Calls, and pipes: every `|` outside strings and patterns is one."""
-    return _AWK_CALLS.search(program) is not None or _AWK_PIPES.search(_awk_bare(program)) is not None
-
-
-def awk_writes(program: str) -> bool:
-    return _AWK_PRINTS_TO.search(_awk_bare(_AWK_STANDARD.sub(" ", program))) is not None
-
-
-def _awk_bare(program: str) -> str:
-    parts, at = [], 0
-    for start, end in quoted_spans(program, _AWK_STRINGS):
-        parts += [program[at:start], '""']
-        at = end
-    return _AWK_PATTERNS.sub(r"\1\2//", "".join([*parts, program[at:]]))
 
 
 def names_shell(text: str) -> bool:

@@ -62,14 +62,6 @@ _SERVICE = re.compile(r"(?:_enable)?=(?:\"?NO\"?)?$|\.service$|^-(?:f|x)$", re.I
 _ALTERNATIVES = re.compile(r"[|()^$\s]+")
 
 
-def awk_runs(use: Use) -> bool:
-    return any(embedded.awk_runs(word) for word in use.arguments)
-
-
-def awk_writes(use: Use) -> bool:
-    return any(embedded.awk_writes(word) and not embedded.awk_runs(word) for word in use.arguments)
-
-
 def sed_runs(use: Use) -> bool:
     """The script runs commands, or cannot be read."""
     return not sed_does(use).isdisjoint(("runs", "unknown"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from interlock.judge.shell.conditions import Use, all_hold
-from interlock.judge.shell.flags import operands, option_values
+from interlock.judge.shell.flags import operands
 from interlock.judge.shell.followed import INSERTED, FollowedScript
 from interlock.judge.shell.programs import known, lists, program_name
 from interlock.judge.shell.script import Command, Word
@@ -40,7 +40,7 @@ def _code(name: str, arguments: Sequence[str]) -> list[str]:
     if name in ("sed", "gsed"):
         return sed_scripts(arguments)
     if "awk" in name:
-        return [*option_values(arguments, "-e", "--source"), *operands(arguments, frozenset({"-F", "-v", "-f"}))[:1]]
+        return list(arguments)
     return []
 
 
