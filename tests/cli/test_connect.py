@@ -351,6 +351,8 @@ def test_print_uses_the_key_that_the_client_has_already(user: User, hub: FakeHub
     hub.asked.clear()
     result = user.run("connect", "cursor", "--print")
     assert "ilk_test" in result.output
+    other = user.run("connect", "cursor", "--print", "--profile", "work")
+    assert (other.exit_code, "interlock connect cursor --profile work" in other.stderr) == (2, True)
     assert hub.params_of("hub/keys.create") == []
 
 

@@ -92,6 +92,8 @@ def test_a_search_names_the_servers_that_are_still_starting(user: User, hub: Fak
     servers = [{"id": name, "state": state, "tools": tools} for name, (state, tools) in states.items()]
     hub.answers["hub/status"] = {"servers": servers}
     assert "still starting: slow; search again" in user.run("find", "time").output
+    assert "still starting: slow; their tools follow" in user.run("list").stderr
+    assert "still starting" not in user.run("list", "--server", "ready").stderr
 
 
 def test_what_was_learned_from_use_is_forgotten(user: User, hub: FakeHub) -> None:

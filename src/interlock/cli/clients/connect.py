@@ -18,7 +18,7 @@ from interlock.cli.clients.clients import (
     with_entry,
     without_entries,
 )
-from interlock.cli.terminal.failures import Failure, NoHub
+from interlock.cli.terminal.failures import Failure, NoHub, WrongUsage
 from interlock.cli.terminal.options import OneOf
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
@@ -110,6 +110,9 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     if not only_print:
         check_writable(chosen.path)
     if only_print and (entry := existing_entry(chosen)):
+        if profile is not None:
+            message = f"{chosen.title} is connected, and --print shows its entry with the key and profile that it has"
+            raise WrongUsage(message, f"change the profile first: interlock connect {name} --profile {profile}")
         outcome = {"client": name, "path": str(chosen.path), "entry": entry}
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
     if only_print and not is_running(home_folder()):

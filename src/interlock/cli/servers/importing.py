@@ -73,7 +73,8 @@ def import_(
     outcome = {"added": list(taken), "warnings": warnings, "refused": refused, **changed}
     if taken and not yes and not as_json:
         outcome["refused"] = []  # shown with the question
-    show_outcome(outcome, f"Added {counted(len(taken), 'server')} to {path}: {', '.join(taken) or 'none'}.", as_json)
+    done = f"Added {counted(len(taken), 'server')} to {path}: {', '.join(taken)}." if taken else "Nothing was added."
+    show_outcome(outcome, done, as_json)
     if refused and not taken:
         raise Refused("no server was imported", "fix the problems above; use --trust for servers that you trust")
 

@@ -71,8 +71,7 @@ def find(
         say(f"left out, over the budget: {plain(name)}")
     if found.get("hint"):
         say(f"  → {plain(found['hint'])}")
-    waited_for = [server for server in perform("status")["servers"] if not server.get("tools")]
-    if starting := still_starting(waited_for):
+    if starting := still_starting(perform("status")["servers"]):
         say(f"  → still starting: {', '.join(starting)}; search again in a moment")
 
 

@@ -48,6 +48,8 @@ def list_(found: Json, **params: Any) -> None:
     count = counted(len(tools), "tool")
     tokens = [tool["tokens"] for tool in tools if tool.get("tokens") is not None]
     say(f"{count}, {sum(tokens):,} tokens" if len(tokens) == len(tools) else count)
+    if starting := still_starting(perform("status")["servers"], params["server"]):
+        say(f"  → still starting: {', '.join(starting)}; their tools follow", err=True)
 
 
 @click.command()
@@ -92,11 +94,12 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, key: str 
         raise _failure(name, result)
 
 
-def still_starting(servers: list[Json]) -> list[str]:
-    """The servers whose tools are not known yet, because they are being started."""
+def still_starting(servers: list[Json], only: str | None = None) -> list[str]:
+    """The servers, or only this one, whose tools are not known yet because they are being started."""
     from interlock.cli.lifecycle.status import STARTING
 
-    return [plain(str(server["id"])) for server in servers if server.get("state") in STARTING]
+    waited_for = (server for server in servers if server.get("state") in STARTING and not server.get("tools"))
+    return [plain(str(server["id"])) for server in waited_for if only in (None, server["id"])]
 
 
 def _why_none() -> str:
