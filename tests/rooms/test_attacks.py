@@ -16,10 +16,11 @@ from websockets.frames import Close, CloseCode, Frame, Opcode
 from hub.running_hub import until
 from interlock.config.settings import Rate, Topic
 from interlock.protocols.mcpx.routing import Mode
-from interlock.rooms.frame_queue import AT_ONCE, MAX_WAITING
+from interlock.rooms.frame_queue import AT_ONCE, MAX_FRAMES, MAX_WAITING
 from interlock.rooms.member import Member
 from interlock.rooms.tickets import Admitted
 from interlock.transports.websocket import WebSocketConnection, text_frame
+from interlock.wire.errors import Fault
 
 from .running import RunningRooms, running_rooms
 
@@ -327,6 +328,35 @@ async def test_a_burst_to_a_large_topic_waits_with_its_sender_and_arrives_in_ord
         observing.cancel()
         assert got == [str(number) for number in range(4 * MAX_WAITING)]
         assert 1 < longest <= MAX_WAITING
+
+
+async def test_nobody_comes_while_too_many_frames_wait_for_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = Topic(visibility="public", profile="full-access", rate=Rate())
+    async with running_rooms(tmp_path, build=public) as rooms:
+        ann, bob = await rooms.join("ann"), await rooms.join("bob")
+        touches, begun, stored = rooms.hub_app.live.touches, asyncio.Event(), asyncio.Event()
+        store = touches.store_round
+
+        async def hang() -> None:
+            begun.set()
+            await stored.wait()
+            await store()
+
+        monkeypatch.setattr(touches, "store_round", hang)
+        await ann.send("chat", {"text": "hello"})
+        await begun.wait()
+        (room,) = rooms.gateway.rooms
+        with pytest.raises(Fault, match="Too many envelopes wait in the topic") as refused:
+            for _ in range(2 * MAX_FRAMES):
+                SilentConnection(rooms.gateway.topics.admit("build", Admitted(None), Mode.ALL)).member.on_lost()
+        assert refused.value.name == "RESOURCE_EXHAUSTED"
+        assert room.undelivered < MAX_FRAMES + 4
+        stored.set()
+        assert (await bob.next("chat"))["payload"] == {"text": "hello"}
+        await until(lambda: not room.undelivered)
+        await (await rooms.join("eve")).leave()
 
 
 async def test_a_full_topic_takes_nobody_else_and_its_participants_come_back(tmp_path: Path) -> None:

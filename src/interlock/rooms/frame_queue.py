@@ -22,6 +22,10 @@ HELD_S: Final = 0.01
 """While a frame is held, a slow participant is looked at again after this time."""
 MAX_WAITING: Final = 64
 """Envelopes that may wait for their delivery before nothing more is read from senders."""
+MAX_FRAMES: Final = 2_048
+"""Frames, the gateway's own too, that may wait before nobody else may come: each that comes is told of by one."""
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""The same in bytes: a participant that comes back is sent what it missed."""
 
 
 class Hold:
@@ -42,12 +46,14 @@ class Hold:
 class FrameQueue:
     """The frames of one topic that are not written yet."""
 
-    __slots__ = ("_blocked", "_drop", "_position", "_queue", "_scheduled", "_slow", "_written", "delivered")
+    __slots__ = ("_blocked", "_bytes", "_drop", "_position", "_queue", "_scheduled", "_slow", "_written", "delivered")
 
     def __init__(self, drop: Callable[[Member], None]) -> None:
         self._drop = drop
         """Ends a participant that left too much unread."""
         self._queue: deque[tuple[bytes, Sequence[Member], Hold | None]] = deque()
+        self._bytes = 0
+        """The size of all frames in the queue."""
         self._position = 0
         """Participants that have the first frames of the queue already."""
         self._written: tuple[bytes, int] | None = None
@@ -69,6 +75,11 @@ class FrameQueue:
         """Whether senders have to wait."""
         return len(self._queue) >= MAX_WAITING
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether nobody else may come, since the store has not noted earlier envelopes for a long time."""
+        return len(self._queue) >= MAX_FRAMES or self._bytes >= MAX_BYTES
+
     def wait(self, member: Member) -> None:
         """Resume this sender once there is space."""
         self._blocked[member] = None
@@ -83,6 +94,7 @@ class FrameQueue:
     def send_soon(self, frame: bytes, members: Sequence[Member], hold: Hold | None = None) -> None:
         """Write a frame in the next turn, together with those that follow it to the same members."""
         self._queue.append((frame, members, hold))
+        self._bytes += len(frame)
         self._schedule()
 
     def hold(self) -> Hold:
@@ -109,7 +121,7 @@ class FrameQueue:
             left -= max(1, len(piece))
             if self._position >= len(members):
                 for _ in range(count):
-                    self._queue.popleft()
+                    self._bytes -= len(self._queue.popleft()[0])
                 self._position, self._written = 0, None
             self._write(frames, count, piece)
         if not self._is_held:

@@ -126,6 +126,7 @@ class Room:
         since: str | None = None,
     ) -> Member:
         """Reserve a place for a connection that is being upgraded. Raises Refusal. `since` is a cursor of before."""
+        self._check_crowd()
         participant = Participant(id, ANONYMOUS if principal is None else principal.id, capabilities, mode)
         place = Reservation(participant, since)
         return self._admissions.reserve(self, principal, place, self._members, clock_s())
@@ -133,6 +134,11 @@ class Room:
     def enter(self, member: Member) -> None:
         """The participant is connected: welcome it, then tell all. A former connection of the same one ends."""
         participant, since = self._admissions.take(member)
+        try:
+            self._check_crowd()
+        except Refusal as refusal:
+            self._expel(member, refusal)
+            return
         before = self._members.pop(member.id, None)
         known = self._topic.participant(member.id)
         try:
@@ -275,7 +281,7 @@ class Room:
             self._internal.on_expired(proposal)
             if (proposer := self._members.get(proposal.proposer)) is not None:
                 self._gateway.refuse(proposer, ended(proposal).about(proposal.id, proposal.kind.text))
-        if self._history is not None:
+        if self._history is not None and not self._frames.full:
             for member in self._positions.due(self._history.offset, self._members.values()):
                 self._gateway.cursor(member, self._history)
         self._admissions.forget_idle(self._members, now)
@@ -317,6 +323,12 @@ class Room:
         count = member.count_refusal(refusal.reason, now)
         if count:
             self._audit.refusal(member, refusal.reason, refusal.message, refusal.attempted_kind, count)
+
+    def _check_crowd(self) -> None:
+        """Refuse a participant while too many frames wait in the topic. Raises Refusal."""
+        if self._frames.is_crowded:
+            message = "Too many envelopes wait in the topic: the hub's store is slow."
+            raise Refusal(Reason.UNAVAILABLE, message, "Come back in a moment.")
 
     def _presence(self, event: system.PresenceEvent, participant: Participant) -> None:
         self.counts.presences += 1
