@@ -69,6 +69,7 @@ class LiveParts:
         self.hosts = ClientHosts(self.features, self.connections, authentication.access)
         self.connections.updates.follow_with(self.hosts)
         self.texts = ServerTexts(ServerMaskers(lambda: foundation.config), journal)
+        self.connections.updates.judge_names_with(self.texts)
         self.offers = LiveOffers(addresses, self.hosts)
         registered = RegisteredChannels(ChannelAnnouncements(self.hosts, self.texts))
         for method in CHANNEL_METHODS:

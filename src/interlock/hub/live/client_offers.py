@@ -70,11 +70,11 @@ class ClientOffers:
     def rights(self, host: ClientHost, live: LiveConnection) -> states.Connection:
         """A server's rights with a client: those with its agent, as far as the client selected them."""
         known = host.views.get(live.server)
-        basis = (live.state, host.selection, *self._features.basis(live.server))
+        basis = (live.state, live.shown_names, host.selection, *self._features.basis(live.server))
         if known is not None and len(known[0]) == len(basis) and all(map(_same, known[0], basis)):
             return known[1]
         offer = live.state.offer
-        mine = [name for name in offer.feature_sets if host.selected(live.server, name)]
+        mine = [name for name in offer.feature_sets if name in live.shown_names and host.selected(live.server, name)]
         policy = self._features.policy(live.server, offer.feature_sets, host.principal.id, only=mine)
         active, scopes = live.state.active, host.scopes(live.server, mine)
         if scopes:
@@ -108,7 +108,8 @@ class ClientOffers:
             policy = self._features.policy(
                 live.server, offer.feature_sets, host.principal.id, supported=supported(host.offer)
             )
-            found.append((live, frozenset(effective(offer, policy).enabled_sets)))
+            # A name is a text of the server too, and a person may have enabled it by a pattern.
+            found.append((live, live.shown_names.intersection(effective(offer, policy).enabled_sets)))
         return found
 
 

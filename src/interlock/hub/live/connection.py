@@ -59,6 +59,8 @@ class LiveConnection:
         """Hooks that the server has not answered yet. A client may send several for one inference."""
         self.channels: dict[str, Channel] = {}
         """The channels that the server registered on it."""
+        self.shown_names: frozenset[str] = frozenset()
+        """The declared feature sets whose names were judged, and may be told clients that are hosts."""
         self._views: dict[str, tuple[tuple[object, ...], states.Connection]] = {}
         """By agent: its part of the state, and what that was worked out from."""
         self.note = ""

@@ -81,6 +81,7 @@ class LiveConnections:
             self._logs.add(server, "hub", found[0].warning)
         self._open[server, key] = live
         await self.updates.update(live)
+        await self.updates.judge_names(live)
 
     def on_closed(self, server: str, key: str | None, connection: Connection) -> None:
         """A connection is gone, and with it what the server asked on it."""

@@ -7,6 +7,7 @@ of 0.5 answers an update with a receipt, which may come on another stream than i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Final, Protocol
 
 import msgspec
@@ -35,6 +36,13 @@ class DeclarationListener(Protocol):
         """Some feature sets may have changed."""
 
 
+class NameJudge(Protocol):
+    """Judges the names of feature sets."""
+
+    async def names(self, server: str, found: Collection[str]) -> frozenset[str]:
+        """The names of feature sets that a client may be told of. Raises a `Fault` where they cannot be searched."""
+
+
 class FeatureUpdates:
     """The updates of all connections."""
 
@@ -42,6 +50,24 @@ class FeatureUpdates:
         self._features = features
         self._logs = logs
         self._listener: DeclarationListener | None = None
+        self._names: NameJudge | None = None
+
+    def judge_names_with(self, judge: NameJudge) -> None:
+        """Have names judged before clients that are hosts are told of them. Called before the first server comes."""
+        self._names = judge
+
+    async def judge_names(self, live: LiveConnection) -> None:
+        """Judge the names that a server declares now. Clients are told of no other."""
+        declared = live.state.offer.feature_sets
+        if self._names is None or not declared:
+            return
+        try:
+            live.shown_names = await self._names.names(live.server, [*declared])
+        except Fault as fault:
+            self._log(live.server, f"the names of its feature sets could not be searched: {fault.message}")
+            return
+        if withheld := len(declared.keys() - live.shown_names):
+            self._log(live.server, f"{withheld} of its feature sets have names that read like instructions")
 
     def follow_with(self, listener: DeclarationListener) -> None:
         """Have a part of a higher layer hear of changed declarations."""
@@ -76,6 +102,7 @@ class FeatureUpdates:
     async def _announce(self, live: LiveConnection) -> None:
         """Tell the server, and those who follow declarations, what holds after other declarations."""
         await self._send(live)
+        await self.judge_names(live)
         if self._listener is not None:
             self._listener.refresh()
 

@@ -6,11 +6,13 @@ instructions is withheld. A client has it after it counts as untrusted text, as 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+import re
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from interlock.hub.auth.principals import SERVER
 from interlock.hub.journal import Journal
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.client_host import ClientHost
@@ -24,6 +26,8 @@ WITHHELD: Final = "[withheld: it reads like instructions]"
 SEARCHED_HERE: Final = 400
 """Bytes that are searched on the loop, once the signals are compiled."""
 MAX_FINDINGS: Final = 3
+_JOINTS: Final = re.compile(r"[.:_-]+")
+"""The characters between the words of a feature set's name."""
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
@@ -75,6 +79,17 @@ class ServerTexts:
         clean = await self._clean(host, server, method, list(found))
         return [new for old, new in zip(found, clean, strict=True) if old == new]
 
+    async def names(self, server: str, found: Collection[str]) -> frozenset[str]:
+        """The names of feature sets that a client may be told of. Raises a `Fault` where they cannot be searched."""
+        masker = self._maskers.current().get(server)
+
+        def search() -> frozenset[str]:
+            shown = found if masker is None else [name for name in found if masker.mask_value(name)[0] == name]
+            return frozenset(name for name in shown if not _searched_name(name))
+
+        here = is_loaded() and sum(map(len, found)) <= SEARCHED_HERE
+        return search() if here else await self._judging.run_result(f"{SERVER}{server}", search)
+
     async def _clean(self, host: ClientHost, server: str, method: str, value: Any) -> Any:
         masker = self._maskers.current().get(server)
 
@@ -90,6 +105,11 @@ class ServerTexts:
             self._journal.live_passed(server, host.principal.id, method, "", "withheld", finding[:500])
         await self._tainting.note_delivery(host.principal, (server,), method, host.profile)
         return clean
+
+
+def _searched_name(name: str) -> bool:
+    """Whether a name reads like instructions, as it is or with blanks between its words."""
+    return any(judge_result(text, may_ask=True) for text in (name, _JOINTS.sub(" ", name)))
 
 
 def _has_text(value: object) -> bool:
