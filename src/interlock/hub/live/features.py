@@ -66,6 +66,18 @@ class AgentEntries(msgspec.Struct):
         uses = frozenset[str]() if declared is None else declared.needs | declared.may
         return any(entry.uses is None or uses <= set(entry.uses) for entry in found)
 
+    @property
+    def may_enable(self) -> bool:
+        """Whether some set may be on, whatever a server declares. In doubt one may be."""
+        return any(not self._covered(entry.feature) for entry in self.enabling)
+
+    def _covered(self, pattern: str) -> bool:
+        """Whether every set that a pattern names is switched off, as far as the texts of the patterns show."""
+        stems = (entry.feature.rstrip("*") for entry in self.disabling if entry.feature.endswith("*"))
+        return any(entry.feature == pattern for entry in self.disabling) or any(
+            "*" not in stem and pattern.startswith(stem) for stem in stems
+        )
+
     def disable(self, feature: str) -> bool:
         """Whether a set is switched off. A pattern that cannot be read names every set."""
         return names((entry.feature for entry in self.disabling), feature, unusable=True)
@@ -186,9 +198,7 @@ class Features:
         if self._agents is None:
             servers = {entry.server for entry in self.entries()}
             found = (known for server in servers for known in self._known_by_agent(server).items())
-            self._agents = frozenset(
-                agent for agent, mine in found if any(mine.enable(entry.feature) for entry in mine.enabling)
-            )
+            self._agents = frozenset(agent for agent, mine in found if mine.may_enable)
         return agent in self._agents
 
     def any_on(self, server: str, agent: str) -> bool:
@@ -196,8 +206,7 @@ class Features:
 
         Raises SERVER_NOT_READY where an entry on them cannot be read.
         """
-        mine = self._by_agent(server).get(agent, NO_ENTRIES)
-        return any(mine.enable(entry.feature) for entry in mine.enabling)
+        return self._by_agent(server).get(agent, NO_ENTRIES).may_enable
 
     def entries(self) -> Iterator[FeatureEntry]:
         """Every entry that can be read. Raises SERVER_NOT_READY before the store is open."""
