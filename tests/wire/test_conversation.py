@@ -96,9 +96,9 @@ class ConversationMachine(RuleBasedStateMachine):
         assert self.conversation.settle(id_) == (id_ in self.owed)
         self.owed.discard(id_)
 
-    @rule(id_=theirs)
-    def cancelled(self, id_: int) -> None:
-        params = json.dumps({"requestId": id_, "reason": "r"}).encode()
+    @rule(id_=theirs, number=st.sampled_from([int, float]))
+    def cancelled(self, id_: int, number: type[int] | type[float]) -> None:
+        params = json.dumps({"requestId": number(id_), "reason": "r"}).encode()
         received = self.conversation.receive(encode_notification("notifications/cancelled", params))
         assert received == Withdrawn(id_, "r") if id_ in self.owed else isinstance(received, UnmatchedMessage)
         self.owed.discard(id_)
@@ -127,7 +127,9 @@ def test_a_bad_message_is_refused_and_changes_nothing(line: bytes) -> None:
 
 
 @each_case("method", ["notifications/progress", "notifications/cancelled"])
-@each_case("params", [b"{}", b'{"progressToken":{}}', b'{"requestId":[]}'])
+@each_case(
+    "params", [b"{}", b'{"progressToken":{}}', b'{"requestId":[]}', b'{"requestId":1.5}', b'{"requestId":1e300}']
+)
 def test_unreadable_talk_about_other_messages_is_stray(method: str, params: bytes) -> None:
     assert isinstance(Conversation[str, None]().receive(encode_notification(method, params)), UnmatchedMessage)
 

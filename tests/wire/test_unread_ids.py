@@ -24,6 +24,7 @@ def test_an_unreadable_answer_names_its_request(text: bytes) -> None:
         (b'\xef\xbb\xbf \t{ "id" : 3 , "error" : {"code"', {3}),
         (b'{"jsonrpc":"2.0","id":"3","id":-3,"id":3.5,"result":{}', set()),
         (b'{"result":"\\"id\\":5","x":"id","y":{"id":6},"id":7', {7}),
+        (b'{"jsonrpc":"2.0","id":5.0,"result":{}}', {5}),
     ],
 )
 def test_the_ids_are_those_of_the_answer_itself(text: bytes, ids: set[int]) -> None:

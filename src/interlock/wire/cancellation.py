@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from interlock.wire.messages import Id
+
+_MAX_EXACT: Final = 2**53
+"""Whole numbers below it are exact as doubles."""
 
 
 class Reason(str):
@@ -27,7 +32,7 @@ def read_withdrawal(params: bytes) -> tuple[Id, Reason]:
     """The request that is withdrawn, and why. Raises msgspec.DecodeError."""
     withdrawal = _decode(params)
     meta = bytes(withdrawal.meta)
-    return withdrawal.requestId, Reason(withdrawal.reason, meta if meta.startswith(b"{") else b"")
+    return _id(withdrawal.requestId), Reason(withdrawal.reason, meta if meta.startswith(b"{") else b"")
 
 
 def withdrawal(id: Id, reason: str) -> bytes:
@@ -40,8 +45,17 @@ def withdrawal(id: Id, reason: str) -> bytes:
     return msgspec.json.encode(params)
 
 
+def _id(named: Id | float) -> Id:
+    """The id, which some peers write as a double: 5.0 is the number 5."""
+    if not isinstance(named, float):
+        return named
+    if not named.is_integer() or abs(named) >= _MAX_EXACT:
+        raise msgspec.ValidationError("an id is a whole number or a text")
+    return int(named)
+
+
 class _Cancelled(msgspec.Struct):
-    requestId: Id
+    requestId: Id | float
     reason: str = ""
     meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
 

@@ -17,7 +17,7 @@ SCANNED_BYTES: Final = 1024
 """How many bytes at the beginning of a text are looked through for members."""
 _BEGIN: Final = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+\{")
 _TOKEN: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)"(?:[ \t\r\n]*+(:)[ \t\r\n]*+)?|[\[\]{}]', re.DOTALL)
-_NUMBER: Final = re.compile(rb"(\d{1,18})(?![\d.eE])")
+_NUMBER: Final = re.compile(rb"(\d{1,18})(?:\.0{1,9})?(?![\d.eE])")
 
 
 def ids_in(text: bytes, read: object = None) -> frozenset[int]:

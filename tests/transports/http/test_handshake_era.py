@@ -16,7 +16,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
 
-def cancelled(id: int | str) -> dict[str, object]:
+def cancelled(id: float | str) -> dict[str, object]:
     return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": "enough"}}
 
 
@@ -168,7 +168,7 @@ async def test_cancelling_ends_the_stream(place: RunningEndpoint) -> None:
     (await place.service.next()).notify("notifications/message", b"{}")
     await waiting.answer()
     await data(waiting)
-    await client.post(cancelled(1))
+    await client.post(cancelled(1.0))
     assert await waiting.event() == {}
 
 

@@ -234,10 +234,11 @@ async def test_a_cancelled_member_of_a_batch_does_not_hold_up_the_others() -> No
         assert [answer["id"] for answer in await peer.read()] == ["quick"]
 
 
-async def test_a_cancelled_call_is_stopped_and_never_answered() -> None:
+@pytest.mark.parametrize("written", [int, float])
+async def test_a_cancelled_call_is_stopped_and_never_answered(written: type[int] | type[float]) -> None:
     watched = WatchedServer()
     async with on_socket(watched.server) as (peer, _):
-        number = peer.send("tools/call", name="wait")
+        number = written(peer.send("tools/call", name="wait"))
         await asyncio.wait_for(watched.started.wait(), 120)
         peer.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
         await asyncio.wait_for(watched.stopped.wait(), 120)

@@ -18,6 +18,7 @@ from interlock.transports.one_stream import OneStreamLink, Waiter
 from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
 from interlock.transports.stdio.server_lines import ServerLines
 from interlock.transports.stdio.stderr_lines import StderrLines
+from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.large import LARGE
@@ -207,12 +208,13 @@ class StdioLink(OneStreamLink):
         if not (cancelled or may_spell(params, SUBSCRIPTION_ID.encode())):
             return False
         try:
-            found = members(params)
-            if not cancelled:
-                found = members(bytes(found.get("_meta", EMPTY_OBJECT)))
-        except Fault:
+            if cancelled:
+                id_ = read_withdrawal(params)[0]
+            else:
+                id_ = _plain(members(bytes(members(params).get("_meta", EMPTY_OBJECT))).get(SUBSCRIPTION_ID))
+        except (Fault, msgspec.DecodeError):
             return False
-        waiting = self._conversation.waiting.get(_plain(found.get("requestId" if cancelled else SUBSCRIPTION_ID)))
+        waiting = self._conversation.waiting.get(id_)
         if waiting is None or waiting[0].outgoing.method != "subscriptions/listen":
             return False
         waiter = waiting[0]

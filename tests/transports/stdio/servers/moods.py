@@ -112,7 +112,7 @@ def act(id_: int, mood: str, params: dict) -> None:
             say({"method": "notifications/subscriptions/acknowledged", "params": {"_meta": meta}})
             say({"method": "notifications/tools/list_changed", "params": {"_meta": meta}})
             say({"method": "notifications/tools/list_changed", "params": {"_meta": {}}})
-            say({"method": "notifications/cancelled", "params": {"requestId": id_}})
+            say({"method": "notifications/cancelled", "params": {"requestId": float(id_)}})
         case "last notification":
             say({"id": id_, "result": {"seen": seen}})
 

@@ -8,6 +8,7 @@ import msgspec
 
 from interlock.transports.http.client.replies import Call
 from interlock.transports.link import Listener
+from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS, named_request
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.limits import Limits
@@ -83,7 +84,7 @@ class ServerMessages:
                 self._concerned(method, params)
                 return
             elif method == CANCELLED:
-                self._owed.discard(msgspec.json.decode(params, type=_Cancelled).requestId)
+                self._owed.discard(read_withdrawal(params)[0])
         except msgspec.DecodeError:
             self._link.complain(f"{method} cannot be read")
             return
@@ -101,7 +102,3 @@ class ServerMessages:
 
 class _Progress(msgspec.Struct):
     progressToken: Id
-
-
-class _Cancelled(msgspec.Struct):
-    requestId: Id
