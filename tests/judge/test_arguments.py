@@ -107,6 +107,15 @@ def test_named_arguments_are_taken_at_their_word_and_end_the_guessing() -> None:
     assert [(each.kind, each.where) for each in found] == [("command", "steps[0].do"), ("url", "steps[0].url")]
 
 
+@pytest.mark.parametrize("name", ["target", "Target", "TARGET"])
+def test_t39_an_argument_that_was_named_counts_in_any_case(name: str) -> None:
+    named = Places(("path",), named={"path": ("target", "more.*.place")})
+    assert [one.kind for one in named.find({name: "/etc/shadow"})] == ["path"]
+    assert [one.kind for one in named.find({"More": [{"Place": "/etc/shadow"}]})] == ["path"]
+    by_schema = Places(("path",), by_schema={"target": "path"})
+    assert [one.kind for one in by_schema.find({name: "/etc/shadow"})] == ["path"]
+
+
 def test_a_text_that_is_named_is_looked_at_though_no_name_would_tell() -> None:
     (one,) = Places(("url",), named={"text": ("body",)}).find({"body": "see http://10.0.0.1/", "other": "x"})
     assert (one.kind, one.where) == ("text", "body")

@@ -69,10 +69,15 @@ class Places:
         self._kinds = frozenset(kinds)
         self._context = context
         named = named or {}
-        self._named: dict[str, ArgumentKind] = {path: kind for kind, paths in named.items() for path in paths}
+        # Some servers read names in any case, so paths are compared without it.
+        self._named: dict[str, ArgumentKind] = {
+            path.casefold(): kind for kind, paths in named.items() for path in paths
+        }
         self._settled = frozenset(named)
         """Kinds whose arguments were named outright: names alone say nothing about these any more."""
-        self._by_schema = {path: kind for path, kind in (by_schema or {}).items() if kind not in self._settled}
+        self._by_schema = {
+            path.casefold(): kind for path, kind in (by_schema or {}).items() if kind not in self._settled
+        }
         self._otherwise = otherwise
 
     def find(self, arguments: object) -> list[Found]:
@@ -97,7 +102,7 @@ class Places:
                     found.append(Found(kind, where, value, beside))
                     continue
                 listed = f"{path}.*"
-                kind = self._named.get(listed, kind)
+                kind = self._named.get(listed.casefold(), kind)
                 at = range(len(value) - 1, -1, -1)
                 stack.extend((value[n], f"{where}[{n}]", listed, kind, beside) for n in at)
             elif isinstance(value, dict):
@@ -119,10 +124,11 @@ class Places:
                 stack.append((inner, shown[:200], place, self._kind(key, place), value))
 
     def _kind(self, key: str, path: str) -> ArgumentKind | None:
-        named = self._named.get(path)
+        folded = path.casefold()
+        named = self._named.get(folded)
         if named is not None:
             return named
-        kind = self._by_schema.get(path)
+        kind = self._by_schema.get(folded)
         if kind is None:
             kind = kind_of_name(key[:MAX_NAME_CHARS], self._context)
             if kind in self._settled:

@@ -187,10 +187,10 @@ class CallHandler:
         ref = decode_json(fields.get("ref", b"{}"), _Reference, "INVALID_PARAMS", "ref")
         if ref.type == "ref/prompt" and ref.name is not None:
             target = self._pipeline.reach(caller, "prompt", ref.name, exchange)
-            original = {**members(bytes(fields["ref"])), "name": target.name}
+            original = {"type": ref.type, "name": target.name}
         elif ref.type == "ref/resource" and ref.uri is not None:
             target = self._pipeline.reach(caller, "resource", ref.uri, exchange)
-            original = {**members(bytes(fields["ref"])), "uri": target.name}
+            original = {"type": ref.type, "uri": target.name}
         else:
             raise Fault("INVALID_PARAMS", "ref must be a ref/prompt with a name or a ref/resource with a uri")
         fields["ref"] = msgspec.Raw(msgspec.json.encode(original))

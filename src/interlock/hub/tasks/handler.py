@@ -36,6 +36,7 @@ from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.task_offers import offers_tasks
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, members
+from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.reserved_names import error_of_server
 from interlock.protocols.mcp.results import COMPLETE
 from interlock.protocols.mcp.tasks import (
@@ -308,7 +309,9 @@ class TaskHandler:
 
     def _forwarded_params(self, exchange: Exchange, task: StoredTask) -> bytes:
         """A request's params with the server's id of the task, in the stateless era with the client's `_meta`."""
-        fields: dict[str, object] = dict(members(exchange.request.params))
+        request = exchange.request
+        known = METHODS[request.method].params
+        fields: dict[str, object] = {name: raw for name, raw in members(request.params).items() if name in known}
         fields["taskId"] = task.upstream_id
         if not task.modern:
             fields.pop("_meta", None)

@@ -66,6 +66,12 @@ def _with_meta_large(params: Read, changes: dict[str, object], drop: frozenset[s
     return params.changed({"_meta": msgspec.json.encode(meta)} if meta else {}, ("_meta",))
 
 
+def reserved_meta(raw: bytes) -> bytes:
+    """A request's `_meta` without a client's own members: a person who approves a call is not shown them."""
+    fields = {name: value for name, value in members(raw).items() if name.startswith(PREFIX) or name == "traceparent"}
+    return msgspec.json.encode(fields)
+
+
 def with_trace(raw: bytes, trace: str) -> bytes:
     """A `_meta` with a `traceparent` for this trace id, in place of any that it has.
 

@@ -28,6 +28,8 @@ class Method(msgspec.Struct, frozen=True):
     """The result carries `ttlMs` and `cacheScope` in the stateless era."""
     may_ask: bool = False
     """The result may be `input_required` in the stateless era."""
+    params: frozenset[str] = frozenset()
+    """The members of its params that go on to a server. No other does: nobody judged it, and nobody was shown it."""
 
     @property
     def notification(self) -> bool:
@@ -38,6 +40,10 @@ class Method(msgspec.Struct, frozen=True):
 _BOTH = frozenset(Era)
 _OLD = frozenset({Era.LEGACY})
 _NEW = frozenset({Era.MODERN})
+
+
+_RETRY = ("inputResponses", "requestState", "_meta")
+"""The answers of a client to questions of a server, and the `_meta` of every request."""
 
 
 def _client(name: str, eras: frozenset[Era] = _BOTH, **more: object) -> Method:
@@ -51,22 +57,41 @@ METHODS: Final = {
         _client("server/discover", _NEW, cacheable=True),
         _client("subscriptions/listen", _NEW),
         _client("tools/list", needs="tools", list_member="tools", cacheable=True),
-        _client("tools/call", needs="tools", named_by="name", may_ask=True),
+        _client(
+            "tools/call",
+            needs="tools",
+            named_by="name",
+            may_ask=True,
+            params=("name", "arguments", "task", *_RETRY),
+        ),
         _client("tools/validate", needs="tools"),
         _client("resources/list", needs="resources", list_member="resources", cacheable=True),
         _client("resources/templates/list", needs="resources", list_member="resourceTemplates", cacheable=True),
-        _client("resources/read", needs="resources", named_by="uri", cacheable=True, may_ask=True),
+        _client(
+            "resources/read",
+            needs="resources",
+            named_by="uri",
+            cacheable=True,
+            may_ask=True,
+            params=("uri", *_RETRY),
+        ),
         _client("resources/subscribe", _OLD, needs="resources"),
         _client("resources/unsubscribe", _OLD, needs="resources"),
         _client("prompts/list", needs="prompts", list_member="prompts", cacheable=True),
-        _client("prompts/get", needs="prompts", named_by="name", may_ask=True),
-        _client("completion/complete", needs="completions"),
+        _client(
+            "prompts/get",
+            needs="prompts",
+            named_by="name",
+            may_ask=True,
+            params=("name", "arguments", *_RETRY),
+        ),
+        _client("completion/complete", needs="completions", params=("ref", "argument", "context", "_meta")),
         _client("logging/setLevel", _OLD, needs="logging"),
-        _client("tasks/get", needs="tasks", named_by="taskId"),
-        _client("tasks/cancel", needs="tasks", named_by="taskId"),
+        _client("tasks/get", needs="tasks", named_by="taskId", params=("taskId", "_meta")),
+        _client("tasks/cancel", needs="tasks", named_by="taskId", params=("taskId", "_meta")),
         _client("tasks/result", _OLD, needs="tasks"),
         _client("tasks/list", _OLD, needs="tasks", list_member="tasks"),
-        _client("tasks/update", _NEW, needs="tasks", named_by="taskId"),
+        _client("tasks/update", _NEW, needs="tasks", named_by="taskId", params=("taskId", "inputResponses", "_meta")),
         Method("ping", "both", _OLD),
         Method("sampling/createMessage", "server", _BOTH, needs="sampling"),
         Method("elicitation/create", "server", _BOTH, needs="elicitation"),

@@ -353,7 +353,8 @@ class Forwarder(msgspec.Struct, eq=False):
             headers = tuple(param_values(tool.param_headers, call.arguments))
         wants_progress = meta is not None and meta.progress_token is not None
         rest: bytes | None = None
-        if call.plain and more is None and not call.scope and mgp is None and modern is exchange.dialect.modern:
+        plain = call.plain and more is None and not call.scope and mgp is None and call.approval is None
+        if plain and modern is exchange.dialect.modern:
             # Name, arguments and `_meta` are put together again: the server gets what the gates judged.
             # One join copies large arguments once.
             tail, pieces = b"}" if meta is None else meta.tail, [b'{"name":', target.quoted, b',"arguments":']

@@ -26,7 +26,7 @@ from interlock.protocols.mcp import results
 from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ResultMembers
 from interlock.protocols.mcp.capability_projection import request_meta, with_request_meta
 from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
-from interlock.protocols.mcp.meta import Members, with_trace
+from interlock.protocols.mcp.meta import Members, reserved_meta, with_trace
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.reserved_names import has_reserved
 from interlock.protocols.mgp.streaming import MEMBER as MGP
@@ -41,10 +41,6 @@ _UNSET: Final = msgspec.UNSET
 _encode: Final = msgspec.json.Encoder().encode
 
 
-HUB_MEMBERS: Final = ("scope", "state", "checkpoint")
-"""Members of a call that only the host sets (MCPL). The hub removes those of a client."""
-
-
 class Translation:
     """Says what one call's client and server cannot say to each other directly."""
 
@@ -56,10 +52,16 @@ class Translation:
         self._states = states
 
     def params(self, members: Members, *, stream: bool = False) -> bytes:
-        """The params for the server, made of these. A client's own `_mgp` never crosses the hub."""
+        """The params for the server, made of these.
+
+        Only members that MCP gives the method cross the hub: some servers read names in any case, so that `Name` would
+        call another tool than the one that the gates judged. MGP's and MCPL's members are the hub's own.
+        """
         call, connection = self._call, self._connection
-        target, fields = call.target, dict(members)
-        fields.pop(MGP, None)
+        target, known = call.target, METHODS[call.exchange.request.method].params
+        fields = {name: value for name, value in members.items() if name in known}
+        if call.approval is not None and "_meta" in fields:
+            fields["_meta"] = msgspec.Raw(reserved_meta(bytes(fields["_meta"])))
         if stream:
             fields[MGP] = msgspec.Raw(b'{"stream":true}')
         if connection.mgp is not None:
@@ -69,8 +71,6 @@ class Translation:
             fields["name"] = msgspec.Raw(target.quoted)
         elif target.kind == "resource":
             fields["uri"] = msgspec.Raw(target.quoted)
-        for name in HUB_MEMBERS:
-            fields.pop(name, None)
         if call.scope:
             fields["scope"] = msgspec.Raw(call.scope)
         for name, value in call.state.items():
