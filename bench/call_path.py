@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from interlock.config.settings import Config, Hub, ServerSettings
+from interlock.config.settings import Config, HubSettings, ServerSettings
 from interlock.hub.app import HubApp
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.upstreams.states import ServerState
@@ -199,7 +199,7 @@ async def _connected(way: Way, shape: Shape) -> AsyncIterator[Connection]:
         told = ("--stdio", "--era", way.era, "--tools", str(TOOLS), "--server", "0")
         server = ServerSettings(command=(*command, *told), era=way.era)
     with tempfile.TemporaryDirectory() as home:
-        hub_app = HubApp(Config(hub=Hub(), servers={"s0": server}), Path(home))
+        hub_app = HubApp(Config(hub=HubSettings(), servers={"s0": server}), Path(home))
         endpoint = McpEndpoint(hub_app.service, hub_app.limits)
         http = await start(endpoint, make_app(hub_app), is_mcp=is_mcp_path)
         await hub_app.start()

@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from attacks.watchdog import Watchdog, watching
 from hub.running_hub import RunningHub, running_hub
-from interlock.config.settings import Hub, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, ServerSettings, TimeoutSettings
 from process import memory_mb
 
 MAX_MS = 5.0
@@ -324,7 +324,7 @@ class Subject:
 
     async def _run(self) -> None:
         self._loop.set_exception_handler(lambda _, told: self.faults.seen.append(repr(told)))
-        hub = Hub(timeouts=Timeouts(tool_s=5, discovery_s=20))
+        hub = HubSettings(timeouts=TimeoutSettings(tool_s=5, discovery_s=20))
         servers = {"web": ServerSettings(url=self._url, era="modern")}
         async with running_hub(self._folder, servers, hub=hub) as running:
             self._running: RunningHub = running

@@ -84,7 +84,7 @@ _HTTP_ANSWERS: dict[str, Callable[[], Iterable[bytes]]] = {
 
 
 async def _watch(path: Path, method: str) -> bool:
-    from interlock.config.settings import Config, Hub, ServerSettings, Timeouts
+    from interlock.config.settings import Config, HubSettings, ServerSettings, TimeoutSettings
     from interlock.hub.app import HubApp
     from interlock.hub.authentication import is_mcp_path
     from interlock.transports.http.server.endpoint import McpEndpoint
@@ -94,7 +94,7 @@ async def _watch(path: Path, method: str) -> bool:
     own = (sys.executable, __file__)
     bad = ServerSettings(url=method) if method.startswith("http") else ServerSettings(command=(*own, str(path), method))
     servers = {"bad": bad, "good": ServerSettings(command=(*own, "", ""))}
-    config = Config(hub=Hub(timeouts=Timeouts(start_s=5, discovery_s=2, tool_s=TOOL_S)), servers=servers)
+    config = Config(hub=HubSettings(timeouts=TimeoutSettings(start_s=5, discovery_s=2, tool_s=TOOL_S)), servers=servers)
     hub_app = HubApp(config, path.parent / "home")
     http = await start(McpEndpoint(hub_app.service, hub_app.limits), cast(Any, make_app(hub_app)), is_mcp=is_mcp_path)
     await hub_app.start()

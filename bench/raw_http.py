@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.config.settings import Config, Hub, Timeouts
+from interlock.config.settings import Config, HubSettings, TimeoutSettings
 from interlock.hub.app import HubApp
 from interlock.hub.authentication import is_mcp_path
 from interlock.transports.http.server.endpoint import McpEndpoint
@@ -54,7 +54,7 @@ def _port() -> int:
 
     async def run() -> None:
         with tempfile.TemporaryDirectory() as home:
-            hub_app = HubApp(Config(hub=Hub(timeouts=Timeouts(start_s=5))), Path(home))
+            hub_app = HubApp(Config(hub=HubSettings(timeouts=TimeoutSettings(start_s=5))), Path(home))
             endpoint = McpEndpoint(hub_app.hub, hub_app.limits)
             # The names that the rows use are let in, so that each is refused for what it is about, or not at all.
             http = await start(endpoint, cast(Any, make_app(hub_app)), is_mcp=is_mcp_path, hosts=HOSTS)

@@ -15,8 +15,7 @@ from typing import Any
 import forking
 from attacks.watchdog import Watchdog, watching
 from hub.running_hub import RunningHub, running_hub
-from interlock.config.settings import Hub as HubSettings
-from interlock.config.settings import ServerSettings
+from interlock.config.settings import HubSettings, ServerSettings
 
 BENCH = Path(__file__).parents[2] / "bench"
 sys.path.insert(0, str(BENCH))

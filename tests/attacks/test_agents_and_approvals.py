@@ -14,12 +14,14 @@ from hub.mgp_script import error_of
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, messages, running_hub, until
 from interlock.cli.control.agent_environment import AGENTS, agent_of, with_environment
-from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.composition import approvals
 from interlock.hub.tool_search.searching_clients import how_it_searches
 
-SETTINGS = Hub(
-    timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), approvals=Approvals(hold_s=600), anonymous=False
+SETTINGS = HubSettings(
+    timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60),
+    approvals=ApprovalSettings(hold_s=600),
+    anonymous=False,
 )
 CALL = {"name": "web__ok", "arguments": {}}
 

@@ -18,10 +18,10 @@ import pytest
 
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub
-from interlock.config.settings import Hub, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, ServerSettings, TimeoutSettings
 from turn_meter import metered
 
-SETTINGS = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
+SETTINGS = HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60))
 MANY = 6_000
 MOST = 200
 """A turn may cost as much as so many requests of the flood: one read of the socket holds ten times as many."""

@@ -13,7 +13,7 @@ import pytest
 
 from hub.running_hub import RunningHub, child, running_hub, until
 from interlock.client import Client
-from interlock.config.settings import Agent, Hub
+from interlock.config.settings import Agent, HubSettings
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.server import Server
@@ -154,7 +154,7 @@ OF_A_SERVER = [modern, unknown_tool, wrong_json, cut_off, with_delete, rest, res
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
-    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(anonymous=True)) as running:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(anonymous=True)) as running:
         yield running
 
 
@@ -197,7 +197,7 @@ async def test_t37_a_hub_frees_a_call_that_waits_for_an_approval_when_its_client
 
 async def test_t37_a_hub_frees_a_request_that_waits_for_a_task_when_its_client_goes(tmp_path: Path) -> None:
     servers = {"t": child("task_server.py", era="legacy")}
-    async with running_hub(tmp_path, servers, hub=Hub(anonymous=True)) as hub:
+    async with running_hub(tmp_path, servers, hub=HubSettings(anonymous=True)) as hub:
         tasks = hub.hub_app.hub.tasks
 
         async def waiting(port: int, tool: str) -> None:

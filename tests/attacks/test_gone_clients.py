@@ -10,10 +10,12 @@ from typing import Any
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, running_hub, text_of, until
 from hub.web_server import Posted
-from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
 
-SETTINGS = Hub(
-    timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), approvals=Approvals(hold_s=600), anonymous=False
+SETTINGS = HubSettings(
+    timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60),
+    approvals=ApprovalSettings(hold_s=600),
+    anonymous=False,
 )
 CALL = {"name": "web__ok", "arguments": {"n": 1}}
 

@@ -9,11 +9,11 @@ import pytest
 
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, running_hub
-from interlock.config.settings import Hub, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.auth.grants import Grant, grant_id
 from interlock.wire.errors import Fault
 
-SETTINGS = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), anonymous=False)
+SETTINGS = HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60), anonymous=False)
 
 
 async def _called(url: str, key: str) -> Any:

@@ -17,7 +17,7 @@ from hub.running_hub import PASSPHRASE_COST, RawClient, RunningHub, running_hub,
 from hub.test_bridges_questions import ALL
 from hub.test_journal import entries
 from hub.test_operations import sample, terminal
-from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.admin.operation import READ
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.approvals import passphrase
@@ -27,7 +27,9 @@ from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
 from web.console_visitor import Visitor
 
-SETTINGS = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), approvals=Approvals(hold_s=0))
+SETTINGS = HubSettings(
+    timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60), approvals=ApprovalSettings(hold_s=0)
+)
 AGENTS = {"ci": Agent(ask=("**",)), "attended": Agent(ask=("**",), attended_by="ada")}
 RIGHT, WRONG = "correct horse", "battery staple"
 
@@ -113,7 +115,7 @@ async def test_t42_a_client_that_was_asked_before_the_passphrase_was_set_approve
             await hub.operate("passphrase.set", new=RIGHT, terminal=True)
             await super()._answer(message)
 
-    settings = Hub(timeouts=SETTINGS.timeouts, approvals=Approvals(hold_s=2))
+    settings = HubSettings(timeouts=SETTINGS.timeouts, approvals=ApprovalSettings(hold_s=2))
     async with RawHttpServer(modern=True) as web:
         async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, hub=settings, agents=AGENTS) as hub:
             accepted = {"elicitation/create": {"action": "accept", "content": {"approve": True}}}
@@ -267,7 +269,7 @@ async def test_t42_one_caller_uses_up_no_attempts_of_another_and_a_restart_gives
 
 @pytest.mark.parametrize("use", ["required", "never"])
 async def test_t42_the_configuration_demands_a_passphrase_or_none(tmp_path: Path, use: Any) -> None:
-    settings = Hub(timeouts=SETTINGS.timeouts, approvals=Approvals(hold_s=0, passphrase=use))
+    settings = HubSettings(timeouts=SETTINGS.timeouts, approvals=ApprovalSettings(hold_s=0, passphrase=use))
     async with RawHttpServer(modern=True) as web:
         async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, hub=settings, agents=AGENTS) as hub:
             answer = {**await asked(hub), "terminal": True}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub, text_of
-from interlock.config.settings import Hub, Limits, Timeouts
+from interlock.config.settings import HubSettings, LimitSettings, TimeoutSettings
 from interlock.hub.auth.principals import Principal
 from interlock.store import feed as feed_module
 from interlock.store.connect import connect
@@ -39,9 +39,9 @@ async def two_hubs(tmp_path: Path, store: str, behind_s: float = 5) -> AsyncIter
         (home / "home" / "keys.secret").write_bytes(bytes(range(100, 132)))
         (home / "home" / "keys.secret").chmod(0o600)
 
-    def settings(name: str) -> Hub:
-        limits = Limits(store_behind_s=behind_s)
-        return Hub(store=store, node=name, timeouts=Timeouts(start_s=60), limits=limits, anonymous=False)
+    def settings(name: str) -> HubSettings:
+        limits = LimitSettings(store_behind_s=behind_s)
+        return HubSettings(store=store, node=name, timeouts=TimeoutSettings(start_s=60), limits=limits, anonymous=False)
 
     servers = {"busy": child("busy_server.py")}
     async with (
@@ -220,7 +220,7 @@ async def stalling_hub(tmp_path: Path, store: str) -> AsyncIterator[RunningHub]:
     (home / "home").mkdir(parents=True)
     (home / "home" / "keys.secret").write_bytes(bytes(range(100, 132)))
     (home / "home" / "keys.secret").chmod(0o600)
-    hub = Hub(store=store, node="west", timeouts=Timeouts(start_s=60), anonymous=False)
+    hub = HubSettings(store=store, node="west", timeouts=TimeoutSettings(start_s=60), anonymous=False)
     async with running_hub(home, {"busy": child("busy_server.py")}, hub=hub) as west:
         yield west
 

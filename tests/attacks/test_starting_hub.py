@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import Config, Hub
+from interlock.config.settings import Config, HubSettings
 from interlock.hub.app import HubApp
 from interlock.rooms.gateway import Gateway
 from interlock.web.run import serve
@@ -68,7 +68,9 @@ async def test_no_address_answers_before_the_hub_is_complete(monkeypatch: pytest
     monkeypatch.setattr(Gateway, "start", look)
     with tempfile.TemporaryDirectory(prefix="il") as home:
         (Path(home) / "run").mkdir()
-        hub = asyncio.create_task(serve(Config(hub=Hub(listen="127.0.0.1:0")), Path(home), lambda _: ready.set()))
+        hub = asyncio.create_task(
+            serve(Config(hub=HubSettings(listen="127.0.0.1:0")), Path(home), lambda _: ready.set())
+        )
         waiting = asyncio.create_task(ready.wait())
         await asyncio.wait({hub, waiting}, return_when=asyncio.FIRST_COMPLETED)
         assert ready.is_set(), await hub

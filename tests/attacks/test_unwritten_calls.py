@@ -18,7 +18,7 @@ from hub.legacy_client import LegacyClient, answers
 from hub.people import read_and_answer
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_bridges_questions import ALL, FORM
-from interlock.config.settings import Agent, Approvals, Hub, Requests, ServerSettings, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Requests, ServerSettings, TimeoutSettings
 from interlock.hub.audit import write_failures
 from interlock.hub.audit.record import NOT_SENT, Record
 from interlock.hub.audit.search import search
@@ -105,7 +105,7 @@ async def test_t34_calls_wait_for_their_entries_when_the_oldest_is_older_than_pr
     tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
-    hub_settings = Hub(timeouts=Timeouts(start_s=120))
+    hub_settings = HubSettings(timeouts=TimeoutSettings(start_s=120))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
         recorder, executed = hub.hub_app.recorder, 0
         with locked(tmp_path / "home" / "hub.db"):
@@ -133,7 +133,7 @@ async def test_t34_readiness_is_what_a_call_meets(
     tmp_path: Path, patient: None, mode: Literal["batched", "strict"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_failures, "MAX_WAIT_S", 0.0)
-    hub_settings = Hub(audit=mode, timeouts=Timeouts(start_s=120))
+    hub_settings = HubSettings(audit=mode, timeouts=TimeoutSettings(start_s=120))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
         assert (await readiness(hub))[0] == 200
         waiting = None
@@ -157,7 +157,7 @@ async def test_a_call_that_was_denied_while_it_waited_for_its_entry_is_not_sent(
     tmp_path: Path, patient: None, mode: Literal["batched", "strict"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
-    hub_settings = Hub(audit=mode, timeouts=Timeouts(start_s=120))
+    hub_settings = HubSettings(audit=mode, timeouts=TimeoutSettings(start_s=120))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
         key = await hub.new_key("bob")
         with locked(tmp_path / "home" / "hub.db"):
@@ -174,7 +174,7 @@ async def test_a_call_that_waits_for_its_entry_and_then_for_a_new_session_is_jud
     tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
-    hub_settings = Hub(audit="strict", timeouts=Timeouts(start_s=120))
+    hub_settings = HubSettings(audit="strict", timeouts=TimeoutSettings(start_s=120))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
         recorder, key = hub.hub_app.recorder, await hub.new_key("bob")
         (connection,) = hub.hub_app.upstreams["busy"].pool.connections()
@@ -196,7 +196,9 @@ async def test_a_call_that_a_person_is_asked_about_after_its_entry_was_written_i
     tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
-    hub_settings = Hub(audit="strict", timeouts=Timeouts(start_s=120, tool_s=120), approvals=Approvals(hold_s=600.0))
+    hub_settings = HubSettings(
+        audit="strict", timeouts=TimeoutSettings(start_s=120, tool_s=120), approvals=ApprovalSettings(hold_s=600.0)
+    )
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
         hub_app, key = hub.hub_app, await hub.new_key("bob")
         (connection,) = hub_app.upstreams["busy"].pool.connections()
@@ -245,7 +247,7 @@ async def test_a_call_waits_for_its_entry_no_longer_than_for_its_server(
     tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
-    hub_settings = Hub(audit="strict", timeouts=Timeouts(start_s=120, tool_s=0.5))
+    hub_settings = HubSettings(audit="strict", timeouts=TimeoutSettings(start_s=120, tool_s=0.5))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
         key = await hub.new_key("bob")
         with locked(tmp_path / "home" / "hub.db"):
@@ -263,7 +265,7 @@ async def test_a_call_whose_client_left_while_it_waited_for_its_entry_is_not_sen
     tmp_path: Path, patient: None, mode: Literal["batched", "strict"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_failures, "MAX_WAIT_S", 600.0)
-    hub_settings = Hub(audit=mode, timeouts=Timeouts(start_s=120))
+    hub_settings = HubSettings(audit=mode, timeouts=TimeoutSettings(start_s=120))
     waiting: list[Call] = []
     sent: list[Forwarder] = []
     begin, send = CommitWaits.begin, Forwarder.send
@@ -290,7 +292,7 @@ async def test_a_call_whose_client_left_while_it_waited_for_its_entry_is_not_sen
 
 
 async def test_a_call_that_was_denied_while_its_approval_was_used_up_is_not_sent(tmp_path: Path, patient: None) -> None:
-    hub_settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0.0))
+    hub_settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0.0))
     agents = {"careful": Agent(ask=("busy__echo",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings, agents=agents) as hub:
         key = hub.key("careful")
@@ -313,7 +315,7 @@ async def test_a_request_to_a_client_that_was_denied_while_it_waited_for_its_ent
     go: Any = {"jsonrpc": "2.0", "method": "go"}
     asked = {"id": "q", "method": "elicitation/create", "params": FORM}
     steps = [{"until": "go"}, {"ask": asked}, {"wait": "q"}]
-    hub_settings = Hub(audit="strict", timeouts=Timeouts(start_s=120, tool_s=120))
+    hub_settings = HubSettings(audit="strict", timeouts=TimeoutSettings(start_s=120, tool_s=120))
     async with InstructedServer().http() as instructed:
         settings = ServerSettings(url=instructed.url, era="legacy")
         async with running_hub(tmp_path, {"instructed": settings}, hub=hub_settings) as hub:

@@ -12,7 +12,7 @@ import pytest
 
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub
-from interlock.config.settings import Agent, Approvals, Hub, Rate, ServerSettings, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Rate, ServerSettings, TimeoutSettings
 from interlock.config.value_types import Mode
 from interlock.hub.upstreams.states import ServerState
 
@@ -84,8 +84,8 @@ class ChangingPolicy:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_t123_why_and_validate_agree_with_the_call_that_follows(tmp_path: Path, seed: int) -> None:
-    waits = Timeouts(start_s=120, discovery_s=60, tool_s=60)
-    settings = Hub(timeouts=waits, approvals=Approvals(hold_s=0, valid_s=600), anonymous=False)
+    waits = TimeoutSettings(start_s=120, discovery_s=60, tool_s=60)
+    settings = HubSettings(timeouts=waits, approvals=ApprovalSettings(hold_s=0, valid_s=600), anonymous=False)
     async with RawHttpServer(modern=True) as web:
         web.schema = SCHEMA
         async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, hub=settings) as hub:

@@ -18,7 +18,7 @@ import pytest
 from interlock.config import hub_secret, system_keyring
 from interlock.config.hub_secret import BadHubSecret, existing_secret
 from interlock.config.secret_store import SecretStore
-from interlock.config.settings import Config, Hub
+from interlock.config.settings import Config, HubSettings
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.sealing_key import claim_store
 from interlock.hub.upstreams.login_records import LOGINS, SealedLogin, bound_to
@@ -136,7 +136,7 @@ def test_a_configured_key_seals_tokens_and_the_homes_key_the_secrets(
     assert shown == {"place": "file", "in": str(user.home / "keys.secret"), "tokens": str(user.config)}
     assert f"`sealing_key` of {user.config}" in user.run("secrets", "key").output
     # The store has the check value of another key.
-    config = Config(hub=Hub(sealing_key=base64.b64encode(os.urandom(32)).decode()))
+    config = Config(hub=HubSettings(sealing_key=base64.b64encode(os.urandom(32)).decode()))
 
     async def claim() -> None:
         store = await Store.open(user.home / "hub.db", COLLECTIONS)

@@ -13,7 +13,7 @@ import pytest
 
 from cases import each_case
 from interlock.config.load import Loaded, listening, load, load_again
-from interlock.config.settings import Hub, Restart, ServerSettings
+from interlock.config.settings import HubSettings, Restart, ServerSettings
 
 from .conftest import UserFiles
 
@@ -269,19 +269,19 @@ def test_deep_nesting_is_refused(user_files: UserFiles, name: str) -> None:
 @each_case(
     ("hub", "admitted"),
     [
-        (Hub(), True),
-        (Hub(listen="[::1]:80"), True),
-        (Hub(listen="localhost:80"), True),
-        (Hub(listen="0.0.0.0:80"), False),
-        (Hub(listen="hub.example:80"), False),
-        (Hub(anonymous=False), False),
-        (Hub(listen="0.0.0.0:1", anonymous=True), False),
-        (Hub(allowed_hosts=("localhost:3000", "127.0.0.1", "[::1]:9")), True),
-        (Hub(allowed_hosts=("hub.example.com",)), False),
-        (Hub(allowed_hosts=("hub.example.com:443",), anonymous=True), True),
+        (HubSettings(), True),
+        (HubSettings(listen="[::1]:80"), True),
+        (HubSettings(listen="localhost:80"), True),
+        (HubSettings(listen="0.0.0.0:80"), False),
+        (HubSettings(listen="hub.example:80"), False),
+        (HubSettings(anonymous=False), False),
+        (HubSettings(listen="0.0.0.0:1", anonymous=True), False),
+        (HubSettings(allowed_hosts=("localhost:3000", "127.0.0.1", "[::1]:9")), True),
+        (HubSettings(allowed_hosts=("hub.example.com",)), False),
+        (HubSettings(allowed_hosts=("hub.example.com:443",), anonymous=True), True),
     ],
 )
-def test_callers_without_a_key_are_admitted_on_loopback_only(hub: Hub, admitted: bool) -> None:
+def test_callers_without_a_key_are_admitted_on_loopback_only(hub: HubSettings, admitted: bool) -> None:
     assert hub.admits_anonymous is admitted
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hub.running_hub import RawClient, running_hub, text_of, until
-from interlock.config.settings import Hub, Timeouts
+from interlock.config.settings import HubSettings, TimeoutSettings
 from interlock.containment import installs
 from interlock.containment.backends import reports
 from interlock.containment.policy import ContainmentRefused
@@ -133,7 +133,9 @@ async def test_the_hub_installs_a_registered_package_and_runs_it_contained(
 ) -> None:
     monkeypatch.setenv("npm_config_registry", registry)
     monkeypatch.setenv("npm_config_cache", str(tmp_path / "cache"))
-    async with running_hub(tmp_path, {}, hub=Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))) as hub:
+    async with running_hub(
+        tmp_path, {}, hub=HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60))
+    ) as hub:
         await hub.operate("discovery.register", id="greeter", command=COMMAND[0], args=list(COMMAND[1:]))
         await until(lambda: hub.hub_app.upstreams.get("greeter") is not None)
         await hub.state("greeter", ServerState.CONNECTED)

@@ -24,7 +24,7 @@ from interlock.cli.app import app
 from interlock.config.home import socket_path
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
-from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host import Host
 from interlock.host.hooks import Response
@@ -68,7 +68,7 @@ async def talking_hub(
     script = folder / "script.json"
     script.write_text(json.dumps(SCRIPT))
     made = {"toy": Model(kind="scripted", script=str(script)), **(models or {})}
-    settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=60), approvals=Approvals(hold_s=0))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=60), approvals=ApprovalSettings(hold_s=0))
     more.setdefault("host", HostSettings(model="toy", system="Be brief."))
     more.setdefault("agents", {"careful": Agent(ask=("busy__add",))})
     async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, models=made, **more) as hub:

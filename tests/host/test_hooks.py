@@ -18,7 +18,7 @@ from hub.test_journal import entries
 from interlock.config.live_settings import ServerLive
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
-from interlock.config.settings import Config, Hub, Timeouts
+from interlock.config.settings import Config, HubSettings, TimeoutSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host.client_turns import OpenTurns
 from interlock.host.server_hooks import ServerHooks
@@ -466,12 +466,12 @@ async def test_a_server_that_must_check_answers_is_started_for_it_and_without_it
     tmp_path: Path,
 ) -> None:
     live = {"s": ServerLive(grant=(REWRITE,), after_hook="fail-closed")}
-    hasty = {"hub": Hub(timeouts=Timeouts(start_s=120, idle_s=0.05))}
+    hasty = {"hub": HubSettings(timeouts=TimeoutSettings(start_s=120, idle_s=0.05))}
     redact = after(lambda turn: turn.assistant_message.replace("1234567890", "[REDACTED]"))
     async with hooked_hub(tmp_path, {"s": redact}, live, hasty, start="on-demand") as hub:
         upstream = hub.hub_app.upstreams["s"]
         await hub.state("s", ServerState.DISCONNECTED)
-        upstream.apply(upstream.settings, Timeouts(start_s=120, idle_s=600))
+        upstream.apply(upstream.settings, TimeoutSettings(start_s=120, idle_s=600))
         assert await say(hub, "Tell me the key.") == "The key is sk-[REDACTED].", "it was idle"
         await hub.operate("servers.stop", server="s")
         turn = await hub.host.send(await hub.host.create(), "Tell me the key.")

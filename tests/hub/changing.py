@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.config.settings import Config, Hub, Permissions, ServerSettings
+from interlock.config.settings import Config, HubSettings, PermissionSettings, ServerSettings
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.people import ControlPeer
 from interlock.hub.app import HubApp
@@ -31,8 +31,10 @@ SHELL = {"server": "s", "permissions": ["shell.execute"]}
 
 
 async def change(where: str, home: Path, what: str) -> None:
-    server = ServerSettings(command=("/nonexistent",), enabled=False, permissions=Permissions(policy="interactive"))
-    hub = HubApp(Config(hub=Hub(store=where), servers={"s": server}), home)
+    server = ServerSettings(
+        command=("/nonexistent",), enabled=False, permissions=PermissionSettings(policy="interactive")
+    )
+    hub = HubApp(Config(hub=HubSettings(store=where), servers={"s": server}), home)
     await hub.start()
     before, act = deeds(hub)[what]
     await before()

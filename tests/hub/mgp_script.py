@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from interlock.config.settings import Approvals, Hub, Permissions, ServerSettings, Timeouts
+from interlock.config.settings import ApprovalSettings, HubSettings, PermissionSettings, ServerSettings, TimeoutSettings
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 
@@ -66,14 +66,14 @@ class MgpScript:
         wait: bool = True,
         mode: Mode = "guard",
         hold_s: float = 0,
-        waits: Timeouts | None = None,
+        waits: TimeoutSettings | None = None,
         **settings: Any,
     ) -> AsyncIterator[RunningHub]:
         """A hub with this server as `s`."""
-        hub = Hub(
+        hub = HubSettings(
             mode=mode,
-            timeouts=waits or Timeouts(start_s=30, discovery_s=10, tool_s=20),
-            approvals=Approvals(hold_s=hold_s, valid_s=600),
+            timeouts=waits or TimeoutSettings(start_s=30, discovery_s=10, tool_s=20),
+            approvals=ApprovalSettings(hold_s=hold_s, valid_s=600),
         )
         async with contextlib.AsyncExitStack() as stack:
             if transport == "http":
@@ -84,9 +84,9 @@ class MgpScript:
             yield await stack.enter_async_context(running_hub(self.folder, {"s": server}, hub=hub, wait=wait))
 
 
-def policy(name: str = "interactive", **more: Any) -> Permissions:
+def policy(name: str = "interactive", **more: Any) -> PermissionSettings:
     """A server's permission settings."""
-    return Permissions(policy=name, **more)  # type: ignore[arg-type]
+    return PermissionSettings(policy=name, **more)  # type: ignore[arg-type]
 
 
 async def listed(hub: RunningHub) -> list[str]:

@@ -21,7 +21,16 @@ from interlock.config.channel_settings import Channel
 from interlock.config.live_settings import Hook, Live
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
-from interlock.config.settings import Agent, Config, Hub, Origin, Profile, Rooms, ServerSettings, Timeouts
+from interlock.config.settings import (
+    Agent,
+    Config,
+    HubSettings,
+    Origin,
+    Profile,
+    Rooms,
+    ServerSettings,
+    TimeoutSettings,
+)
 from interlock.host import Host
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.people import ControlPeer
@@ -182,7 +191,7 @@ async def running_hub(
     servers: Mapping[str, ServerSettings],
     *,
     wait: bool = True,
-    hub: Hub | None = None,
+    hub: HubSettings | None = None,
     profiles: Mapping[str, Profile] | None = None,
     agents: Mapping[str, Agent] | None = None,
     parking: ParkingLimits | None = None,
@@ -195,7 +204,7 @@ async def running_hub(
     file: Path | None = None,
 ) -> AsyncIterator[RunningHub]:
     """A running hub. With `wait`, every server is up first. `file` is the `interlock.toml` that it reads again."""
-    settings = hub or Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
+    settings = hub or HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60))
     tables: dict[str, Any] = {"servers": dict(servers), "profiles": dict(profiles or {}), "agents": dict(agents or {})}
     tables |= {"hooks": dict(hooks or {}), "models": dict(models or {}), "host": host or HostSettings()}
     tables["channels"] = dict(channels or {})

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from interlock.client import Client
-from interlock.config.settings import ServerSettings, Timeouts
+from interlock.config.settings import ServerSettings, TimeoutSettings
 from interlock.hub.audit.search import Search, search
 from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.server import TaskLimits
@@ -19,7 +19,7 @@ from .task_server import Jobs, task_server
 Form = Literal["legacy", "modern"]
 FORMS: list[Form] = ["legacy", "modern"]
 DECLARED = {CAPABILITIES: {**ALL, "extensions": {EXTENSION: {}}}}
-TIMEOUTS = Timeouts(start_s=30, discovery_s=10, tool_s=20)
+TIMEOUTS = TimeoutSettings(start_s=30, discovery_s=10, tool_s=20)
 
 
 async def name(params: dict[str, object]) -> dict[str, object]:

@@ -6,13 +6,16 @@ import asyncio
 import os
 from pathlib import Path
 
-from interlock.config.settings import Hub, Limits, Timeouts
+from interlock.config.settings import HubSettings, LimitSettings, TimeoutSettings
 
 from .modern_client import ModernClient
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 from .test_sharing import ended
 
-SETTINGS = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), limits=Limits(private_sessions_per_server=1))
+SETTINGS = HubSettings(
+    timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60),
+    limits=LimitSettings(private_sessions_per_server=1),
+)
 CALL = {"name": "a__do", "arguments": {}}
 
 

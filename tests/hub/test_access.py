@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from interlock.config.load import load
-from interlock.config.settings import Agent, Hub, Rate, Timeouts, Tools
+from interlock.config.settings import Agent, HubSettings, Rate, TimeoutSettings, Tools
 from interlock.protocols.mgp.access import Entry, decide
 
 from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, text_of
@@ -240,7 +240,7 @@ async def test_t3_a_wrong_credential_is_never_taken_for_none(hub: RunningHub) ->
 
 
 async def test_without_anonymous_callers_every_route_needs_a_key(tmp_path: Path) -> None:
-    settings = Hub(anonymous=False, timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20))
+    settings = HubSettings(anonymous=False, timeouts=TimeoutSettings(start_s=30, discovery_s=10, tool_s=20))
     async with running_hub(tmp_path, {"open": child("busy_server.py")}, hub=settings) as hub:
         body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}'
         for route in ("/mcp", "/servers/open/mcp", "/profiles/none/mcp"):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_counts import example_count
-from interlock.config.settings import AuditLog, Config, Hub
+from interlock.config.settings import AuditSettings, Config, HubSettings
 from interlock.hub.audit.argument_redaction import MAX_BYTES, prepare
 from interlock.hub.audit.search import FoundEntry, search
 from interlock.judge.secrets import redact
@@ -51,7 +51,7 @@ async def test_an_entry_shows_the_arguments_without_secrets(tmp_path: Path) -> N
 
 async def test_only_the_hash_is_kept_where_the_operator_says_so(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        config = msgspec.structs.replace(hub.hub_app.config, audit=AuditLog(arguments="hash"))
+        config = msgspec.structs.replace(hub.hub_app.config, audit=AuditSettings(arguments="hash"))
         await hub.hub_app.apply(config)
         client = RawClient(hub.url + "/mcp")
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "private"}})
@@ -72,7 +72,7 @@ async def test_arguments_that_are_no_object_do_not_keep_the_log_from_being_read(
 
 
 async def test_a_refused_call_shows_its_arguments_too(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(access="opt-in")) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(access="opt-in")) as hub:
         key = await hub.new_key("ci")
         await hub.deny("ci", "busy", "echo")
         client = RawClient(hub.url + "/mcp", key)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Hub, Limits, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, LimitSettings, ServerSettings, TimeoutSettings
 
 from .instructed_server import InstructedServer
 from .legacy_client import answers
@@ -104,7 +104,9 @@ async def old_client(hub: RunningHub, chance: SeededSteps, key: str) -> None:
 
 @pytest.mark.slow
 async def test_nothing_is_left_of_calls_however_they_end(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=3), limits=Limits(parked_s=1.5))
+    settings = HubSettings(
+        timeouts=TimeoutSettings(start_s=30, discovery_s=10, tool_s=3), limits=LimitSettings(parked_s=1.5)
+    )
     chance = SeededSteps(3)
     turn = asyncio.Semaphore(AT_ONCE)
     async with InstructedServer().http() as old, InstructedServer().http() as new:

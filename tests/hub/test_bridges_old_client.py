@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Hub, Limits, Timeouts
+from interlock.config.settings import HubSettings, LimitSettings, TimeoutSettings
 
 from .asking_server import FORM
 from .legacy_client import LegacyClient, answers
@@ -214,7 +214,9 @@ class SilentClient(LegacyClient):
 
 
 async def test_a_client_that_does_not_answer_in_time_has_its_call_ended(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20), limits=Limits(parked_s=0.3))
+    settings = HubSettings(
+        timeouts=TimeoutSettings(start_s=30, discovery_s=10, tool_s=20), limits=LimitSettings(parked_s=0.3)
+    )
     async with running_hub(tmp_path, {"a": MODERN}, hub=settings) as hub:
         silent = SilentClient(hub.url + "/mcp", {})
         await silent.initialize(ALL)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from example_counts import example_count
-from interlock.config.settings import Hub, Limits, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, LimitSettings, ServerSettings, TimeoutSettings
 from interlock.transports.requests.call_parking import CallParking
 from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 from interlock.wire.errors import Fault
@@ -29,7 +29,7 @@ OWNERS = 10
 AT_ONCE = 40
 SECONDS = 10.0
 """Long enough for those that expire to be parked while all the others wait."""
-TIMEOUTS = Timeouts(start_s=30, discovery_s=10, tool_s=20)
+TIMEOUTS = TimeoutSettings(start_s=30, discovery_s=10, tool_s=20)
 
 
 async def each(
@@ -140,7 +140,7 @@ async def test_hundreds_of_parked_calls_are_answered_cancelled_and_expire_with_a
 async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path) -> None:
     async with asking_server().http() as address:
         servers = {"a": ServerSettings(url=address.url, era="legacy")}
-        settings = Hub(timeouts=TIMEOUTS, limits=Limits(parked=3, parked_per_agent=2))
+        settings = HubSettings(timeouts=TIMEOUTS, limits=LimitSettings(parked=3, parked_per_agent=2))
         async with running_hub(tmp_path, servers, hub=settings) as hub:
             ada, bob = (ModernClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
 
@@ -153,7 +153,7 @@ async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path)
             assert await order(bob, "4") == "input_required"
             assert "too many calls wait" in await order(bob, "5")
             assert len(hub.hub_app.parking) == 3
-            wider = msgspec.structs.replace(settings, limits=Limits(parked=4, parked_per_agent=2, parked_s=0.3))
+            wider = msgspec.structs.replace(settings, limits=LimitSettings(parked=4, parked_per_agent=2, parked_s=0.3))
             await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, hub=wider))
             assert await order(bob, "6") == "input_required"
             assert "too many calls wait" in await order(bob, "7")
@@ -174,7 +174,7 @@ async def test_a_server_that_goes_while_its_call_is_parked_is_told_of_in_the_ret
 
 
 async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> None:
-    settings = Hub(timeouts=msgspec.structs.replace(TIMEOUTS, tool_s=60))
+    settings = HubSettings(timeouts=msgspec.structs.replace(TIMEOUTS, tool_s=60))
     counts = Counts()
     async with asking_server(counts).http() as address:
         servers = {"a": ServerSettings(url=address.url, era="legacy")}

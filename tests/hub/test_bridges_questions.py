@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.auth.principals import Principal
 
 from .instructed_server import InstructedServer
@@ -396,7 +396,7 @@ async def approve(hub: RunningHub) -> None:
 
 @pytest.mark.parametrize("state", [{}, {"requestState": None}], ids=["with a state", "without one"])
 async def test_a_person_approves_a_call_once_however_often_its_server_asks_back(tmp_path: Path, state: Any) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=30))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=30))
     asked = {"inputRequests": {"r": ROOTS}, **state}
     async with InstructedServer().http() as instructed:
         servers = {"a": ServerSettings(url=instructed.url, era="modern")}

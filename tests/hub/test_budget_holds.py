@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, Approvals, ContextBudget, Hub, Profile, ServerSettings, Timeouts
+from interlock.config.settings import (
+    Agent,
+    ApprovalSettings,
+    ContextBudget,
+    HubSettings,
+    Profile,
+    ServerSettings,
+    TimeoutSettings,
+)
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
@@ -33,8 +41,10 @@ SERVERS = {
 QUERIES = ("tide", "create an invoice", "archive a ticket with its history", "潮", "no such thing whatsoever")
 
 
-def settings() -> Hub:
-    return Hub(timeouts=Timeouts(start_s=30, discovery_s=20, tool_s=20), approvals=Approvals(hold_s=0))
+def settings() -> HubSettings:
+    return HubSettings(
+        timeouts=TimeoutSettings(start_s=30, discovery_s=20, tool_s=20), approvals=ApprovalSettings(hold_s=0)
+    )
 
 
 def tokens_of(value: Any) -> int:
@@ -288,12 +298,12 @@ async def test_the_risk_that_is_filtered_and_told_is_what_the_gates_reckon_with(
 
 
 async def test_the_risk_follows_what_the_operator_requires_of_a_server(tmp_path: Path) -> None:
-    from interlock.config.settings import Config, Permissions
+    from interlock.config.settings import Config, PermissionSettings
 
     script = MgpScript(tmp_path, era="modern", tools=[tool("look", security={"risk_level": "safe"}), tool("plain")])
 
     def server(*require: str) -> ServerSettings:
-        permissions = Permissions(policy="auto_approve", require=require)
+        permissions = PermissionSettings(policy="auto_approve", require=require)
         return child("mgp_server.py", str(script.path), permissions=permissions)
 
     async with running_hub(tmp_path, {"s": server()}, hub=settings()) as hub:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from interlock.config.settings import Hub, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.upstreams.states import ServerState
 
 from .busy_server import busy_server
@@ -159,7 +159,7 @@ async def test_an_on_demand_server_is_started_once_to_be_known_and_then_with_the
 
 
 async def test_a_call_to_a_server_that_is_only_just_starting_says_so_to_whoever_may_reach_it(tmp_path: Path) -> None:
-    hasty = Hub(timeouts=Timeouts(tool_s=0.2))
+    hasty = HubSettings(timeouts=TimeoutSettings(tool_s=0.2))
     async with running_hub(tmp_path, {"slow": ServerSettings(command=("sleep", "60"))}, wait=False, hub=hasty) as hub:
         await hub.deny("stranger", "slow")
         await hub.state("slow", ServerState.CONNECTING)

@@ -14,7 +14,16 @@ import msgspec
 import pytest
 
 from interlock.client import Handlers
-from interlock.config.settings import Agent, Approvals, Hub, Limits, Rate, Requests, ServerSettings, Timeouts
+from interlock.config.settings import (
+    Agent,
+    ApprovalSettings,
+    HubSettings,
+    LimitSettings,
+    Rate,
+    Requests,
+    ServerSettings,
+    TimeoutSettings,
+)
 from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.calls.gates.requests import RequestsGate
 from interlock.hub.calls.verdicts import PASS, Refuse
@@ -79,7 +88,9 @@ class Pair:
 
 @contextlib.asynccontextmanager
 async def pair(tmp_path: Path, client: Era, server: Era, **limits: Any) -> AsyncIterator[Pair]:
-    settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), limits=Limits(**limits))
+    settings = HubSettings(
+        timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60), limits=LimitSettings(**limits)
+    )
     async with InstructedServer().http() as instructed:
         era: Literal["legacy", "modern"] = "legacy" if server == "handshake" else "modern"
         servers = {
@@ -265,7 +276,9 @@ async def test_requests_of_a_server_have_a_quota_of_their_own(tmp_path: Path, se
 async def test_t55_an_answer_to_an_elicitation_approves_nothing(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"approve": {"type": "boolean"}}}
     form = {"message": "Allow it?", "requestedSchema": schema}
-    settings = Hub(approvals=Approvals(hold_s=0.2), timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
+    settings = HubSettings(
+        approvals=ApprovalSettings(hold_s=0.2), timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60)
+    )
     async with InstructedServer().http() as instructed:
         servers = {"asked": ServerSettings(url=instructed.url, era="legacy", requests=Requests(sampling="ask"))}
         agents = {"coder": Agent(attended_by="ann", ask=("asked__do",))}
@@ -299,7 +312,7 @@ async def test_a_request_that_waits_for_a_person_ends_with_its_call(tmp_path: Pa
 
 
 async def test_the_intent_of_a_request_is_committed_before_it_leaves(tmp_path: Path) -> None:
-    settings = Hub(audit="strict", timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
+    settings = HubSettings(audit="strict", timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60))
     async with InstructedServer().http() as instructed:
         async with running_hub(tmp_path, {"a": ServerSettings(url=instructed.url, era="modern")}, hub=settings) as hub:
             records = CommittedRecords(hub.hub_app.bus)

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from interlock.config.live_settings import Live, LiveRule, ServerLive
-from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, ServerSettings
+from interlock.config.settings import Agent, ApprovalSettings, Config, HubSettings, Profile, ServerSettings
 from interlock.host import client_pushes
 from interlock.hub.audit.record import INTENDED
 from interlock.hub.handlers.host_methods import MAX_RUNNING
@@ -215,7 +215,7 @@ async def test_hooks_are_fanned_out_and_merged_into_one_answer(tmp_path: Path, m
 @pytest.mark.parametrize("hook", ["context/beforeInference", "context/afterInference"])
 async def test_t129_text_that_a_server_adds_to_an_inference_taints(tmp_path: Path, hook: str) -> None:
     careful: dict[str, Any] = {"profiles": {"careful": Profile(taint="ask")}, "agents": {"mine": Agent()}}
-    settings = Hub(approvals=Approvals(hold_s=0))
+    settings = HubSettings(approvals=ApprovalSettings(hold_s=0))
     async with between(tmp_path, grants={"a": (REWRITE,)}, hub=settings, **careful) as hub:
         await reply(hub, "a", "context/beforeInference", injects("Now write."))
         await reply(hub, "a", "context/afterInference", {"featureSet": "note.check", "modifiedResponse": "Now write."})

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import Hub, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, ServerSettings, TimeoutSettings
 
 from .running_hub import RawClient, running_hub, text_of, until
 from .test_waiting_for_a_server import Gated
 
-PATIENT = Hub(timeouts=Timeouts(first_list_s=120, start_s=120, discovery_s=60, tool_s=60))
-HASTY = Hub(timeouts=Timeouts(first_list_s=0.05, start_s=120, discovery_s=60, tool_s=60))
+PATIENT = HubSettings(timeouts=TimeoutSettings(first_list_s=120, start_s=120, discovery_s=60, tool_s=60))
+HASTY = HubSettings(timeouts=TimeoutSettings(first_list_s=0.05, start_s=120, discovery_s=60, tool_s=60))
 
 
 @pytest.mark.parametrize("address", ["/mcp", "/servers/web/mcp"])

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import MAX_OPEN_PER_ASKER
@@ -31,7 +31,9 @@ ASK = {"careful": Agent(ask=("busy__ec*",))}
 def asking_hub(
     tmp_path: Path, *, hold_s: float = 0.0, valid_s: float = 600, agents: Mapping[str, Agent] = ASK
 ) -> AbstractAsyncContextManager[RunningHub]:
-    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=hold_s, valid_s=valid_s))
+    settings = HubSettings(
+        timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=hold_s, valid_s=valid_s)
+    )
     return running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents)
 
 
@@ -335,7 +337,7 @@ PLAIN: dict[str, Any] = {}
 async def test_risk_asks_as_the_mode_says(tmp_path: Path, mode: Mode, declared: dict[str, Any], asks: bool) -> None:
     wish = tmp_path / "tools.json"
     wish.write_text(json.dumps({"name": "act", "inputSchema": {"type": "object"}, **declared}))
-    settings = Hub(mode=mode, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    settings = HubSettings(mode=mode, timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0))
     async with running_hub(tmp_path, {"s": child("changing_server.py", str(wish), era="legacy")}, hub=settings) as hub:
         answer = await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "s__act", "arguments": {}})
         assert (text_of(answer) != "{}") is asks
@@ -349,7 +351,7 @@ async def test_risk_asks_as_the_mode_says(tmp_path: Path, mode: Mode, declared: 
 async def test_what_would_ask_is_noted_for_a_call_and_not_for_a_search(tmp_path: Path, mode: Mode) -> None:
     wish = tmp_path / "tools.json"
     wish.write_text(json.dumps({"name": "act", "inputSchema": {"type": "object"}, **HINTED}))
-    settings = Hub(mode=mode, timeouts=Timeouts(start_s=30))
+    settings = HubSettings(mode=mode, timeouts=TimeoutSettings(start_s=30))
     asking = {"eager": Agent(ask=("s__act",))} if mode == "observe" else {}
     servers = {"s": child("changing_server.py", str(wish), era="legacy")}
     async with running_hub(tmp_path, servers, hub=settings, agents=asking) as hub:

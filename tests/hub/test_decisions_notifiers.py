@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Timeouts, Webhook
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings, Webhook
 from interlock.hub.approvals import notifiers as notifiers
 from interlock.hub.cannot_start import CannotStart
 
@@ -48,9 +48,11 @@ class RecordingListener:
         writer.close()
 
 
-def settings(url: str | None, *, desktop: bool = False) -> Hub:
-    approvals = Approvals(hold_s=0, desktop=desktop)
-    return Hub(timeouts=Timeouts(start_s=30), approvals=approvals, webhook=Webhook(url=url, secret_env="HOOK_SECRET"))
+def settings(url: str | None, *, desktop: bool = False) -> HubSettings:
+    approvals = ApprovalSettings(hold_s=0, desktop=desktop)
+    return HubSettings(
+        timeouts=TimeoutSettings(start_s=30), approvals=approvals, webhook=Webhook(url=url, secret_env="HOOK_SECRET")
+    )
 
 
 async def test_an_open_question_is_posted_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Approvals, Hub, Permissions, Timeouts
+from interlock.config.settings import ApprovalSettings, HubSettings, PermissionSettings, TimeoutSettings
 from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
@@ -53,8 +53,8 @@ class ChangingTools:
         self, mode: Mode = "guard", valid_s: float = 600, **more: Any
     ) -> AbstractAsyncContextManager[RunningHub]:
         # A busy machine may take long to list, and a list that came too late is not asked for again.
-        timeouts = Timeouts(start_s=120, discovery_s=60)
-        settings = Hub(mode=mode, timeouts=timeouts, approvals=Approvals(hold_s=0, valid_s=valid_s))
+        timeouts = TimeoutSettings(start_s=120, discovery_s=60)
+        settings = HubSettings(mode=mode, timeouts=timeouts, approvals=ApprovalSettings(hold_s=0, valid_s=valid_s))
         server = child("changing_server.py", str(self.wish), era="legacy", **more)
         return running_hub(self.folder, {"s": server}, hub=settings)
 
@@ -206,7 +206,7 @@ async def test_a_change_that_was_denied_stays_out_and_is_not_asked_again(rug: Ch
     [
         ({}, "safe"),
         ({"trust": "sandboxed"}, "moderate"),
-        ({"permissions": Permissions(require=("shell.execute",), policy="auto_approve")}, "dangerous"),
+        ({"permissions": PermissionSettings(require=("shell.execute",), policy="auto_approve")}, "dangerous"),
     ],
     ids=["as it says", "of a server whose word counts little", "with what its server may do"],
 )

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from interlock.client import Client
-from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
 from interlock.events import EventFilter, Subscription
 from interlock.events.types import (
     EVENTS,
@@ -69,7 +69,7 @@ class Followed:
 
 @contextlib.asynccontextmanager
 async def hub_of(tmp_path: Path, **agents: Agent) -> AsyncIterator[RunningHub]:
-    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
         yield hub
 
@@ -220,7 +220,7 @@ async def test_a_task_is_told_of_by_the_hubs_id_and_without_its_result(tmp_path:
 async def test_a_decided_request_for_tools_names_who_asked(tmp_path: Path) -> None:
     agents = {"asker": Agent(request=("busy__ech*",))}
     servers = {"busy": child("busy_server.py", access="opt-in")}
-    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0))
     async with running_hub(tmp_path, servers, hub=settings, agents=agents) as hub:
         followed, client = Followed(hub, ToolRequestDecided), RawClient(hub.url + "/mcp", hub.key("asker"))
         need = {"context": "x", "reason": "capability_gap", "requirements": {"capabilities": ["echo text"]}}

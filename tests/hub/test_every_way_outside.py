@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from interlock.cli.app import app
 from interlock.config.live_settings import LiveWebhook
 from interlock.config.model_settings import Model
-from interlock.config.settings import Embeddings, Hub, Webhook
+from interlock.config.settings import Embeddings, HubSettings, Webhook
 from interlock.events import Bus
 from interlock.events.types import ApprovalChanged
 from interlock.host.models.endpoint import Endpoint as ModelEndpoint
@@ -105,7 +105,7 @@ def ways(url: str) -> dict[str, Callable[[], Awaitable[object]]]:
         await webhook.send(f"{url}/woken", UnsentWake("1", "n", "w", "a", "s", 1, 0.0))
 
     async def approval() -> None:
-        hub, inbox = Hub(webhook=Webhook(f"{url}/approvals", "OUT_SECRET")), OneRequest()
+        hub, inbox = HubSettings(webhook=Webhook(f"{url}/approvals", "OUT_SECRET")), OneRequest()
         notifiers = ApprovalNotifiers(lambda: hub, Resolver(), note, cast(Inbox, inbox))
         notifiers.start()
         inbox.bus.publish(ApprovalChanged("approvals", 1, 0, ONE.id, OPEN, "tool_call", "ci", "s", "s__echo"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.config.home import home_folder
-from interlock.config.settings import Approvals, Embeddings, Hub, Timeouts
+from interlock.config.settings import ApprovalSettings, Embeddings, HubSettings, TimeoutSettings
 from interlock.discovery import model_files
 from interlock.hub.tool_search.embedding_endpoint import Endpoint
 from interlock.hub.tool_search.model_process import ModelProcess
@@ -23,9 +23,11 @@ QUERY = "ocean at the port"
 SOUGHT = "many__measure_tide_height"
 
 
-def hub_with(**embeddings: Any) -> Hub:
-    timeouts = Timeouts(start_s=30, discovery_s=20, tool_s=20)
-    return Hub(budget=4_000, timeouts=timeouts, approvals=Approvals(hold_s=0), embeddings=Embeddings(**embeddings))
+def hub_with(**embeddings: Any) -> HubSettings:
+    timeouts = TimeoutSettings(start_s=30, discovery_s=20, tool_s=20)
+    return HubSettings(
+        budget=4_000, timeouts=timeouts, approvals=ApprovalSettings(hold_s=0), embeddings=Embeddings(**embeddings)
+    )
 
 
 async def find(hub: RunningHub, query: str = QUERY, **more: Any) -> Any:

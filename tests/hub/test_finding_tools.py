@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Profile, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile, TimeoutSettings
 from interlock.discovery.tokens import TokenCounter
 
 from .running_hub import FINDS_TOOLS, MGP, RawClient, RunningHub, child, last_message, running_hub, text_of, until
@@ -17,9 +17,9 @@ BUDGET = 2_000
 count_tokens = TokenCounter()
 
 
-def small(budget: int | None = BUDGET) -> Hub:
-    timeouts = Timeouts(start_s=30, discovery_s=20, tool_s=20)
-    return Hub(budget=budget, timeouts=timeouts, approvals=Approvals(hold_s=0))
+def small(budget: int | None = BUDGET) -> HubSettings:
+    timeouts = TimeoutSettings(start_s=30, discovery_s=20, tool_s=20)
+    return HubSettings(budget=budget, timeouts=timeouts, approvals=ApprovalSettings(hold_s=0))
 
 
 async def counted(hub: RunningHub) -> None:

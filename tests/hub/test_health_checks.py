@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Hub, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.audit.record import CANCELLED, LOST, SUCCEEDED, TIMED_OUT, TOOL_FAILED, Outcome
 from interlock.hub.upstreams import health_monitor
 from interlock.hub.upstreams.call_outcomes import CallOutcomes
@@ -62,16 +62,16 @@ class MutedServer(RawHttpServer):
 
 
 @pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> Hub:
+def soon(monkeypatch: pytest.MonkeyPatch) -> HubSettings:
     """Settings of a hub that looks all the time."""
     monkeypatch.setattr(health_monitor, "LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(health_monitor, "PING_S", 0.5)
     monkeypatch.setattr(server_health, "FRESH_S", 0.0)
-    return Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60, health_s=0.02))
+    return HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60, health_s=0.02))
 
 
 @pytest.fixture
-async def scene(tmp_path: Path, soon: Hub) -> AsyncIterator[tuple[RunningHub, CheckedServer, MutedServer]]:
+async def scene(tmp_path: Path, soon: HubSettings) -> AsyncIterator[tuple[RunningHub, CheckedServer, MutedServer]]:
     checked = CheckedServer()
     async with checked.server.http() as address, MutedServer() as mute:
         servers = {"checked": ServerSettings(url=address.url), "mute": ServerSettings(url=mute.url, era="legacy")}

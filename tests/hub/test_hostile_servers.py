@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Hub, Restart, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, Restart, ServerSettings, TimeoutSettings
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.upstreams import listing
 from interlock.hub.upstreams.logs import MAX_LINES
@@ -91,8 +91,8 @@ async def hostile_setup(
     before = descriptors(), len(asyncio.all_tasks())
     started = tmp_path / "started"
     started.touch()
-    timeouts = Timeouts(start_s=start_s, discovery_s=start_s / 3, tool_s=tool_s)
-    async with running_hub(tmp_path, servers, wait=False, hub=Hub(timeouts=timeouts)) as hub:
+    timeouts = TimeoutSettings(start_s=start_s, discovery_s=start_s / 3, tool_s=tool_s)
+    async with running_hub(tmp_path, servers, wait=False, hub=HubSettings(timeouts=timeouts)) as hub:
         await hub.state("good", ServerState.CONNECTED)
         here = HostileSetup(hub, started)
         if wait:

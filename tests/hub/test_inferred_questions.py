@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Profile
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile
 from interlock.hub.admin.operations import Operations
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import local_person
@@ -26,8 +26,8 @@ UNSAFE: list[tuple[str, dict[str, object], str]] = [
 ]
 
 
-def guard(hold_s: float = 0, mode: Any = "guard") -> Hub:
-    return Hub(mode=mode, approvals=Approvals(hold_s=hold_s))
+def guard(hold_s: float = 0, mode: Any = "guard") -> HubSettings:
+    return HubSettings(mode=mode, approvals=ApprovalSettings(hold_s=hold_s))
 
 
 async def call(hub: RunningHub, name: str, arguments: dict[str, object]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts, Validation
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings, Validation
 from interlock.hub.audit import search as records
 from interlock.hub.audit.mgp_format import to_mgp
 from interlock.hub.audit.record import EVENTS
@@ -94,7 +94,7 @@ async def test_keys_are_recorded_by_what_may_be_shown_of_them_and_never_whole(tm
 
 
 async def test_t23_a_key_of_the_hubs_own_is_in_no_record_and_no_question(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
         key = await hub.new_key("careful")
@@ -111,7 +111,7 @@ async def exported(hub: RunningHub) -> Any:
 
 
 async def test_a_decision_is_recorded_from_its_question_to_its_use_under_the_trace_of_its_call(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
@@ -197,7 +197,7 @@ async def test_a_trace_in_the_arguments_is_the_tools_affair(tmp_path: Path) -> N
 
 
 async def test_a_call_is_one_trace_from_its_question_to_its_end_though_nobody_named_one(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=30))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=30))
     agents = {"careful": Agent(ask=("busy__ec*",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Profile, Rate
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile, Rate
 from interlock.hub.audit.record import INTENDED
 from interlock.hub.auth.principals import local_person
 from waiting import until
@@ -28,7 +28,7 @@ SAID: dict[str, Any] = {"conversationId": "c1", "channelId": "a/chat:#general", 
 def careful(**agent: Any) -> dict[str, Any]:
     """A hub whose agent `mine` asks after untrusted text."""
     return {
-        "hub": Hub(approvals=Approvals(hold_s=0)),
+        "hub": HubSettings(approvals=ApprovalSettings(hold_s=0)),
         "profiles": {"careful": Profile(taint="ask")},
         "agents": {"mine": Agent(profile="careful", **agent)},
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Hub, Timeouts, Validation
+from interlock.config.settings import HubSettings, TimeoutSettings, Validation
 from interlock.hub import judging_threads
 from interlock.hub.calls.dispatch import result_postprocessing
 from interlock.hub.calls.gates.validator_checks import FIND_HERE
@@ -62,7 +62,7 @@ async def judging_hub(
         "s": scripted(tmp_path, SCRIPT, scan_results=scan),
         "t": scripted(tmp_path, SCRIPT, "checked", validators={"run": Validation(use=("sandbox",))}),
     }
-    settings = Hub(timeouts=Timeouts(start_s=120, validation_s=60))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120, validation_s=60))
     async with running_hub(tmp_path, servers, hub=settings) as hub:
         try:
             yield hub, judges

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interlock.client import Handlers
-from interlock.config.settings import Hub, Limits, Timeouts
+from interlock.config.settings import HubSettings, LimitSettings, TimeoutSettings
 from interlock.hub.tasks import handler as task_handler
 from interlock.hub.upstreams.states import ServerState
 from interlock.wire.errors import Fault
@@ -90,7 +90,7 @@ async def test_a_server_that_dies_with_its_task_is_told_of_truthfully(tmp_path: 
 
 
 async def test_tasks_are_bounded_for_one_principal_and_in_all(tmp_path: Path, jobs: Jobs) -> None:
-    settings = Hub(timeouts=TIMEOUTS, limits=Limits(tasks=3, tasks_per_agent=2))
+    settings = HubSettings(timeouts=TIMEOUTS, limits=LimitSettings(tasks=3, tasks_per_agent=2))
     async with served("legacy", jobs) as servers, running_hub(tmp_path, servers, hub=settings) as hub:
         async with client(hub, "legacy", "ada") as ada, client(hub, "legacy", "eve") as eve:
             for mark in ("1", "2"):
@@ -106,7 +106,7 @@ async def test_tasks_are_bounded_for_one_principal_and_in_all(tmp_path: Path, jo
 
 
 async def test_where_no_more_tasks_are_kept_a_modern_call_is_simply_answered(tmp_path: Path, jobs: Jobs) -> None:
-    settings = Hub(timeouts=TIMEOUTS, limits=Limits(tasks_per_agent=1))
+    settings = HubSettings(timeouts=TIMEOUTS, limits=LimitSettings(tasks_per_agent=1))
     async with served("modern", jobs) as servers, running_hub(tmp_path, servers, hub=settings) as hub:
         async with client(hub, "modern") as ada:
             first = await ada.start_tool("t__work", {"mark": "1"})
@@ -140,7 +140,7 @@ def free_places(hub: RunningHub, owner: str) -> int:
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_task_is_forgotten_when_its_time_is_over(tmp_path: Path, jobs: Jobs, form: Form) -> None:
-    settings = Hub(timeouts=TIMEOUTS, limits=Limits(task_s=60))
+    settings = HubSettings(timeouts=TIMEOUTS, limits=LimitSettings(task_s=60))
     async with served(form, jobs) as servers, running_hub(tmp_path, servers, hub=settings) as hub:
         async with client(hub, form) as ada:
             task = await ada.start_tool("t__work", {"mark": "a"}, progress=lambda *_: None)
@@ -190,7 +190,7 @@ async def test_a_client_that_goes_before_it_has_its_tasks_id_leaves_nothing_behi
 async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_was_fetched(
     tmp_path: Path, jobs: Jobs
 ) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=120, tool_s=120, idle_s=600))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=120, tool_s=120, idle_s=600))
     servers = {"t": child("task_server.py", era="legacy", start="on-demand")}
     async with running_hub(tmp_path, servers, hub=settings, wait=False) as hub:
         await hub.operate("servers.restart", server="t")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.discovery import words
 from interlock.discovery.usage import MAX_IN_ALL, MAX_USES, Use
 from interlock.hub.audit.record import EXECUTED
@@ -25,7 +25,9 @@ from .running_hub import RawClient, RunningHub, child, running_hub
 from .test_journal import entries_soon
 
 LOCAL = "agent:local"
-HUB = Hub(budget=4_000, timeouts=Timeouts(start_s=30, discovery_s=20, tool_s=20), approvals=Approvals(hold_s=0))
+HUB = HubSettings(
+    budget=4_000, timeouts=TimeoutSettings(start_s=30, discovery_s=20, tool_s=20), approvals=ApprovalSettings(hold_s=0)
+)
 QUERY = "export the ticket history"
 SERVERS = {"many": child("many_server.py", "600")}
 

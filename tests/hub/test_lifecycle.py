@@ -11,7 +11,7 @@ import pytest
 
 from cases import each_case
 from interlock.client.connection import Connection
-from interlock.config.settings import Hub, Restart, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, Restart, ServerSettings, TimeoutSettings
 from interlock.hub.calls.dispatch import recovery
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.unavailable import unavailable
@@ -112,7 +112,7 @@ def test_a_call_is_answered_by_the_state(state: ServerState, code: int) -> None:
 
 
 async def test_a_call_waits_for_a_restart_until_its_deadline_and_then_hears_of_it(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=0.3))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=0.3))
     async with (
         Gated() as web,
         running_hub(tmp_path, {"web": ServerSettings(url=web.url, era="legacy")}, hub=settings) as hub,

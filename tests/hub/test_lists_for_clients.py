@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 
-from interlock.config.settings import Agent, Approvals, Config, ContextBudget, Hub, Profile, ServerSettings, Timeouts
+from interlock.config.settings import (
+    Agent,
+    ApprovalSettings,
+    Config,
+    ContextBudget,
+    HubSettings,
+    Profile,
+    ServerSettings,
+    TimeoutSettings,
+)
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.views import EVERYTHING
@@ -31,9 +40,9 @@ KERNEL = ["find_tools", "call_tool", "request_tools"]
 count_tokens = TokenCounter()
 
 
-def settings(budget: int | None = 2_000, **more: Any) -> Hub:
-    timeouts = Timeouts(start_s=30, discovery_s=20, tool_s=20, **more)
-    return Hub(budget=budget, timeouts=timeouts, approvals=Approvals(hold_s=0))
+def settings(budget: int | None = 2_000, **more: Any) -> HubSettings:
+    timeouts = TimeoutSettings(start_s=30, discovery_s=20, tool_s=20, **more)
+    return HubSettings(budget=budget, timeouts=timeouts, approvals=ApprovalSettings(hold_s=0))
 
 
 async def counted(hub: RunningHub, *servers: str) -> None:

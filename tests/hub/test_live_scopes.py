@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Approvals, Hub, Scopes, ServerSettings, Timeouts, Tools
+from interlock.config.settings import ApprovalSettings, HubSettings, Scopes, ServerSettings, TimeoutSettings, Tools
 from interlock.hub.auth.principals import local_person
 from interlock.hub.live.elevations import Elevations
 from interlock.server import Context
@@ -36,7 +36,10 @@ async def scoped_hub(folder: Path, offer: Any = FILES, *, declared: bool = True)
     meta = json.dumps({"_meta": {"dev.interlock/featureSet": "files.edit"}} if declared else {})
     tools = Tools(feature_sets={"look": "files.edit"})
     server = child("live_server.py", capabilities, meta, scopes={"files.edit": RULES}, tools=tools)
-    hub = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), approvals=Approvals(hold_s=0, valid_s=600))
+    hub = HubSettings(
+        timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60),
+        approvals=ApprovalSettings(hold_s=0, valid_s=600),
+    )
     async with running_hub(folder, {"s": server}, hub=hub) as running:
         yield running
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.events import EventFilter
 from interlock.events.types import RegistrationDecided
 from interlock.hub.auth.principals import Principal
@@ -43,8 +43,10 @@ async def nodes(tmp_path: Path, postgres: str) -> AsyncIterator[tuple[RunningHub
                 pass
         homes.append(home)
 
-    def settings(name: str) -> Hub:
-        return Hub(store=postgres, node=name, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    def settings(name: str) -> HubSettings:
+        return HubSettings(
+            store=postgres, node=name, timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0)
+        )
 
     async with (
         running_hub(homes[0], servers, hub=settings("north"), agents=agents) as north,

@@ -23,7 +23,7 @@ from mcp.client.auth import utils as auth
 from mcp.shared.auth_utils import check_resource_allowed
 
 from interlock.config.load import load
-from interlock.config.settings import Hub, OAuth, Profile, ServerSettings
+from interlock.config.settings import HubSettings, OAuth, Profile, ServerSettings
 from interlock.hub.auth.oauth.issuer_keys import IssuerKeys
 from interlock.web.run import Ready, serve
 from waiting import until
@@ -422,5 +422,5 @@ async def test_a_changed_configuration_takes_tokens_away_at_once(tmp_path: Path,
         await hub.hub_app.apply(msgspec.structs.replace(config, hub=other))
         await ready(hub)
         assert (await call(hub.url + "/mcp", token))[0] == 401
-        await hub.hub_app.apply(msgspec.structs.replace(config, hub=Hub()))
+        await hub.hub_app.apply(msgspec.structs.replace(config, hub=HubSettings()))
         assert (await call(hub.url + "/mcp", token))[0] == 401

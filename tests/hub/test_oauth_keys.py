@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
-from interlock.config.settings import Hub, OAuth
+from interlock.config.settings import HubSettings, OAuth
 from interlock.config.settings import Issuer as SecondIssuer
 from interlock.hub.auth.oauth.discovery import keys_url
 from interlock.transports.resolving import Resolver
@@ -125,7 +125,9 @@ async def test_a_token_that_comes_while_its_issuer_is_let_go_of_is_not_good_for_
         waiting = asyncio.ensure_future(call(hub.url + "/mcp", unknown))
         await until(lambda: issuer.fetched == 2)
         token = issuer.token()
-        applying = asyncio.ensure_future(hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, hub=Hub())))
+        applying = asyncio.ensure_future(
+            hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, hub=HubSettings()))
+        )
         while not applying.done():
             await asyncio.sleep(0)
             with contextlib.suppress(Fault):
@@ -143,7 +145,7 @@ async def test_keys_may_come_from_a_file(tmp_path: Path, issuer: Issuer) -> None
     file = tmp_path / "keys.json"
     file.write_bytes(issuer.published)
     oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_file=str(file))
-    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(oauth=oauth)) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(oauth=oauth)) as hub:
         await ready(hub)
         assert (await call(hub.url + "/mcp", issuer.token()))[0] == 200
         assert issuer.fetched == 0
@@ -151,7 +153,7 @@ async def test_keys_may_come_from_a_file(tmp_path: Path, issuer: Issuer) -> None
 
 async def test_t13_a_metadata_address_is_not_asked_for_keys_whoever_wrote_it(tmp_path: Path, issuer: Issuer) -> None:
     oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url="https://169.254.169.254/keys")
-    async with running_hub(tmp_path, {}, hub=Hub(oauth=oauth)) as hub:
+    async with running_hub(tmp_path, {}, hub=HubSettings(oauth=oauth)) as hub:
         await ready(hub)
         await until(lambda: any("metadata" in line.text for line in hub.hub_app.logs.tail(None, 1000)))
 
@@ -214,7 +216,7 @@ async def test_an_issuer_says_itself_where_its_keys_are(tmp_path: Path, issuer: 
     name = issuer.base + path
     issuer.documents[place] = json.dumps({"issuer": name, "jwks_uri": issuer.url, "x": 1}).encode()
     oauth = OAuth(issuer=name, resource=RESOURCE)
-    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(oauth=oauth)) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(oauth=oauth)) as hub:
         assert (await call(hub.url + "/mcp", issuer.token(iss=name)))[0] == 200, "also the first, which waits for it"
         assert issuer.asked[-2:] == [place, "/keys"]
         (keys,) = hub.hub_app.oauth.keys  # type: ignore[union-attr]
@@ -247,7 +249,7 @@ async def test_t13_an_issuers_metadata_leads_nowhere_but_to_its_own_keys(
         place = "/.well-known/oauth-authorization-server"
         issuer.documents[place] = text.replace("OTHER", other.url).encode()
         oauth = OAuth(issuer=issuer.base, resource=RESOURCE)
-        async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(oauth=oauth)) as hub:
+        async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(oauth=oauth)) as hub:
             await ready(hub)
             assert (await call(hub.url + "/mcp", issuer.token(iss=issuer.base)))[0] == 503
             assert any("could not be fetched" in line.text for line in hub.hub_app.logs.tail("hub", 20))
@@ -273,7 +275,7 @@ async def test_each_of_several_issuers_speaks_for_its_own_subjects_alone(tmp_pat
         scopes = {"echo": ("invoke:busy__echo", "read:**"), "all": ("invoke:**",)}
         more = SecondIssuer(issuer=second, jwks_url=other.url, scopes=scopes)
         oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url, issuers={"second": more})
-        async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(oauth=oauth)) as hub:
+        async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(oauth=oauth)) as hub:
             await ready(hub)
             url = hub.url + "/mcp"
             theirs = other.token(iss=second, scope="echo")

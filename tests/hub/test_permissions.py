@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Permissions, Timeouts
+from interlock.config.settings import PermissionSettings, TimeoutSettings
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.states import DecisionState as Asked
 from interlock.hub.auth.principals import Principal
@@ -155,7 +155,7 @@ async def test_a_sandboxed_server_cannot_say_that_a_tool_needs_less_than_it(tmp_
     ],
 )
 async def test_policies_decide_without_asking_anyone(
-    tmp_path: Path, settings: Permissions, grants: dict[str, str]
+    tmp_path: Path, settings: PermissionSettings, grants: dict[str, str]
 ) -> None:
     script = shelly(tmp_path, "shell", "camera")
     async with script.running_hub(permissions=settings) as hub:
@@ -220,7 +220,7 @@ async def test_t31_a_server_that_must_have_everything_is_ended_with_its_open_cal
 
     monkeypatch.setattr(Draining, "drain", drain)
     script = shelly(tmp_path, "shell.execute", silent=["tools/call"])
-    waits = Timeouts(start_s=60, discovery_s=60, tool_s=60)
+    waits = TimeoutSettings(start_s=60, discovery_s=60, tool_s=60)
     async with script.running_hub(permissions=policy("auto_approve", on_denied="refuse"), waits=waits) as hub:
         calling = asyncio.ensure_future(call(hub, "add"))
         await until(lambda: "tools/call" in script.methods())
@@ -288,7 +288,7 @@ async def test_an_approval_needs_a_terminal_and_a_denial_does_not(tmp_path: Path
 
 
 @pytest.mark.parametrize("settings", [policy(), policy("auto_approve"), policy("interactive", approve=("shell",))])
-async def test_t31_what_is_revoked_is_gone_at_the_next_call(tmp_path: Path, settings: Permissions) -> None:
+async def test_t31_what_is_revoked_is_gone_at_the_next_call(tmp_path: Path, settings: PermissionSettings) -> None:
     script = shelly(tmp_path, "shell.execute")
     async with script.running_hub(permissions=settings, mode="guard") as hub:
         if settings.policy == "interactive" and not settings.approve:

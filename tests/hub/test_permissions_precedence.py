@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import msgspec
 import pytest
 
-from interlock.config.settings import Config, Hub, Permissions, ServerSettings
+from interlock.config.settings import Config, HubSettings, PermissionSettings, ServerSettings
 from interlock.config.value_types import PermissionPolicy
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
@@ -53,8 +53,8 @@ class PermissionSetup:
 
     def set(self, mode: Any, **settings: Any) -> None:
         """The operator's configuration."""
-        server = ServerSettings(command=("a",), permissions=Permissions(**settings))
-        self.config = Config(hub=Hub(mode=mode), servers={"s": server})
+        server = ServerSettings(command=("a",), permissions=PermissionSettings(**settings))
+        self.config = Config(hub=HubSettings(mode=mode), servers={"s": server})
 
     async def say(self, said: Said) -> None:
         """A person's decision."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from interlock.config.settings import Hub, Timeouts
+from interlock.config.settings import HubSettings, TimeoutSettings
 from interlock.hub.upstreams.audience_items import AudienceResources
 
 from .running_hub import RawClient, RunningHub, child, running_hub, until
@@ -17,7 +17,7 @@ from .test_changes import opened
 CHANGED = "notifications/resources/list_changed"
 FIRST = "interlock://a/note://first"
 OWN = "interlock://a/note://own"
-SETTINGS = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
+SETTINGS = HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60))
 SERVERS = {"a": child("adding_official_server.py", era="legacy")}
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from interlock.config.settings import Config, Hub, ServerSettings, Tools
+from interlock.config.settings import Config, HubSettings, ServerSettings, Tools
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.quarantine import Quarantine
@@ -85,7 +85,7 @@ async def test_flagged_definitions_are_neither_listed_nor_called_in_guard(tmp_pa
 
 
 async def test_in_observe_everything_is_listed_and_the_findings_are_logged(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT)}, hub=Hub(mode="observe")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT)}, hub=HubSettings(mode="observe")) as hub:
         assert len(await listed(hub)) == 5
         lines = [line.text for line in hub.hub_app.logs.tail("s", 100)]
         assert sum("flagged: tool" in line for line in lines) == 3
@@ -95,7 +95,7 @@ async def test_in_locked_any_finding_keeps_a_definition_out(tmp_path: Path) -> N
     odd = {"tools": [described("ok", "Adds."), described("odd$name", "Adds.")]}
     async with running_hub(tmp_path, {"s": scripted(tmp_path, odd)}) as hub:
         assert len(await listed(hub)) == 2
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, odd)}, hub=Hub(mode="locked")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, odd)}, hub=HubSettings(mode="locked")) as hub:
         assert await listed(hub) == {"s__ok"}
 
 
@@ -152,9 +152,9 @@ async def test_of_two_names_that_look_the_same_the_first_server_keeps_its_own(tm
 
 async def test_a_change_of_mode_takes_hold_without_asking_the_server_again(tmp_path: Path) -> None:
     servers = {"s": scripted(tmp_path, SCRIPT)}
-    async with running_hub(tmp_path, servers, hub=Hub(mode="observe")) as hub:
+    async with running_hub(tmp_path, servers, hub=HubSettings(mode="observe")) as hub:
         assert len(await listed(hub)) == 5
-        await hub.hub_app.apply(Config(hub=Hub(mode="guard"), servers=servers))
+        await hub.hub_app.apply(Config(hub=HubSettings(mode="guard"), servers=servers))
         assert len(await listed(hub)) == 2
 
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from interlock.client.listing import read_page
-from interlock.config.settings import Approvals, Hub, Profile
+from interlock.config.settings import ApprovalSettings, HubSettings, Profile
 from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.calls.dispatch.server_errors import answer_fault
 from interlock.wire.errors import ErrorObject, Fault
@@ -27,7 +27,7 @@ from .test_taint import call, client, make_servers
 from .web_server import Posted
 
 SECRET = TEXT.split()[-1]
-HUB = Hub(approvals=Approvals(hold_s=0))
+HUB = HubSettings(approvals=ApprovalSettings(hold_s=0))
 PROFILES = {"careful": Profile(taint="ask")}
 PATH = "/profiles/careful/mcp"
 

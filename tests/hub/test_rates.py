@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from hub.running_hub import RawClient, child, running_hub
-from interlock.config.settings import Agent, Config, Hub, Rate, ServerSettings, Tools
+from interlock.config.settings import Agent, Config, HubSettings, Rate, ServerSettings, Tools
 from interlock.hub.auth.keys import Keys
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.rates import Rates, give_back, limited, take
@@ -160,11 +160,11 @@ def test_another_limit_does_not_make_made_calls_unmade() -> None:
 
 
 def test_a_configuration_with_another_rate_goes_on_counting_from_what_was_used(tmp_path: Path) -> None:
-    config = [Config(hub=Hub(rate=Rate(per_minute=3)))]
+    config = [Config(hub=HubSettings(rate=Rate(per_minute=3)))]
     rates = Rates(lambda: config[0], Keys(tmp_path), lambda: 0.0)
     of = (local_person("somebody"), Target("tool", "s", "t"))
     assert [take(rates.of(*of), 0.0) is None for _ in range(4)] == [True] * 3 + [False]
-    config[0] = Config(hub=Hub(rate=Rate(per_minute=4)))
+    config[0] = Config(hub=HubSettings(rate=Rate(per_minute=4)))
     assert [take(rates.of(*of), 1.0) is None for _ in range(2)] == [True, False]
 
 

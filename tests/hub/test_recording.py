@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Agent, Hub, Timeouts
+from interlock.config.settings import Agent, HubSettings, TimeoutSettings
 from interlock.hub.audit import search as records
 from interlock.hub.audit.head import read_head
 from interlock.hub.audit.search import FoundEntry
@@ -24,8 +24,8 @@ def mode(request: pytest.FixtureRequest) -> Literal["batched", "strict"]:
     return request.param  # type: ignore[no-any-return]
 
 
-def hub_of(mode: Literal["batched", "strict"]) -> Hub:
-    return Hub(audit=mode, timeouts=Timeouts(start_s=30, tool_s=20))
+def hub_of(mode: Literal["batched", "strict"]) -> HubSettings:
+    return HubSettings(audit=mode, timeouts=TimeoutSettings(start_s=30, tool_s=20))
 
 
 async def entries(hub: RunningHub, **wanted: Any) -> list[FoundEntry]:

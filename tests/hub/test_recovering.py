@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Timeouts
+from interlock.config.settings import TimeoutSettings
 from interlock.hub.audit.record import FLAGGED
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.protocols.mgp.permissions import Risk
@@ -81,7 +81,7 @@ async def test_retries_stop_at_the_number_that_the_error_says(tmp_path: Path, sa
 
 async def test_retries_stop_at_the_deadline_of_the_call(tmp_path: Path) -> None:
     script = scripted(tmp_path, {"get": [busy(retry_after_ms=400, max_retries=5)]})
-    async with script.running_hub(waits=Timeouts(start_s=30, tool_s=1)) as hub:
+    async with script.running_hub(waits=TimeoutSettings(start_s=30, tool_s=1)) as hub:
         assert error_of(await call(hub, "get"))["name"] == "RATE_LIMITED"
         assert calls(script, "get") <= 3
 

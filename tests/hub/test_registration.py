@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Hub, Registration, Timeouts
+from interlock.config.settings import HubSettings, RegistrationSettings, TimeoutSettings
 from interlock.containment.backends import reports
 from interlock.events import EventFilter
 from interlock.events.types import RegistrationDecided
@@ -50,9 +50,9 @@ ASKED: dict[str, Any] = {
 }
 
 
-def hub_settings(**registration: Any) -> Hub:
-    timeouts = Timeouts(start_s=120, discovery_s=60, tool_s=60)
-    return Hub(anonymous=False, timeouts=timeouts, registration=Registration(**registration))
+def hub_settings(**registration: Any) -> HubSettings:
+    timeouts = TimeoutSettings(start_s=120, discovery_s=60, tool_s=60)
+    return HubSettings(anonymous=False, timeouts=timeouts, registration=RegistrationSettings(**registration))
 
 
 class Agent:

@@ -20,7 +20,7 @@ from hub.test_server_logins import call, log_in
 from interlock.config.hub_secret import existing_secret
 from interlock.config.next_secret import has_next, next_secret, prepare_next
 from interlock.config.secret_store import SecretStore
-from interlock.config.settings import Config, Hub, ServerSettings
+from interlock.config.settings import Config, HubSettings, ServerSettings
 from interlock.hub.admin.rekeying import finish_rekeying, give_up, home_key_of_store, reseal, rotate
 from interlock.hub.audit.heads import heads_of
 from interlock.hub.audit.verify import verify
@@ -138,7 +138,7 @@ async def test_t24_killed_at_any_step_everything_is_sealed_with_one_key(tmp_path
 async def test_t24_a_hub_whose_key_is_lost_does_not_start_and_makes_no_new_one(home: Path) -> None:
     (home / "keys.secret").unlink()
     (home / "secrets.json").unlink()
-    config = Config(hub=Hub(listen="127.0.0.1:0"))
+    config = Config(hub=HubSettings(listen="127.0.0.1:0"))
     with pytest.raises(CannotStart, match="is lost") as refused:
         await serve(config, home, lambda ready: None)
     assert "interlock secrets rekey" in refused.value.hint
@@ -153,7 +153,7 @@ async def test_t24_a_hub_whose_key_is_lost_does_not_start_and_makes_no_new_one(h
 
 async def test_the_old_key_is_enough_to_seal_everything_with_the_configured_one(home: Path) -> None:
     old, new = existing_secret(home), os.urandom(32)
-    config = Config(hub=Hub(sealing_key=base64.b64encode(new).decode()))
+    config = Config(hub=HubSettings(sealing_key=base64.b64encode(new).decode()))
     with pytest.raises(SealedElsewhere):
         check_stored(str(home / "hub.db"), config, home)
     with pytest.raises(StoreError, match="not the key"):

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from interlock.config.settings import Hub, ServerSettings
+from interlock.config.settings import HubSettings, ServerSettings
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.store import StoreFull
 
@@ -67,7 +67,7 @@ async def server_hub(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterator
             settings["url"] = server.url
         else:
             settings["command"] = server.command
-        hub = settings.pop("hub", Hub())
+        hub = settings.pop("hub", HubSettings())
         async with running_hub(tmp_path, {"web": ServerSettings(era=way.era, **settings)}, hub=hub) as running:
             yield HubWithServer(running, server, modern, way.lines)
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.auth.principals import local_person
 from interlock.wire.errors import Fault
@@ -26,9 +26,9 @@ CLOSED = {"many": child("many_server.py", "60", access="opt-in")}
 ASKING = {"asker": Agent(request=("many__measure_*",))}
 
 
-def settings(**more: Any) -> Hub:
-    timeouts = Timeouts(start_s=30, discovery_s=20, tool_s=20)
-    return Hub(budget=2_000, timeouts=timeouts, approvals=Approvals(hold_s=0), **more)
+def settings(**more: Any) -> HubSettings:
+    timeouts = TimeoutSettings(start_s=30, discovery_s=20, tool_s=20)
+    return HubSettings(budget=2_000, timeouts=timeouts, approvals=ApprovalSettings(hold_s=0), **more)
 
 
 async def decision_of(hub: RunningHub) -> Any:
@@ -237,7 +237,7 @@ async def test_what_fits_only_with_a_higher_risk_is_said_to(tmp_path: Path) -> N
 
 
 async def test_a_question_that_nobody_answers_in_time_is_told(tmp_path: Path) -> None:
-    hub_settings = msgspec.structs.replace(settings(), approvals=Approvals(hold_s=0, valid_s=1))
+    hub_settings = msgspec.structs.replace(settings(), approvals=ApprovalSettings(hold_s=0, valid_s=1))
     async with running_hub(tmp_path, CLOSED, hub=hub_settings, agents=ASKING) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("asker"))
         async with listening(client, **{"dev.cloto/mgp": {"tools": True}}) as stream:

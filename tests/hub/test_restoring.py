@@ -83,10 +83,10 @@ class KilledError(Exception):
 
 
 async def test_a_database_that_a_hub_still_uses_is_left_alone(tmp_path: Path, postgres: str) -> None:
-    from interlock.config.settings import Hub, Timeouts
+    from interlock.config.settings import HubSettings, TimeoutSettings
 
     file = tmp_path / "a.backup"
-    settings = Hub(store=postgres, timeouts=Timeouts(start_s=30))
+    settings = HubSettings(store=postgres, timeouts=TimeoutSettings(start_s=30))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=ASK) as hub:
         await hub.hub_app.store.backup(file)
         with pytest.raises(StoreBusy, match="connections to this database"):
@@ -95,9 +95,9 @@ async def test_a_database_that_a_hub_still_uses_is_left_alone(tmp_path: Path, po
 
 
 async def test_two_hubs_share_a_store_and_each_has_a_chain_of_its_own(tmp_path: Path, postgres: str) -> None:
-    from interlock.config.settings import Hub, Timeouts
+    from interlock.config.settings import HubSettings, TimeoutSettings
 
-    settings = Hub(store=postgres, sealing_key=new_key(), timeouts=Timeouts(start_s=30))
+    settings = HubSettings(store=postgres, sealing_key=new_key(), timeouts=TimeoutSettings(start_s=30))
     one, two = tmp_path / "one", tmp_path / "two"
     busy = {"busy": child("busy_server.py")}
     async with running_hub(one, busy, hub=settings) as first, running_hub(two, busy, hub=settings) as second:
@@ -115,13 +115,13 @@ async def test_two_hubs_share_a_store_and_each_has_a_chain_of_its_own(tmp_path: 
 
 
 async def test_another_name_begins_another_chain_and_the_old_one_still_verifies(tmp_path: Path) -> None:
-    from interlock.config.settings import Hub, Timeouts
+    from interlock.config.settings import HubSettings, TimeoutSettings
     from interlock.hub.audit.heads import heads_of
 
     busy = {"busy": child("busy_server.py")}
     async with running_hub(tmp_path, busy) as hub:
         assert hub.hub_app.node == "hub"
-    async with running_hub(tmp_path, busy, hub=Hub(node="north", timeouts=Timeouts(start_s=30))) as hub:
+    async with running_hub(tmp_path, busy, hub=HubSettings(node="north", timeouts=TimeoutSettings(start_s=30))) as hub:
         home = hub.hub_app.home
         assert hub.hub_app.node == "north"
     store = await Store.open(home / "hub.db")

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Hub, Limits, Requests, Timeouts
+from interlock.config.settings import HubSettings, LimitSettings, Requests, TimeoutSettings
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.upstream import Upstream
@@ -20,7 +20,7 @@ from loop_clock import advance
 from .modern_client import ModernClient
 from .running_hub import RunningHub, child, running_hub, text_of, until
 
-SETTINGS = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
+SETTINGS = HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60))
 OFFICIAL = child("rooted_official_server.py", era="legacy")
 
 
@@ -83,7 +83,7 @@ async def test_a_server_that_is_denied_the_roots_is_called_without_them(tmp_path
 
 
 async def test_a_call_whose_client_does_not_answer_for_its_roots_is_not_made(tmp_path: Path) -> None:
-    settings = msgspec.structs.replace(SETTINGS, limits=Limits(parked_s=0.5))
+    settings = msgspec.structs.replace(SETTINGS, limits=LimitSettings(parked_s=0.5))
     async with running_hub(tmp_path, {"r": OFFICIAL}, hub=settings) as hub:
         asked: Any = await client_in(hub, "/work").start("r__known")
         assert [each["method"] for each in asked["inputRequests"].values()] == ["roots/list"]

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Hub, Limits, Requests, Timeouts
+from interlock.config.settings import HubSettings, LimitSettings, Requests, TimeoutSettings
 from interlock.hub.upstreams import connection_owner
 
 from .legacy_client import LegacyClient
 from .running_hub import KeptStdioClient, RunningHub, child, running_hub, text_of, until
 
 ROOTS = {"roots": [{"uri": "file:///work"}]}
-SETTINGS = {"timeouts": Timeouts(start_s=120, discovery_s=60, tool_s=60)}
+SETTINGS = {"timeouts": TimeoutSettings(start_s=120, discovery_s=60, tool_s=60)}
 
 
 class RootedClient(KeptStdioClient):
@@ -71,13 +71,13 @@ async def test_a_server_that_asks_after_the_handshake_knows_the_roots_at_the_fir
 
 async def test_an_official_server_has_looked_at_the_roots_before_the_first_call(tmp_path: Path) -> None:
     servers = {"r": child("rooted_official_server.py", era="legacy")}
-    async with running_hub(tmp_path, servers, hub=Hub(**SETTINGS)) as hub, AnsweringClient(hub) as client:
+    async with running_hub(tmp_path, servers, hub=HubSettings(**SETTINGS)) as hub, AnsweringClient(hub) as client:
         assert text_of(await client.call("r__known", b"{}", 1)) == "/work"
 
 
 async def test_a_server_that_asks_late_is_waited_for_once_it_is_known_to_ask(tmp_path: Path) -> None:
     servers = {"r": child("rooted_official_server.py", "0.4", era="legacy")}
-    async with running_hub(tmp_path, servers, hub=Hub(**SETTINGS)) as hub:
+    async with running_hub(tmp_path, servers, hub=HubSettings(**SETTINGS)) as hub:
         async with AnsweringClient(hub) as first:
             await first.call("r__known", b"{}", 1)
             await until(lambda: hub.hub_app.upstreams["r"].pool.roots_use.at_start)
@@ -101,7 +101,7 @@ async def test_a_call_that_waits_for_the_roots_is_refused_for_what_changed_meanw
 ) -> None:
     monkeypatch.setattr(connection_owner, "FIRST_QUESTIONS_S", 60.0)
     servers = {"r": child("rooted_server.py", "eager", era="legacy")}
-    async with running_hub(tmp_path, servers, hub=Hub(**SETTINGS)) as hub:
+    async with running_hub(tmp_path, servers, hub=HubSettings(**SETTINGS)) as hub:
         async with RootedClient(hub, await hub.new_key("ci")) as client:
             first = asyncio.ensure_future(client.call("r__now", b"{}", 1))
             await until(lambda: client.asked)
@@ -131,7 +131,7 @@ async def test_a_question_for_roots_outlives_the_call_in_which_it_was_asked(tmp_
 
 async def test_a_question_for_roots_that_nobody_answers_is_withdrawn(tmp_path: Path) -> None:
     servers = {"r": child("rooted_server.py", era="legacy")}
-    settings = Hub(limits=Limits(parked_s=0.5), **SETTINGS)
+    settings = HubSettings(limits=LimitSettings(parked_s=0.5), **SETTINGS)
     async with running_hub(tmp_path, servers, hub=settings) as hub, RootedClient(hub) as client:
         await client.call("r__first", b"{}", 1)
         refused = json.loads(text_of(await client.call("r__where", b"{}", 2)))

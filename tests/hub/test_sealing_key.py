@@ -13,7 +13,7 @@ import pytest
 from hub.running_hub import running_hub, text_of
 from hub.test_server_logins import call, log_in
 from interlock.config.hub_secret import hub_secret
-from interlock.config.settings import Config, Hub, ServerSettings, Timeouts
+from interlock.config.settings import Config, HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.auth.keys import KEYS, Keys
 from interlock.hub.cannot_start import CannotStart
 from interlock.hub.foundation import COLLECTIONS
@@ -29,7 +29,7 @@ def new_key() -> str:
 
 
 def sealed_with(key: str | None) -> Config:
-    return Config(hub=Hub(sealing_key=key))
+    return Config(hub=HubSettings(sealing_key=key))
 
 
 def own_keys(folder: Path) -> list[Path]:
@@ -49,7 +49,7 @@ def test_every_collection_with_sealed_values_is_among_those_that_are_sealed_anew
 
 
 async def test_hubs_with_one_key_read_each_others_logins_and_keys(tmp_path: Path, postgres: str) -> None:
-    settings = Hub(store=postgres, sealing_key=new_key(), timeouts=Timeouts(discovery_s=60, tool_s=60))
+    settings = HubSettings(store=postgres, sealing_key=new_key(), timeouts=TimeoutSettings(discovery_s=60, tool_s=60))
     async with ProtectedServer() as protected:
         docs = {"docs": ServerSettings(url=protected.url)}
         async with running_hub(tmp_path / "first", docs, wait=False, hub=settings) as first:
@@ -67,7 +67,7 @@ async def test_t24_a_hub_with_another_key_does_not_start_and_writes_nothing(tmp_
     for _ in range(2):
         await claim_store(store, sealed_with(key), home)
     for other in (new_key(), None):
-        config = Config(hub=Hub(listen="127.0.0.1:0", store=store.where, sealing_key=other))
+        config = Config(hub=HubSettings(listen="127.0.0.1:0", store=store.where, sealing_key=other))
         with pytest.raises(CannotStart, match=r"sealed with another key|key of this hub is lost"):
             await serve(config, home, lambda ready: None)
     assert await store.read(lambda database: database.execute("SELECT count(*) FROM records")) == [(0,)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import Approvals, Embeddings, Hub, Timeouts
+from interlock.config.settings import ApprovalSettings, Embeddings, HubSettings, TimeoutSettings
 from interlock.discovery.model_files import FILES
 from waiting import until
 
@@ -27,10 +27,10 @@ def _package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SOURCE))
 
 
-def hub_with(path: Path | None) -> Hub:
-    timeouts = Timeouts(start_s=30, discovery_s=20, tool_s=20)
+def hub_with(path: Path | None) -> HubSettings:
+    timeouts = TimeoutSettings(start_s=30, discovery_s=20, tool_s=20)
     embeddings = Embeddings(path=None if path is None else str(path))
-    return Hub(timeouts=timeouts, approvals=Approvals(hold_s=0), embeddings=embeddings)
+    return HubSettings(timeouts=timeouts, approvals=ApprovalSettings(hold_s=0), embeddings=embeddings)
 
 
 def write_vectors(file: Path, meanings: dict[str, str]) -> None:

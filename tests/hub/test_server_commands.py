@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Hub, Requests, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, Requests, ServerSettings, TimeoutSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams import connection_pool, draining
 from interlock.hub.upstreams.commands import Command, Reason, Verb
@@ -27,7 +27,7 @@ from .running_hub import RawClient, RunningHub, child, running_hub, text_of, unt
 from .test_journal import entries
 
 ADA = Principal("person:ada", "person")
-PATIENT = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=3600))
+PATIENT = HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=3600))
 """No call ends by its deadline."""
 ECHO: dict[str, Any] = {"name": "busy__echo", "arguments": {"text": "a"}}
 
@@ -431,7 +431,7 @@ async def test_commands_during_the_drain_of_an_idle_server_are_obeyed_after_it(
         return 0.0
 
     lazy = child("busy_server.py", start="on-demand")
-    settings = Hub(timeouts=Timeouts(start_s=120, idle_s=0.05))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120, idle_s=0.05))
     async with running_hub(tmp_path, {"busy": lazy}, hub=settings, wait=False) as hub:
         upstream = hub.hub_app.upstreams["busy"]
         monkeypatch.setattr(upstream.pool, "ask_to_shut_down", ask_to_shut_down)
@@ -487,7 +487,7 @@ async def test_commands_that_come_together_are_obeyed_one_after_the_other(hub: R
 
 async def test_a_server_on_demand_goes_for_being_idle_and_comes_back_with_a_call(tmp_path: Path) -> None:
     lazy = child("busy_server.py", start="on-demand")
-    settings = Hub(timeouts=Timeouts(start_s=120, idle_s=0.05))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120, idle_s=0.05))
     async with running_hub(tmp_path, {"busy": lazy}, hub=settings, wait=False) as hub:
         upstream = hub.hub_app.upstreams["busy"]
         upstream.supervisor.want()

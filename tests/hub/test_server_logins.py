@@ -21,7 +21,7 @@ from hub.test_spans import Collector
 from interlock.client.oauth.login import Login
 from interlock.client.oauth.person import Pending
 from interlock.client.oauth.storage import StoredLogin
-from interlock.config.settings import Hub, ServerOAuth, ServerSettings, Tracing
+from interlock.config.settings import HubSettings, ServerOAuth, ServerSettings, Tracing
 from interlock.hub.auth.principals import Principal
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin
@@ -44,7 +44,7 @@ async def protected() -> AsyncIterator[ProtectedServer]:
         yield server
 
 
-def behind(tmp_path: Path, protected: ProtectedServer, hub: Hub | None = None, **settings: Any) -> Any:
+def behind(tmp_path: Path, protected: ProtectedServer, hub: HubSettings | None = None, **settings: Any) -> Any:
     return running_hub(tmp_path, {"docs": ServerSettings(url=protected.url, **settings)}, wait=False, hub=hub)
 
 
@@ -83,7 +83,7 @@ async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be
     docs = {"docs": ServerSettings(url=protected.url, headers={"X-Api-Key": configured})}
     async with (
         Collector() as collector,
-        running_hub(tmp_path, docs, wait=False, hub=Hub(tracing=Tracing(endpoint=collector.url))) as hub,
+        running_hub(tmp_path, docs, wait=False, hub=HubSettings(tracing=Tracing(endpoint=collector.url))) as hub,
     ):
         await hub.state("docs", ServerState.ERROR)
         row = await status_of(hub)
@@ -334,7 +334,9 @@ async def test_t106_a_hub_behind_a_proxy_serves_no_page_that_starts_a_login(
     tmp_path: Path, protected: ProtectedServer
 ) -> None:
     # Every request of the proxy comes from this machine, so the address of a browser says nothing.
-    async with behind(tmp_path, protected, hub=Hub(allowed_hosts=("hub.example.com",)), login="per-user") as hub:
+    async with behind(
+        tmp_path, protected, hub=HubSettings(allowed_hosts=("hub.example.com",)), login="per-user"
+    ) as hub:
         await hub.state("docs", ServerState.ERROR)
         await log_in(hub)
         await hub.state("docs", ServerState.CONNECTED)

@@ -12,7 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Limits, ServerSettings, Timeouts
+from interlock.config.settings import (
+    Agent,
+    ApprovalSettings,
+    HubSettings,
+    LimitSettings,
+    ServerSettings,
+    TimeoutSettings,
+)
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.sessions import EndedSessions, SessionRows
 from interlock.hub.auth.keys import KEYS
@@ -171,7 +178,9 @@ async def test_stateless_clients_show_as_principals_and_ending_one_closes_its_st
 async def test_ending_a_principal_ends_its_calls_without_a_session(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py"), "old": child("busy_server.py", era="legacy")}
     ask = {"ci": Agent(ask=("busy__ec*",))}
-    settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), approvals=Approvals(hold_s=600))
+    settings = HubSettings(
+        timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60), approvals=ApprovalSettings(hold_s=600)
+    )
     async with running_hub(tmp_path, servers, hub=settings, agents=ask) as hub:
         address = hub.url + "/mcp"
         client, other = [ModernClient(address, answers(name), await hub.new_key(name)) for name in ("ci", "other")]
@@ -201,8 +210,8 @@ async def test_ending_a_principal_ends_its_calls_without_a_session(tmp_path: Pat
 
 
 async def test_t50_idle_sessions_of_one_key_lock_nobody_out(tmp_path: Path) -> None:
-    timeouts = Timeouts(start_s=120, discovery_s=60, tool_s=60)
-    settings = Hub(timeouts=timeouts, limits=Limits(sessions=20, sessions_per_agent=8))
+    timeouts = TimeoutSettings(start_s=120, discovery_s=60, tool_s=60)
+    settings = HubSettings(timeouts=timeouts, limits=LimitSettings(sessions=20, sessions_per_agent=8))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
         good, flood = await hub.new_key("good"), await hub.new_key("flood")
         kept = RawClient(hub.url + "/mcp", good)
@@ -217,7 +226,7 @@ async def test_t50_idle_sessions_of_one_key_lock_nobody_out(tmp_path: Path) -> N
 
 
 async def test_t50_streams_of_one_key_take_nobody_elses_place(tmp_path: Path) -> None:
-    settings = Hub(limits=Limits(sessions_per_agent=2))
+    settings = HubSettings(limits=LimitSettings(sessions_per_agent=2))
     body, headers = modern_body("subscriptions/listen", notifications={"toolsListChanged": True})
     async with running_hub(tmp_path, {}, hub=settings) as hub, contextlib.AsyncExitStack() as streams:
         flood, good = [RawClient(hub.url + "/mcp", await hub.new_key(name)) for name in ("flood", "good")]
@@ -266,8 +275,8 @@ async def test_t51_sessions_and_streams_end_with_their_key(tmp_path: Path, how: 
 
 async def test_t51_a_request_that_waits_in_the_hub_ends_with_its_key(tmp_path: Path) -> None:
     silent = ServerSettings(command=("sleep", "600"))
-    timeouts = Timeouts(start_s=3600, discovery_s=3600, first_list_s=3600)
-    async with running_hub(tmp_path, {"silent": silent}, hub=Hub(timeouts=timeouts), wait=False) as hub:
+    timeouts = TimeoutSettings(start_s=3600, discovery_s=3600, first_list_s=3600)
+    async with running_hub(tmp_path, {"silent": silent}, hub=HubSettings(timeouts=timeouts), wait=False) as hub:
         revoked, stays = [RawClient(hub.url + "/mcp", await hub.new_key(name)) for name in ("ci", "other")]
         listing = [asyncio.ensure_future(each.modern("tools/list", {})) for each in (revoked, stays)]
         await until(lambda: hub.hub_app.hub.background_tasks == 2)

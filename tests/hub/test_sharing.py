@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Hub, Limits, Profile, ServerSettings, Timeouts
+from interlock.config.settings import Agent, HubSettings, LimitSettings, Profile, ServerSettings, TimeoutSettings
 
 from .busy_server import busy_server
 from .legacy_client import LegacyClient, answers
@@ -92,7 +92,9 @@ async def test_one_principal_or_one_session_to_a_process_where_the_operator_says
 
 
 async def test_private_connections_are_bounded_and_one_in_use_is_never_taken_away(tmp_path: Path) -> None:
-    settings = Hub(limits=Limits(private_sessions_per_server=1), timeouts=Timeouts(start_s=120, tool_s=60))
+    settings = HubSettings(
+        limits=LimitSettings(private_sessions_per_server=1), timeouts=TimeoutSettings(start_s=120, tool_s=60)
+    )
     async with busy_server().http() as address:
         servers = {"busy": ServerSettings(url=address.url, era="legacy", share="principal")}
         async with running_hub(tmp_path, servers, hub=settings) as hub:
@@ -113,7 +115,9 @@ async def test_private_connections_are_bounded_and_one_in_use_is_never_taken_awa
 
 
 async def test_a_principal_with_many_connections_takes_none_from_one_with_fewer(tmp_path: Path) -> None:
-    settings = Hub(limits=Limits(private_sessions_per_server=3), timeouts=Timeouts(start_s=120, tool_s=60))
+    settings = HubSettings(
+        limits=LimitSettings(private_sessions_per_server=3), timeouts=TimeoutSettings(start_s=120, tool_s=60)
+    )
     async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}, hub=settings) as hub:
 
         async def opened(who: str) -> RawClient:
@@ -197,7 +201,7 @@ async def test_a_wrong_credential_is_refused_and_never_taken_for_none(
 
 
 async def test_without_anonymous_callers_a_key_is_needed_and_a_revoked_one_is_worthless_at_once(tmp_path: Path) -> None:
-    settings = Hub(anonymous=False, timeouts=Timeouts(start_s=30))
+    settings = HubSettings(anonymous=False, timeouts=TimeoutSettings(start_s=30))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, wait=False) as hub:
         nobody = RawClient(hub.url + "/mcp")
         assert (await nobody.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
-from interlock.config.settings import Agent, Approvals, Hub, Profile, ServerSettings, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile, ServerSettings, TimeoutSettings
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.gates.taint import RULE
@@ -32,7 +32,7 @@ ADA = local_person("ada")
 @contextlib.asynccontextmanager
 async def asking_hub(folder: Path, name: str, server: ServerSettings, agent: Agent) -> AsyncIterator[RunningHub]:
     """A hub with a trusted server, one with text of strangers, and the agent `ci`."""
-    settings = Hub(timeouts=Timeouts(start_s=120, tool_s=60), approvals=Approvals(hold_s=600))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120, tool_s=60), approvals=ApprovalSettings(hold_s=600))
     async with RawHttpServer() as strange:
         servers = {name: server, "strange": ServerSettings(url=strange.url, era="legacy")}
         profiles, agents = {"work": Profile(taint="ask")}, {"ci": agent}

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from interlock.config.settings import Approvals, Hub, Profile, ServerSettings, Timeouts
+from interlock.config.settings import ApprovalSettings, HubSettings, Profile, ServerSettings, TimeoutSettings
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.call import FleetingCheck
 from interlock.hub.calls.gates.taint import RULE, TaintGate, TaintPolicy
@@ -20,7 +20,9 @@ from .test_roots_of_new_clients import OFFICIAL, client_in
 
 
 async def test_t129_a_call_that_waited_for_roots_asks_if_its_caller_was_tainted_meanwhile(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=20), approvals=Approvals(hold_s=0))
+    settings = HubSettings(
+        timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=20), approvals=ApprovalSettings(hold_s=0)
+    )
     profiles = {"work": Profile(taint="ask")}
     async with RawHttpServer() as web:
         servers = {"r": OFFICIAL, "web": ServerSettings(url=web.url, era="legacy")}

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from interlock.config.settings import Agent, Approvals, Hub, Profile
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile
 from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.upstreams.states import ServerState
 
@@ -31,7 +31,9 @@ async def dying(folder: Path, **settings: Any) -> AsyncIterator[RunningHub]:
             "notes": Settings(url=inside.url, trust="trusted"),
         }
         profiles = {"careful": Profile(taint="ask")}
-        async with running_hub(folder, servers, hub=Hub(approvals=Approvals(hold_s=0)), profiles=profiles) as hub:
+        async with running_hub(
+            folder, servers, hub=HubSettings(approvals=ApprovalSettings(hold_s=0)), profiles=profiles
+        ) as hub:
             yield hub
 
 
@@ -84,7 +86,7 @@ async def test_t129_a_page_of_a_long_result_counts_when_it_is_read(tmp_path: Pat
             "notes": Settings(url=inside.url, trust="trusted"),
         }
         profiles, agents = {"careful": Profile(taint="ask")}, {"mine": Agent(profile="careful")}
-        hub_settings = Hub(approvals=Approvals(hold_s=0))
+        hub_settings = HubSettings(approvals=ApprovalSettings(hold_s=0))
         async with running_hub(tmp_path, servers, hub=hub_settings, profiles=profiles, agents=agents) as hub:
             mine = client(hub, "mine")
             answer = await mine.modern("tools/call", {"name": "web__long", "arguments": {}})

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from interlock.client import Handlers
-from interlock.config.settings import Agent, Approvals, Hub, Profile
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile
 from interlock.config.settings import ServerSettings as Settings
 from interlock.wire.errors import Fault
 
@@ -35,7 +35,7 @@ async def asking_hub(folder: Path, web: Settings) -> AsyncIterator[RunningHub]:
     profiles, agents = {"careful": Profile(taint="ask")}, {"mine": Agent(profile="careful")}
     async with notes.http() as inside:
         servers = {"web": web, "notes": Settings(url=inside.url, trust="trusted")}
-        hub = Hub(approvals=Approvals(hold_s=0))
+        hub = HubSettings(approvals=ApprovalSettings(hold_s=0))
         async with running_hub(folder, servers, hub=hub, profiles=profiles, agents=agents) as running:
             yield running
 

@@ -13,11 +13,11 @@ import pytest
 from cases import each_case
 from interlock.config.settings import (
     Agent,
-    Approvals,
-    Hub,
+    ApprovalSettings,
+    HubSettings,
     ServerSettings,
     ServerTimeouts,
-    Timeouts,
+    TimeoutSettings,
     Tools,
     ToolTimeouts,
 )
@@ -35,11 +35,11 @@ from waiting import PATIENCE_S
 from .mgp_script import MgpScript, call, error_of, listed, tool
 from .running_hub import RawClient, child, running_hub, text_of, until
 
-FAST = Timeouts(start_s=30, discovery_s=10, tool_s=1)
+FAST = TimeoutSettings(start_s=30, discovery_s=10, tool_s=1)
 
 
 def test_the_defaults_are_those_of_the_tool_registry() -> None:
-    found = Timeouts()
+    found = TimeoutSettings()
     assert (found.tool_s, found.validation_s, found.discovery_s, found.lock_s) == (30, 5, 2, 0.5)
 
 
@@ -73,19 +73,21 @@ def test_the_defaults_are_those_of_the_tool_registry() -> None:
 def test_a_tools_own_go_before_its_servers_and_those_before_the_hubs(
     server: ServerSettings | None, name: str, expected: CallTimeouts
 ) -> None:
-    assert timeouts_for(Timeouts(), server, name) == expected
+    assert timeouts_for(TimeoutSettings(), server, name) == expected
 
 
 def test_listing_has_the_servers_own_before_the_hubs() -> None:
-    assert CurrentSettings("s", ServerSettings(), Timeouts()).discovery_s == 2
-    assert CurrentSettings("s", ServerSettings(timeouts=ServerTimeouts(discovery_s=9)), Timeouts()).discovery_s == 9
+    assert CurrentSettings("s", ServerSettings(), TimeoutSettings()).discovery_s == 2
+    assert (
+        CurrentSettings("s", ServerSettings(timeouts=ServerTimeouts(discovery_s=9)), TimeoutSettings()).discovery_s == 9
+    )
 
 
 # The tool
 
 
 async def test_a_tool_that_is_silent_is_answered_with_the_registrys_timeout_over_rest(tmp_path: Path) -> None:
-    settings = Hub(timeouts=FAST)
+    settings = HubSettings(timeouts=FAST)
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
         status, _, body = await RawClient(hub.url + "/tools/busy__hang").post(b'{"mark": "m"}')
         said = json.loads(body)
@@ -99,7 +101,7 @@ async def test_a_tool_that_is_silent_is_answered_with_the_registrys_timeout_over
 
 @pytest.mark.parametrize("speaks", ["new", "old", "mgp"])
 async def test_a_tool_that_is_silent_is_answered_by_the_error_table_over_mcp(tmp_path: Path, speaks: str) -> None:
-    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(timeouts=FAST)) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(timeouts=FAST)) as hub:
         client = RawClient(hub.url + "/mcp")
         wanted = {"name": "busy__hang", "arguments": {"mark": "m"}}
         if speaks == "new":
@@ -129,7 +131,7 @@ async def test_each_tool_has_its_own_time(tmp_path: Path) -> None:
 
 async def test_progress_gives_a_tool_its_time_anew(tmp_path: Path) -> None:
     script = MgpScript(tmp_path, era="legacy", tools=[tool("a")], steps={"a": 5})
-    async with script.running_hub(waits=Timeouts(start_s=30, tool_s=1.2)) as hub:
+    async with script.running_hub(waits=TimeoutSettings(start_s=30, tool_s=1.2)) as hub:
         wanted = {"name": "s__a", "arguments": {}}
         heard = await RawClient(hub.url + "/mcp").modern("tools/call", {**wanted, "_meta": {"progressToken": "mine"}})
         assert text_of(heard) == "a ran {}"
@@ -187,7 +189,7 @@ async def test_all_checks_of_a_call_together_have_their_time(tmp_path: Path, gat
 
 async def test_a_server_that_does_not_list_again_in_time_keeps_the_list_that_is_known(tmp_path: Path) -> None:
     script = MgpScript(tmp_path, era="legacy", tools=[tool("a")])
-    async with script.running_hub(waits=Timeouts(start_s=30, tool_s=20, discovery_s=0.5)) as hub:
+    async with script.running_hub(waits=TimeoutSettings(start_s=30, tool_s=20, discovery_s=0.5)) as hub:
         assert await listed(hub) == ["s__a"]
         script.say(tools=[tool("a"), tool("b")], silent=["tools/list"])
         hub.hub_app.upstreams["s"].lists_changed()
@@ -205,7 +207,7 @@ async def test_lists_that_were_not_had_in_time_are_asked_for_again(
     monkeypatch.setattr("interlock.hub.upstreams.listing.LIST_AGAIN_S", 0.2)
     script = MgpScript(tmp_path, era="legacy", tools=[tool("a")])
     own = ServerTimeouts(discovery_s=0.3)
-    async with script.running_hub(waits=Timeouts(start_s=30, tool_s=20), timeouts=own) as hub:
+    async with script.running_hub(waits=TimeoutSettings(start_s=30, tool_s=20), timeouts=own) as hub:
         script.say(tools=[tool("b")], silent=["tools/list"])
         hub.hub_app.upstreams["s"].lists_changed()
         await until(lambda: any("0.3 s" in line.text for line in hub.hub_app.logs.tail("s", 100)))
@@ -241,7 +243,7 @@ async def test_a_call_that_waits_for_a_lock_for_too_long_is_refused_as_overloade
 
     own = Tools(timeouts={"echo": ToolTimeouts(lock_s=0.1)}) if where == "tool" else Tools()
     hub_s = 30 if where == "tool" else 0.1
-    settings = Hub(timeouts=Timeouts(start_s=30, lock_s=hub_s), approvals=Approvals(hold_s=0))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=30, lock_s=hub_s), approvals=ApprovalSettings(hold_s=0))
     agents = {"careful": Agent(ask=("**",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py", tools=own)}, hub=settings, agents=agents) as hub:
         key = hub.key("careful")
@@ -271,7 +273,7 @@ async def test_a_search_that_waits_for_the_index_for_too_long_is_refused_as_over
         return search(index, *given)
 
     monkeypatch.setattr(ToolIndex, "search", search_slowly)
-    settings = Hub(timeouts=Timeouts(start_s=30, lock_s=0.1))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=30, lock_s=0.1))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
         client = RawClient(hub.url + "/mcp")
         first = asyncio.ensure_future(client.modern("mgp/tools/discover", {"query": "echo"}))

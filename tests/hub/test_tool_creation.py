@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Hub, Timeouts
+from interlock.config.settings import Agent, HubSettings, TimeoutSettings
 from interlock.containment.backends import reports
 from interlock.events import EventFilter
 from interlock.events.types import RegistrationDecided
@@ -56,8 +56,8 @@ AGENTS = {"maker": Agent(create_tools="ask"), "free": Agent(create_tools="auto_a
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
-    timeouts = Timeouts(start_s=120, discovery_s=60, tool_s=60)
-    async with running_hub(tmp_path, {}, hub=Hub(anonymous=False, timeouts=timeouts), agents=AGENTS) as running:
+    timeouts = TimeoutSettings(start_s=120, discovery_s=60, tool_s=60)
+    async with running_hub(tmp_path, {}, hub=HubSettings(anonymous=False, timeouts=timeouts), agents=AGENTS) as running:
         yield running
 
 
@@ -149,7 +149,7 @@ async def test_t28_a_person_approves_the_tool_its_creator_alone_calls_it_and_it_
 
 
 async def test_an_open_request_outlives_the_hub_and_makes_one_tool(tmp_path: Path) -> None:
-    settings = Hub(anonymous=False)
+    settings = HubSettings(anonymous=False)
     async with running_hub(tmp_path, {}, hub=settings, agents=AGENTS) as hub:
         maker = client_of(hub, "maker")
         request_id = (await asked(maker))["request_id"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Approvals, Hub, Profile, Timeouts
+from interlock.config.settings import ApprovalSettings, HubSettings, Profile, TimeoutSettings
 
 from .mgp_script import MgpScript, needing, tool
 from .running_hub import RawClient, RunningHub, child, running_hub, until
@@ -31,7 +31,9 @@ BARRED = ("by server", "by tool", "by key", "by profile")
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
     script = MgpScript(tmp_path, era="legacy", mgp=OFFER, tools=list(TOOLS.values()))
-    settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20), approvals=Approvals(hold_s=0))
+    settings = HubSettings(
+        timeouts=TimeoutSettings(start_s=30, discovery_s=10, tool_s=20), approvals=ApprovalSettings(hold_s=0)
+    )
     servers = {"s": child("mgp_server.py", str(script.path)), "busy": child("busy_server.py")}
     profiles = {"narrow": Profile(tools=("busy__*", "s__visible"))}
     async with running_hub(tmp_path, servers, hub=settings, profiles=profiles) as running:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Timeouts
+from interlock.config.settings import TimeoutSettings
 from interlock.hub.upstreams.listing import MAX_LIST_AGAIN_S
 from loop_clock import advance
 
@@ -26,7 +26,7 @@ REASON = "the request for its lists failed: an answer cannot be used"
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_call_gets_the_reason_as_soon_as_the_lists_could_not_be_read(tmp_path: Path, transport: str) -> None:
     script = MgpScript(tmp_path, era="legacy", tools=[UNREADABLE])
-    patient = Timeouts(start_s=3_600, tool_s=3_600)
+    patient = TimeoutSettings(start_s=3_600, tool_s=3_600)
     async with script.running_hub(transport, wait=False, waits=patient) as hub:
         answer = await asyncio.wait_for(call(hub, "a"), 120)
         assert error_of(answer)["name"] == "SERVER_NOT_READY"
@@ -39,7 +39,7 @@ async def test_a_call_gets_the_reason_as_soon_as_the_lists_could_not_be_read(tmp
 
 async def test_the_hub_asks_for_lists_that_it_cannot_read_after_longer_and_longer_pauses(tmp_path: Path) -> None:
     script = MgpScript(tmp_path, era="legacy", tools=[UNREADABLE])
-    async with script.running_hub(wait=False, waits=Timeouts(start_s=3_600, discovery_s=3_600)) as hub:
+    async with script.running_hub(wait=False, waits=TimeoutSettings(start_s=3_600, discovery_s=3_600)) as hub:
         lists, loop = hub.hub_app.upstreams["s"].lists, asyncio.get_running_loop()
         pauses: list[float] = []
         for reading in range(1, 5):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Hub, ServerSettings, Validation
+from interlock.config.settings import HubSettings, ServerSettings, Validation
 
 from .running_hub import RawClient, RunningHub, child, running_hub
 
@@ -159,7 +159,7 @@ async def test_declared_validators_refuse_attacks_and_let_honest_calls_through(t
 
 
 async def test_observe_only_notes_what_declared_validators_have_against_a_call(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="observe")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=HubSettings(mode="observe")) as hub:
         for name, arguments, _ in ATTACKS:
             assert ran(await call(hub, name, **arguments)), (name, arguments)
         assert hub.hub_app.findings.would_refuse["s", "shell.recursive_delete"] == 7
@@ -180,7 +180,7 @@ async def test_what_is_only_inferred_is_noted_in_guard_and_refused_in_locked(tmp
         lines = [line.text for line in hub.hub_app.logs.tail("s", 100)]
         assert any("would refuse fetch of local: address.private" in line for line in lines)
         assert not any("rm -rf" in line for line in lines), "what was sent may hold secrets"
-    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=HubSettings(mode="locked")) as hub:
         for name, arguments, wanted in vectors:
             assert rule(await call(hub, name, **arguments)) == wanted
 
@@ -191,7 +191,7 @@ async def test_metadata_services_are_refused_in_every_mode(
 ) -> None:
     names["innocent.example"] = ["93.184.216.34", "169.254.169.254"]
     rules = {"**": Validation(ignore=("url.local_name",), networks=("169.254.0.0/16",))}
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, validators=rules)}, hub=Hub(mode=mode)) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, validators=rules)}, hub=HubSettings(mode=mode)) as hub:
         for name, arguments in [
             ("fetch", {"url": "http://169.254.169.254/latest/meta-data/"}),
             ("fetch", {"url": "http://[::ffff:a9fe:a9fe]/"}),
@@ -215,7 +215,9 @@ async def test_metadata_services_are_refused_in_every_mode(
 
 async def test_switching_off_what_is_inferred_leaves_metadata_services_refused(tmp_path: Path) -> None:
     rules = {"**": Validation(use=("none",))}
-    async with running_hub(tmp_path, {"s": scripted(tmp_path, validators=rules)}, hub=Hub(mode="locked")) as hub:
+    async with running_hub(
+        tmp_path, {"s": scripted(tmp_path, validators=rules)}, hub=HubSettings(mode="locked")
+    ) as hub:
         for name, arguments in [
             ("fetch", {"url": "http://169.254.169.254/latest/meta-data/"}),
             ("run", {"command": "curl 169.254.169.254"}),
@@ -227,13 +229,13 @@ async def test_switching_off_what_is_inferred_leaves_metadata_services_refused(t
 
 
 async def test_a_host_of_a_private_network_is_nobodys_business_until_somebody_asks(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=HubSettings(mode="locked")) as hub:
         assert ran(await call(hub, "reach", host="10.0.0.7"))
         assert not hub.hub_app.findings.would_refuse
 
 
 async def test_what_an_argument_is_may_be_said_by_its_description_or_by_its_name_as_it_comes(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=HubSettings(mode="locked")) as hub:
         assert rule(await call(hub, "browse", target="http://127.0.0.1/")) == "address.loopback"
         assert rule(await call(hub, "browse", target="127.0.0.1:8080/admin")) == "address.loopback"
         assert rule(await call(hub, "do_step", step="rm -rf /")) == "shell.recursive_delete"
@@ -270,7 +272,7 @@ async def test_a_validator_that_nobody_knows_denies_the_tool(tmp_path: Path, nam
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         answer = await call(hub, name, command="ls")
         assert rule(answer) == "validator.unknown"
-    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="observe")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=HubSettings(mode="observe")) as hub:
         assert ran(await call(hub, name, command="ls"))
         assert hub.hub_app.findings.would_refuse["s", "validator.unknown"] == 1
 

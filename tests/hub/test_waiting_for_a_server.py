@@ -12,7 +12,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, ServerSettings, Timeouts, Tools, Validation
+from interlock.config.settings import (
+    Agent,
+    ApprovalSettings,
+    HubSettings,
+    ServerSettings,
+    TimeoutSettings,
+    Tools,
+    Validation,
+)
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.gates.validator_checks import FIND_HERE
 from interlock.hub.judging_threads import THREADS
@@ -46,7 +54,7 @@ class Gated(RawHttpServer):
 @asynccontextmanager
 async def starting(tmp_path: Path) -> AsyncIterator[tuple[RunningHub, Gated, str]]:
     """A hub that knows a server, which is just being started again; and the key of an agent."""
-    settings = Hub(approvals=Approvals(hold_s=600.0))
+    settings = HubSettings(approvals=ApprovalSettings(hold_s=600.0))
     async with (
         Gated() as web,
         running_hub(tmp_path, {"web": ServerSettings(url=web.url, era="legacy")}, hub=settings) as hub,
@@ -159,7 +167,7 @@ async def test_a_call_waits_for_all_of_its_connections_no_longer_than_its_timeou
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Gated() as web, AsyncExitStack() as stack:
-        settings = Hub(timeouts=Timeouts(start_s=120, tool_s=1.0))
+        settings = HubSettings(timeouts=TimeoutSettings(start_s=120, tool_s=1.0))
         servers = {"web": ServerSettings(url=web.url, era="legacy")}
         hub = await stack.enter_async_context(running_hub(tmp_path, servers, hub=settings))
         open_connection = Upstream.open_connection
@@ -196,7 +204,7 @@ async def test_a_call_that_waits_for_its_checks_is_refused_for_what_changed_mean
     async with Gated() as web, AsyncExitStack() as stack:
         web.schema = {"type": "object", "properties": {"command": {"type": "string"}}}
         servers = {"web": ServerSettings(url=web.url, era="legacy", validators={"ok": Validation(use=("sandbox",))})}
-        settings = Hub(timeouts=Timeouts(start_s=120, validation_s=60))
+        settings = HubSettings(timeouts=TimeoutSettings(start_s=120, validation_s=60))
         hub = await stack.enter_async_context(running_hub(tmp_path, servers, hub=settings))
         key = await hub.new_key("ci")
         client, may_judge = RawClient(hub.url + "/mcp", key), threading.Event()

@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from hub.running_hub import AT_A_TERMINAL
-from interlock.config.settings import Config, Hub, Rooms, Topic
+from interlock.config.settings import Config, HubSettings, Rooms, Topic
 from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Kind, Principal
@@ -133,7 +133,7 @@ class Peer:
 @contextlib.asynccontextmanager
 async def running_rooms(
     home: Path,
-    hub: Hub | None = None,
+    hub: HubSettings | None = None,
     profiles: Mapping[str, tuple[str, ...]] | None = None,
     *,
     config: Config | None = None,
@@ -141,7 +141,7 @@ async def running_rooms(
 ) -> AsyncIterator[RunningRooms]:
     """A hub with these topics, and without servers unless `config` has some."""
     rooms = Rooms(profiles=dict(profiles or {}), topics=topics)
-    config = msgspec.structs.replace(config or Config(hub=hub or Hub()), rooms=rooms)
+    config = msgspec.structs.replace(config or Config(hub=hub or HubSettings()), rooms=rooms)
     hub_app = HubApp(config, home)
     gateway = Gateway(hub_app)
     operations = Operations(hub_app, lambda: None, gateway)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hub.running_hub import RawClient, until
 from hub.test_taint import call, make_servers
 from interlock.config.live_settings import Live
-from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Topic
+from interlock.config.settings import Agent, ApprovalSettings, Config, HubSettings, Profile, Topic
 from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.live.touches import LIVE_TOUCHED
@@ -31,12 +31,14 @@ LISTENING = "response-only"
 
 
 @contextlib.asynccontextmanager
-async def rooms_of(folder: Path, live: Live | None = None, hub: Hub | None = None) -> AsyncIterator[RunningRooms]:
+async def rooms_of(
+    folder: Path, live: Live | None = None, hub: HubSettings | None = None
+) -> AsyncIterator[RunningRooms]:
     """Rooms with an untrusted server `web` and a trusted one `notes`; the agents' profile asks after untrusted text."""
     web, notes = make_servers()
     async with web.http() as outside, notes.http() as inside:
         config = Config(
-            hub=hub or Hub(approvals=Approvals(hold_s=0)),
+            hub=hub or HubSettings(approvals=ApprovalSettings(hold_s=0)),
             servers={"web": Settings(url=outside.url), "notes": Settings(url=inside.url, trust="trusted")},
             profiles={"careful": Profile(taint="ask")},
             agents=dict.fromkeys(("ann", "bob", "cat"), CAREFUL),
@@ -161,7 +163,7 @@ async def test_t129_no_rule_fulfils_the_proposal_of_a_tainted_agent(tmp_path: Pa
 
 @pytest.mark.slow
 async def test_t43_a_message_at_one_node_asks_at_every_other(tmp_path: Path, postgres: str) -> None:
-    settings = Hub(store=postgres, approvals=Approvals(hold_s=0))
+    settings = HubSettings(store=postgres, approvals=ApprovalSettings(hold_s=0))
     async with rooms_of(tmp_path / "a", hub=replace(settings, node="north")) as north:
         secret = (tmp_path / "a" / "keys.secret").read_bytes()
         (tmp_path / "b").mkdir()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hub.legacy_client import answers
 from hub.modern_client import ModernClient
 from hub.running_hub import RawClient, RunningHub, child, last_message, running_hub, text_of, until
-from interlock.config.settings import Hub, Limits, Rate
+from interlock.config.settings import HubSettings, LimitSettings, Rate
 from interlock.hub.calls.call import OpenCalls
 from interlock.hub.calls.refusal_pacing import EVERY_S, MAX_PAUSE_S, RefusalPacing
 from interlock.wire.ids import Worker, new_node
@@ -150,8 +150,8 @@ async def test_t30_a_request_state_is_good_for_its_caller_and_its_call_alone_and
 
 
 async def test_t36_whoever_asks_too_much_is_told_to_wait_and_nobody_else_is(tmp_path: Path) -> None:
-    limits = Limits(pending_per_agent=4)
-    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(limits=limits)) as hub:
+    limits = LimitSettings(pending_per_agent=4)
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(limits=limits)) as hub:
         limited = RawClient(hub.url + "/mcp", await hub.new_key("limited", rate=Rate(per_minute=3)))
         free = RawClient(hub.url + "/mcp", hub.key("free"))
         outcomes = [await limited.modern("tools/call", ECHO) for _ in range(6)]
@@ -208,7 +208,7 @@ async def test_t36_a_tool_and_the_hub_have_limits_that_hold_for_all_together(tmp
     from interlock.config.settings import Tools
 
     busy = child("busy_server.py", tools=Tools(rate={"echo": Rate(per_minute=2)}))
-    async with running_hub(tmp_path, {"busy": busy}, hub=Hub(rate=Rate(per_minute=4))) as hub:
+    async with running_hub(tmp_path, {"busy": busy}, hub=HubSettings(rate=Rate(per_minute=4))) as hub:
         clients = [RawClient(hub.url + "/mcp", hub.key(f"agent-{number}")) for number in range(4)]
         of_tool = [await client.modern("tools/call", ECHO) for client in clients]
         assert ["result" in answer for answer in of_tool] == [True, True, False, False]

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from hub.committed import CommittedRecords
 from hub.raw_server import RawHttpServer
 from hub.running_hub import LEGACY, PREFIX, RawClient, RunningHub, child, last_message, running_hub
-from interlock.config.settings import Hub, Limits, ServerSettings, Validation
+from interlock.config.settings import HubSettings, LimitSettings, ServerSettings, Validation
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.auth.keys import Keys
@@ -44,7 +44,7 @@ ISSUING = (
     "/.well-known/openid-configuration",
 )
 """Addresses of authorization servers."""
-SMALL = Hub(limits=Limits(message_bytes=1024 * 1024))
+SMALL = HubSettings(limits=LimitSettings(message_bytes=1024 * 1024))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ async def test_t3_no_route_lets_a_bad_credential_in_or_takes_it_for_none(tmp_pat
     other_tenant, _ = Keys(tmp_path / "elsewhere").make("agent", "admin")
     for anonymous in (False, True):
         home = tmp_path / str(anonymous)
-        async with running_hub(home, {"busy": child("busy_server.py")}, hub=Hub(anonymous=anonymous)) as hub:
+        async with running_hub(home, {"busy": child("busy_server.py")}, hub=HubSettings(anonymous=anonymous)) as hub:
             revoked = await hub.new_key("gone")
             await hub.hub_app.keys.revoke("gone")
             stale = await hub.new_key("stale", expires_at=datetime.now(UTC) - timedelta(seconds=1))

@@ -18,7 +18,7 @@ from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
 from interlock.config.load import load
-from interlock.config.settings import Config, Hub, ServerSettings, Validation
+from interlock.config.settings import Config, HubSettings, ServerSettings, Validation
 from interlock.hub.upstreams.states import ServerState
 
 ORDER = (
@@ -375,7 +375,7 @@ async def test_t27_no_schema_or_pattern_of_a_server_takes_the_hubs_time(tmp_path
     tools.append({**tool("itself"), "inputSchema": {"$ref": "#"}})
     # Nothing is held back in this mode, so that every schema is really used.
     server = scripted(tmp_path, {"tools": [tool("ok"), *tools]})
-    async with running_hub(tmp_path, {"s": server}, hub=Hub(mode="observe")) as hub:
+    async with running_hub(tmp_path, {"s": server}, hub=HubSettings(mode="observe")) as hub:
         for evil in tools:
             before = time.process_time()
             await asyncio.wait_for(call(hub, f"s__{evil['name']}", a="a" * 5000 + "!"), 120)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_live import DECLARED, event, offer
 from interlock.config.model_settings import Host, Model
-from interlock.config.settings import Agent, Approvals, Rooms, ServerSettings, Timeouts, Topic
+from interlock.config.settings import Agent, ApprovalSettings, Rooms, ServerSettings, TimeoutSettings, Topic
 from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server as ToolServer
 from interlock.server import Tool
@@ -112,7 +112,7 @@ class HubInThread:
                 _hostile_server(self._hostile or "quiet").http() as evil,
                 ProtectedServer() as protected,
             ):
-                settings = self.issuer.hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+                settings = self.issuer.hub(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
                 servers = {
                     "busy": child("busy_server.py"),
                     "news": child("live_server.py", offer(featureSets={**DECLARED, **feature}), "{}"),

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from hub.issuer import Issuer
-from interlock.config.settings import Hub, OAuth
+from interlock.config.settings import HubSettings, OAuth
 
 CLIENT = "console"
 SCOPES = {"supervise": ("admin_read", "admin_write"), "look": ("admin_read",)}
@@ -29,10 +29,10 @@ class ConsoleIssuer(Issuer):
         """The authorization requests."""
         self._codes: dict[str, dict[str, str]] = {}
 
-    def hub(self, *, client: str | None = CLIENT, **more: Any) -> Hub:
+    def hub(self, *, client: str | None = CLIENT, **more: Any) -> HubSettings:
         """Settings of a hub whose people log in here."""
         own = {"audience": ("hub",), "scopes": SCOPES, "people": ("alice",), "console_client_id": client}
-        return Hub(allowed_hosts=("hub.example",), oauth=OAuth(issuer=self.base, **own), **more)
+        return HubSettings(allowed_hosts=("hub.example",), oauth=OAuth(issuer=self.base, **own), **more)
 
     def authorize(self, url: str) -> str:
         """Where a browser that opens an authorization URL is sent back to."""

@@ -13,7 +13,7 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_operations import broken, sample
-from interlock.config.settings import Agent, Approvals, Hub, Profile, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile, TimeoutSettings
 from interlock.hub.admin.operation import Operation
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
@@ -47,7 +47,7 @@ class Admin:
 
 @contextlib.asynccontextmanager
 async def hub_in(folder: Path) -> AsyncIterator[RunningHub]:
-    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
     async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
         yield running

@@ -15,7 +15,15 @@ from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_live import event, offer, push
 from hub.test_registration import ASKED, SERVES
 from interlock.config.model_settings import Host, Model
-from interlock.config.settings import Agent, Approvals, Hub, Permissions, Rooms, Timeouts, Topic
+from interlock.config.settings import (
+    Agent,
+    ApprovalSettings,
+    HubSettings,
+    PermissionSettings,
+    Rooms,
+    TimeoutSettings,
+    Topic,
+)
 from interlock.hub.taints import TAINTS, Source, Taint
 from interlock.rooms import Participant
 
@@ -39,9 +47,9 @@ async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
 
 @contextlib.asynccontextmanager
 async def hub_in(folder: Path) -> AsyncIterator[RunningHub]:
-    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
-    needs = Permissions(require=("network.outbound",), policy="auto_approve")
+    needs = PermissionSettings(require=("network.outbound",), policy="auto_approve")
     servers = {
         "busy": child("busy_server.py", permissions=needs),
         "s": child("live_server.py", offer(), "{}"),

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
-from interlock.config.settings import Agent, Approvals, Hub, Profile, Rooms, Timeouts, Topic
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile, Rooms, TimeoutSettings, Topic
 from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
@@ -35,7 +35,7 @@ VISIBLE = ("\\u001b[2J", "\\u202eevil\\u2066")
 
 @pytest.fixture
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningHub]:
-    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
     folder = tmp_path_factory.mktemp("console")
     async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
@@ -86,7 +86,7 @@ async def test_a_request_is_read_and_approved_once_without_a_script(hub: Running
 
 
 async def test_t129_a_taint_request_offers_no_rule_and_is_shown_as_approved_also_when_used(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
     profiles, servers = {"asks": Profile(taint="ask")}, {"busy": child("busy_server.py")}
     async with running_hub(tmp_path, servers, hub=settings, profiles=profiles) as hub:
         hub.key("careful")

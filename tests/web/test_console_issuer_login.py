@@ -14,7 +14,7 @@ import pytest
 
 from hub.running_hub import RunningHub, running_hub
 from hub.test_journal import entries
-from interlock.config.settings import Hub, Issuer, OAuth
+from interlock.config.settings import HubSettings, Issuer, OAuth
 from interlock.transports.http.client.documents import exchange
 from interlock.web.console import issuer_login
 from real_authorization_server import agree, authorization_server
@@ -264,7 +264,7 @@ async def test_people_of_a_real_authorization_server_log_in(tmp_path: Path) -> N
             people=("alice",),
             console_client_id=client,
         )
-        async with running_hub(tmp_path, {}, hub=Hub(allowed_hosts=(PUBLIC,), oauth=oauth)) as hub:
+        async with running_hub(tmp_path, {}, hub=HubSettings(allowed_hosts=(PUBLIC,), oauth=oauth)) as hub:
             for person, status in (("alice", 200), ("bob", 403)):
                 browser = Browser(hub, PUBLIC)
                 assert await come_back(browser, await agree(await begin(browser, resource.issuer), person)) == status

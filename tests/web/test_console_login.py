@@ -9,7 +9,7 @@ from http.cookies import SimpleCookie
 import pytest
 
 from hub.running_hub import RunningHub, running_hub
-from interlock.config.settings import Hub
+from interlock.config.settings import HubSettings
 from interlock.hub.admin.console import CODE_S, MAX_CODES, LoginCodes
 from interlock.hub.auth.principals import Principal
 from interlock.web.console import events
@@ -318,7 +318,7 @@ async def test_forms_are_bounded_and_read_strictly(visitor: Visitor) -> None:
 
 
 async def test_a_console_for_other_machines_needs_https(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = Hub(allowed_hosts=("hub.example",))
+    settings = HubSettings(allowed_hosts=("hub.example",))
     async with running_hub(tmp_path_factory.mktemp("public"), {}, hub=settings) as hub:
         visitor = Visitor(hub)
         visitor.host = "hub.example"

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
-from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.events import Gap
 from interlock.events.subscription import BATCH_EVENTS, Subscription
 from interlock.events.types import ApprovalChanged, Delivery
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningHub]:
-    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
     agents = {"ann": Agent()}
     folder = tmp_path_factory.mktemp("timeline")
     async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:

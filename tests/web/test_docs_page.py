@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hub.running_hub import SOURCE
-from interlock.config.settings import Hub, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, ServerSettings, TimeoutSettings
 
 from .browser import BROWSER, Page, browser
 from .running import example, hub_in_a_thread
@@ -127,7 +127,7 @@ def test_nothing_is_wider_than_the_window(page: Page, width: int) -> None:
 def test_a_hub_that_asks_for_a_key_says_so_and_shows_its_tools_to_whoever_has_one(
     tmp_path: Path, started: Page
 ) -> None:
-    settings, keys = Hub(anonymous=False, timeouts=Timeouts(start_s=30)), {"reader": ""}
+    settings, keys = HubSettings(anonymous=False, timeouts=TimeoutSettings(start_s=30)), {"reader": ""}
     hub = hub_in_a_thread(tmp_path / "hub", {"fin": example()}, keys=keys, hub=settings)
     with hub as url, started.stranger() as page:
         page.open(f"{url}/docs")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import Config, Hub
+from interlock.config.settings import Config, HubSettings
 from interlock.hub.cannot_start import CannotStart
 from interlock.rooms.gateway import Gateway
 from interlock.store import StoreError
 from interlock.web.run import serve
 
-CONFIG = Config(hub=Hub(listen="127.0.0.1:0"))
+CONFIG = Config(hub=HubSettings(listen="127.0.0.1:0"))
 
 
 async def test_a_store_that_cannot_be_opened_ends_the_listener(tmp_path: Path) -> None:

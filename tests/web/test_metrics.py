@@ -11,13 +11,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
-from interlock.config.settings import Hub, ServerSettings
+from interlock.config.settings import HubSettings, ServerSettings
 from interlock.hub.audit.counts import MAX_RULES, MAX_SERVERS, OTHER, Counts
 from interlock.hub.audit.record import SUCCEEDED, Record
 from interlock.web.metrics.table import METRICS, PROCESS
 from waiting import until
 
-OPEN = Hub(metrics="open")
+OPEN = HubSettings(metrics="open")
 ECHO = {"name": "busy__echo", "arguments": {"text": "hi"}}
 
 
@@ -128,7 +128,7 @@ async def test_every_metric_is_in_the_table_and_everything_in_the_table_is_serve
 
 @pytest.mark.parametrize("anonymous", [True, False])
 async def test_only_administrators_read_unless_the_operator_says_otherwise(tmp_path: Path, anonymous: bool) -> None:
-    async with running_hub(tmp_path, {}, hub=Hub(anonymous=anonymous)) as hub:
+    async with running_hub(tmp_path, {}, hub=HubSettings(anonymous=anonymous)) as hub:
         url = hub.url + "/metrics"
         assert (await RawClient(url).send("GET"))[0] == (403 if anonymous else 401)
         assert (await RawClient(url, "ilk_wrong").send("GET"))[0] == 401
@@ -138,12 +138,12 @@ async def test_only_administrators_read_unless_the_operator_says_otherwise(tmp_p
         assert (await RawClient(url, await hub.new_key("ada", "person")).send("GET"))[0] == 200
         assert (await RawClient(url, reader).send("POST"))[0] == 405
         config = hub.hub_app.config
-        await hub.hub_app.apply(msgspec.structs.replace(config, hub=Hub(metrics="off")))
+        await hub.hub_app.apply(msgspec.structs.replace(config, hub=HubSettings(metrics="off")))
         assert (await RawClient(url, reader).send("GET"))[0] == 404
 
 
 async def test_a_hub_that_is_not_asked_counts_nothing_where_it_is_switched_off(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(metrics="off")) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(metrics="off")) as hub:
         await RawClient(hub.url + "/mcp").modern("tools/call", ECHO)
         await hub.hub_app.recorder.flushed()
         await asyncio.sleep(0)

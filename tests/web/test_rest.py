@@ -13,7 +13,16 @@ import pytest
 
 from cases import each_case
 from hub.running_hub import SOURCE, RawClient, RunningHub, child, running_hub, until
-from interlock.config.settings import Agent, Approvals, Hub, Limits, Profile, Rate, ServerSettings, Timeouts
+from interlock.config.settings import (
+    Agent,
+    ApprovalSettings,
+    HubSettings,
+    LimitSettings,
+    Profile,
+    Rate,
+    ServerSettings,
+    TimeoutSettings,
+)
 from interlock.config.value_types import Era
 from interlock.hub.audit.search import search
 from interlock.store.records import Search
@@ -298,7 +307,7 @@ async def test_the_document_is_of_what_the_caller_sees_and_holds_real_schemas(re
 
 
 async def test_a_models_budget_does_not_hide_tools_from_a_program(tmp_path: Path) -> None:
-    settings = Hub(budget=50, timeouts=Timeouts(start_s=30))
+    settings = HubSettings(budget=50, timeouts=TimeoutSettings(start_s=30))
     async with running_hub(tmp_path, {"fin": example()}, hub=settings) as hub:
         _, listed = await Rest(hub).get("/tools")
         assert {tool["name"] for tool in listed["tools"]} == {"fin__FinancialAnalyzer", "fin__compare", "fin__quote"}
@@ -329,7 +338,7 @@ async def test_the_page_loads_nothing_from_elsewhere_and_may_not(rest: Rest) -> 
 async def test_a_principal_sees_and_calls_what_its_profile_shows(tmp_path: Path) -> None:
     profiles = {"small": Profile(tools=("fin__*",), deny=("fin__quote",))}
     agents = {"bound": Agent(profile="small"), "asked": Agent(ask=("fin__compare",))}
-    settings = Hub(anonymous=False, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    settings = HubSettings(anonymous=False, timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0))
     servers = {"fin": example(), "busy": child("busy_server.py")}
     async with running_hub(tmp_path, servers, hub=settings, profiles=profiles, agents=agents) as hub:
         assert (await Rest(hub).get("/tools"))[0] == 401
@@ -351,7 +360,7 @@ async def test_a_principal_sees_and_calls_what_its_profile_shows(tmp_path: Path)
 
 
 async def test_time_and_bounds_hold(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=30, tool_s=1), limits=Limits(pending_per_agent=1))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=30, tool_s=1), limits=LimitSettings(pending_per_agent=1))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
         rest = Rest(hub)
         hanging = asyncio.ensure_future(rest.post("/tools/busy__hang", {"mark": "a"}))
@@ -365,7 +374,7 @@ async def test_time_and_bounds_hold(tmp_path: Path) -> None:
 
 
 async def test_rates_hold_and_a_dry_run_uses_none_of_them(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=30), rate=Rate(per_minute=1))
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=30), rate=Rate(per_minute=1))
     async with running_hub(tmp_path, {"fin": example()}, hub=settings) as hub:
         rest = Rest(hub, hub.key("counted"))
         for _ in range(3):
@@ -378,7 +387,7 @@ async def test_rates_hold_and_a_dry_run_uses_none_of_them(tmp_path: Path) -> Non
 
 
 async def test_only_what_a_grant_allows_is_seen_and_called_over_rest(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=30), access="opt-in")
+    settings = HubSettings(timeouts=TimeoutSettings(start_s=30), access="opt-in")
     async with running_hub(tmp_path, {"fin": example()}, hub=settings) as hub:
         await hub.allow("local", "fin")
         await hub.allow("narrow", "fin", "quote")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
-from interlock.config.settings import Agent, Approvals, Hub, Rate, Timeouts
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Rate, TimeoutSettings
 
 from .running import example
 
@@ -29,8 +29,11 @@ TIMEOUT_MENDS = [
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
-    settings = Hub(
-        anonymous=False, timeouts=Timeouts(start_s=30, tool_s=1), approvals=Approvals(hold_s=0), rate=Rate(per_minute=2)
+    settings = HubSettings(
+        anonymous=False,
+        timeouts=TimeoutSettings(start_s=30, tool_s=1),
+        approvals=ApprovalSettings(hold_s=0),
+        rate=Rate(per_minute=2),
     )
     agents = {"asked": Agent(ask=("fin__compare",))}
     async with running_hub(

@@ -12,7 +12,7 @@ from .rates import Rate
 from .value_types import Algorithm, Count, DefaultPolicy, Mode, PassphraseUse, PermissionPolicy, Seconds, Tokens
 
 
-class Timeouts(msgspec.Struct, frozen=True):
+class TimeoutSettings(msgspec.Struct, frozen=True):
     """How long the hub waits. A server's timeouts override these, and a tool's override its server's."""
 
     tool_s: Seconds = 30
@@ -33,7 +33,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     """How often the hub asks each connected server for its health."""
 
 
-class Permissions(msgspec.Struct, frozen=True):
+class PermissionSettings(msgspec.Struct, frozen=True):
     """Which of the permissions that a server declares it gets (MGP, Permission Declarations). A family name stands
     for all its members."""
 
@@ -50,7 +50,7 @@ class Permissions(msgspec.Struct, frozen=True):
     """When a permission is denied: `degrade` offers only the tools that do not need it, `refuse` offers none."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class LimitSettings(msgspec.Struct, frozen=True):
     """Upper bounds. At a bound the hub refuses new work."""
 
     message_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 10 * 1024 * 1024
@@ -91,7 +91,7 @@ class Limits(msgspec.Struct, frozen=True):
     refused after this time at the latest."""
 
 
-class Approvals(msgspec.Struct, frozen=True):
+class ApprovalSettings(msgspec.Struct, frozen=True):
     """`[hub.approvals]`: approval requests to a person."""
 
     hold_s: Annotated[float, Meta(ge=0, le=3600)] = 45
@@ -197,7 +197,7 @@ class Retention(msgspec.Struct, frozen=True):
     """The oldest entries are deleted when the audit log is larger than this."""
 
 
-class Registration(msgspec.Struct, frozen=True):
+class RegistrationSettings(msgspec.Struct, frozen=True):
     """`[hub.registration]`: servers that agents register while the hub runs (`mgp/discovery/register`)."""
 
     packages: tuple[str, ...] = ()
@@ -216,14 +216,14 @@ class HubLogin(msgspec.Struct, frozen=True):
     """The https address of the hub's client ID metadata document, if you publish one."""
 
 
-class AuditLog(msgspec.Struct, frozen=True):
+class AuditSettings(msgspec.Struct, frozen=True):
     """`[audit]`: how much of a call the audit log keeps."""
 
     arguments: Literal["redacted", "hash"] = "redacted"
     """`redacted`: the arguments of calls, without secrets and bounded. `hash`: only their SHA-256."""
 
 
-class Hub(msgspec.Struct, frozen=True):
+class HubSettings(msgspec.Struct, frozen=True):
     """`[hub]`."""
 
     listen: str = DEFAULT_LISTEN
@@ -265,16 +265,16 @@ class Hub(msgspec.Struct, frozen=True):
     """Origins of web pages that may call, besides the hub's own."""
     allowed_hosts: tuple[str, ...] = ()
     """Accepted `Host` headers, besides the address in `listen`."""
-    timeouts: Timeouts = Timeouts()
-    limits: Limits = Limits()
-    approvals: Approvals = Approvals()
+    timeouts: TimeoutSettings = TimeoutSettings()
+    limits: LimitSettings = LimitSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
     webhook: Webhook = Webhook()
     embeddings: Embeddings = Embeddings()
     oauth: OAuth = OAuth()
     login: HubLogin = HubLogin()
     tracing: Tracing = Tracing()
     retention: Retention = Retention()
-    registration: Registration = Registration()
+    registration: RegistrationSettings = RegistrationSettings()
     rate: Rate = Rate()
 
     @property

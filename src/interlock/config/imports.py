@@ -22,7 +22,7 @@ from .launch import why_unsafe
 from .names import adopt_id
 from .problems import KeyPath, Report, Section
 from .sections import check_server
-from .settings import Permissions, Restart, ServerSettings, Tools
+from .settings import PermissionSettings, Restart, ServerSettings, Tools
 from .shape import kind
 
 MAX_SERVERS = 1000
@@ -147,7 +147,7 @@ class _ImportedTable:
             restart=self._restart(),
             # Only the operator's own file can raise the trust level.
             trust="sandboxed" if self._mgp("trust_level", str, "") == "sandboxed" else "standard",
-            permissions=Permissions(require=tuple(self._mgp("permissions_required", list[str], []))),
+            permissions=PermissionSettings(require=tuple(self._mgp("permissions_required", list[str], []))),
         )
 
     def _texts(self, key: str) -> dict[str, str]:

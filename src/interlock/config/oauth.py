@@ -10,14 +10,14 @@ from interlock.protocols.registry.permissions import WRITTEN, why_bad_permission
 
 from .listen import is_loopback
 from .problems import Section
-from .settings import Hub, Issuer
+from .settings import HubSettings, Issuer
 
 MAX_SCOPES = 256
 _URL_HINT = "write it as https://host/path; http:// is allowed only for this machine"
 _ISSUER_HINT = 'add issuer = "https://…", exactly as in the `iss` of its tokens'
 
 
-def check_oauth(hub: Hub, profiles: Collection[str], section: Section) -> None:
+def check_oauth(hub: HubSettings, profiles: Collection[str], section: Section) -> None:
     oauth = hub.oauth
     if oauth.issuer is None and (oauth.jwks_url or oauth.jwks_file or oauth.audience or oauth.scopes):
         section.add((), "[hub.oauth] names no issuer", _ISSUER_HINT)

@@ -18,7 +18,7 @@ from .names import why_bad_agent, why_bad_id, why_bad_name, why_bad_url
 from .oauth import check_oauth
 from .problems import Report, Section
 from .room_sections import read_rooms
-from .settings import Agent, Config, Hub, Profile, ServerSettings, ToolTimeouts
+from .settings import Agent, Config, HubSettings, Profile, ServerSettings, ToolTimeouts
 from .shape import T, build, kind, read_sections
 from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators, wrong_sandbox
 
@@ -156,7 +156,7 @@ def _not_texts(value: object) -> str:
     return f"one with {kind(others[0])} in it" if others else kind(value)
 
 
-def _check_hub(hub: Hub, profiles: Mapping[str, Profile], section: Section) -> None:
+def _check_hub(hub: HubSettings, profiles: Mapping[str, Profile], section: Section) -> None:
     try:
         split_listen(hub.listen)
     except ValueError as error:

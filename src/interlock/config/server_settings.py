@@ -10,7 +10,7 @@ from msgspec import Meta
 from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
-from .hub_settings import Permissions
+from .hub_settings import PermissionSettings
 from .live_settings import ServerLive
 from .problems import Problem
 from .rates import Rate
@@ -309,7 +309,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     isolation: Literal["none", "sandbox"] = "none"
     """`sandbox` runs the program contained: without network, files and processes that `sandbox` does not allow."""
     sandbox: Sandbox = Sandbox()
-    permissions: Permissions = Permissions()
+    permissions: PermissionSettings = PermissionSettings()
     audit: Literal["auto", "all", "off"] = "auto"
     """Whether the server receives the audit log (`notifications/mgp.audit`): `all` sends every entry from then on;
     `auto` and `off` send nothing. With `auto`, the server's log says if the server asks for it."""

@@ -13,18 +13,18 @@ from msgspec import Meta
 
 from .channel_settings import Channel
 from .hub_settings import (
-    Approvals,
-    AuditLog,
+    ApprovalSettings,
+    AuditSettings,
     Embeddings,
-    Hub,
     HubLogin,
+    HubSettings,
     Issuer,
-    Limits,
+    LimitSettings,
     OAuth,
-    Permissions,
-    Registration,
+    PermissionSettings,
+    RegistrationSettings,
     Retention,
-    Timeouts,
+    TimeoutSettings,
     Tracing,
     Webhook,
 )
@@ -48,22 +48,22 @@ from .value_types import Count, Level, Seconds, Tokens
 
 __all__ = [
     "Agent",
-    "Approvals",
-    "AuditLog",
+    "ApprovalSettings",
+    "AuditSettings",
     "Config",
     "ContextBudget",
     "Embeddings",
-    "Hub",
     "HubLogin",
+    "HubSettings",
     "Issuer",
-    "Limits",
+    "LimitSettings",
     "Mask",
     "OAuth",
     "Origin",
-    "Permissions",
+    "PermissionSettings",
     "Profile",
     "Rate",
-    "Registration",
+    "RegistrationSettings",
     "Requests",
     "Restart",
     "Retention",
@@ -73,7 +73,7 @@ __all__ = [
     "ServerOAuth",
     "ServerSettings",
     "ServerTimeouts",
-    "Timeouts",
+    "TimeoutSettings",
     "ToolTimeouts",
     "Tools",
     "Topic",
@@ -214,8 +214,8 @@ class Rooms(msgspec.Struct, frozen=True):
 class Config(msgspec.Struct, frozen=True):
     """The whole configuration, checked, with variables filled in."""
 
-    hub: Hub = Hub()
-    audit: AuditLog = AuditLog()
+    hub: HubSettings = HubSettings()
+    audit: AuditSettings = AuditSettings()
     servers: dict[str, ServerSettings] = {}
     profiles: dict[str, Profile] = {}
     agents: dict[str, Agent] = {}

@@ -15,7 +15,7 @@ from interlock.protocols.patterns import PatternError, compile_pattern
 from interlock.wire.errors import Fault
 
 from .problems import KeyPath, Section
-from .settings import Mask, Permissions, Sandbox, ServerSettings, ToolTimeouts, Validation
+from .settings import Mask, PermissionSettings, Sandbox, ServerSettings, ToolTimeouts, Validation
 from .shape import build, read_sections
 
 _TOOL_HINT = "name a tool, or write `**`"
@@ -62,7 +62,7 @@ def check_trust(trust: tuple[str, ...], section: Section) -> None:
             )
 
 
-def check_permissions(permissions: Permissions, section: Section) -> None:
+def check_permissions(permissions: PermissionSettings, section: Section) -> None:
     """Every permission named here must exist."""
     for key in ("approve", "deny", "require"):
         for number, name in enumerate(getattr(permissions, key)):

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.config.settings import Config, Hub, Restart, ServerSettings, Timeouts
+from interlock.config.settings import Config, HubSettings, Restart, ServerSettings, TimeoutSettings
 from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import Delivery, LogWritten
 from interlock.hub.app import HubApp
@@ -79,7 +79,7 @@ class DevHub:
             # One of ours is not asked which era it speaks, so that a broken one is started once and not again.
             era="modern" if _OURS.search(self._file.read_text("utf-8", errors="replace")) else "auto",
         )
-        hub = Hub(listen=f"127.0.0.1:{port}", timeouts=Timeouts(start_s=30))
+        hub = HubSettings(listen=f"127.0.0.1:{port}", timeouts=TimeoutSettings(start_s=30))
         return Config(hub=hub, servers={self.name: server})
 
     async def _keep_running(self, hub_app: HubApp) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Hub, Webhook
+from interlock.config.settings import HubSettings, Webhook
 from interlock.events import EventFilter, Gap, SubscriberTask, Subscription
 from interlock.events.types import ApprovalChanged, Delivery
 from interlock.hub.approvals.decision import Decision
@@ -47,7 +47,7 @@ Log = Callable[[str, str], None]
 class ApprovalNotifiers:
     """Sends notifications in order, on a background task."""
 
-    def __init__(self, settings: Callable[[], Hub], resolver: Resolver, log: Log, inbox: Inbox) -> None:
+    def __init__(self, settings: Callable[[], HubSettings], resolver: Resolver, log: Log, inbox: Inbox) -> None:
         self._settings = settings
         self._resolver = resolver
         self._log = log

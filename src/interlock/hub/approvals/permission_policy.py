@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from interlock.config.settings import Permissions
+from interlock.config.settings import PermissionSettings
 from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.permission_entries import PermissionEntry, PermissionStatus
@@ -16,7 +16,7 @@ MAX_TOOLS_NAMED: Final = 20
 
 
 def decide_without_asking(
-    permission: str, settings: Permissions, mode: Mode, entry: PermissionEntry | None, place: str, now: datetime
+    permission: str, settings: PermissionSettings, mode: Mode, entry: PermissionEntry | None, place: str, now: datetime
 ) -> PermissionStatus | None:
     """The status of a permission, or None if a person must decide.
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-from interlock.config.settings import Config
-from interlock.config.settings import Permissions as Settings
+from interlock.config.settings import Config, PermissionSettings
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.permission_entries import ENTRIES, PermissionEntry, PermissionStatus, entry_id, place_of
@@ -371,9 +370,9 @@ class Permissions:
     def _wanted(self, server: str) -> Collection[str]:
         return {*self.declared(server), *self._named.get(server, {})}
 
-    def _settings(self, server: str) -> Settings:
+    def _settings(self, server: str) -> PermissionSettings:
         settings = self._config().servers.get(server)
-        return Settings() if settings is None else settings.permissions
+        return PermissionSettings() if settings is None else settings.permissions
 
     def _question(self, server: str, permission: str) -> Question:
         as_a_whole = permission in self.declared(server)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
-from interlock.config.hub_settings import Hub
+from interlock.config.hub_settings import HubSettings
 from interlock.config.listen import names_this_machine
 
 _ANY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, never listened on
@@ -16,7 +16,7 @@ _ANY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, never lis
 class ConsoleAddress:
     """Where browsers find the console. `listen` gives the hub's own address, once known."""
 
-    def __init__(self, seed: bytes, settings: Callable[[], Hub], listen: Callable[[], str]) -> None:
+    def __init__(self, seed: bytes, settings: Callable[[], HubSettings], listen: Callable[[], str]) -> None:
         self.name = f"hub-{base64.b32encode(seed)[:12].decode().lower()}.localhost"
         """The host name on this machine, a secret. Browsers resolve it to the loopback address."""
         self._settings = settings

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import ServerSettings, Timeouts, ToolTimeouts
+from interlock.config.settings import ServerSettings, TimeoutSettings, ToolTimeouts
 from interlock.hub.calls.verdicts import Refuse, Verdict, Wait
 from interlock.hub.catalog.target import Target
 from interlock.protocols.patterns import compile_pattern
@@ -29,7 +29,7 @@ class CallTimeouts(msgspec.Struct, frozen=True):
     lock_s: float
 
 
-def timeouts_for(hub: Timeouts, server: ServerSettings | None, tool: str) -> CallTimeouts:
+def timeouts_for(hub: TimeoutSettings, server: ServerSettings | None, tool: str) -> CallTimeouts:
     """The timeouts for a tool by the server's own name for it. The name is empty for any other target."""
     if server is None:
         return CallTimeouts(hub.tool_s, hub.validation_s, hub.lock_s)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from interlock.config.settings import ServerSettings, Timeouts
+from interlock.config.settings import ServerSettings, TimeoutSettings
 
 
 class CurrentSettings:
     """One server's id, its own settings, and the hub's timeouts."""
 
-    def __init__(self, id: str, server: ServerSettings, timeouts: Timeouts) -> None:
+    def __init__(self, id: str, server: ServerSettings, timeouts: TimeoutSettings) -> None:
         self.id = id
         self.server = server
         self.timeouts = timeouts
         """The hub's. A timeout in the server's own settings takes precedence."""
 
-    def apply(self, server: ServerSettings, timeouts: Timeouts) -> None:
+    def apply(self, server: ServerSettings, timeouts: TimeoutSettings) -> None:
         """Replace the settings after a reload."""
         self.server = server
         self.timeouts = timeouts

@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.client.oauth.login import Login
 from interlock.client.peer import Peer
-from interlock.config.settings import Hub, ServerSettings, Timeouts
+from interlock.config.settings import HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.sessions.session import ConnectionKey, Origin
 from interlock.hub.upstreams.audience_lists import AudienceLists
@@ -63,7 +63,7 @@ class Upstream:
         self,
         id: str,
         settings: ServerSettings,
-        hub_settings: Hub,
+        hub_settings: HubSettings,
         dialer: Dialer,
         starts: Starts,
         logs: Logs,
@@ -95,7 +95,7 @@ class Upstream:
         self.audience_lists = AudienceLists(self._current, self._connector, self.pool, self.lists, starts, logs, hub)
         self.supervisor = Supervisor(self, self._current, self.pool, self.lists, self.restarts, starts, logs)
 
-    def apply(self, settings: ServerSettings, timeouts: Timeouts) -> None:
+    def apply(self, settings: ServerSettings, timeouts: TimeoutSettings) -> None:
         """Use new settings from now on. A server that is down is started again, as they may have fixed it."""
         self._current.apply(settings, timeouts)
         self.supervisor.retry_if_down()

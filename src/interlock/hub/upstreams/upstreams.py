@@ -8,7 +8,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from interlock.config.settings import Mask, Permissions, Requests, ServerSettings, ServerTimeouts, Timeouts
+from interlock.config.settings import (
+    Mask,
+    PermissionSettings,
+    Requests,
+    ServerSettings,
+    ServerTimeouts,
+    TimeoutSettings,
+)
 from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.upstream import Upstream
 
@@ -31,7 +38,7 @@ class Upstreams:
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._all.values())
 
-    async def apply(self, servers: Mapping[str, ServerSettings], timeouts: Timeouts) -> list[str]:
+    async def apply(self, servers: Mapping[str, ServerSettings], timeouts: TimeoutSettings) -> list[str]:
         """Start new servers, end removed ones, replace changed ones, and retry those that are down.
 
         Returns the ids of the servers that are new, changed or removed. A server does not count as changed when only
@@ -87,7 +94,7 @@ def _without_judging(settings: ServerSettings) -> ServerSettings:
         access=None,
         coerce=False,
         trust="standard",
-        permissions=Permissions(),
+        permissions=PermissionSettings(),
         audit="auto",
         requests=Requests(),
         tools=replace(settings.tools, trust=(), timeouts={}, feature_sets={}),

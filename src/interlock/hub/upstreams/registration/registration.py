@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 import interlock
-from interlock.config.settings import Permissions, Sandbox, ServerSettings
+from interlock.config.settings import PermissionSettings, Sandbox, ServerSettings
 from interlock.config.value_types import TrustLevel
 from interlock.hub.upstreams.contained_servers import FOLDER
 from interlock.store import Collection
@@ -94,7 +94,7 @@ class Registration(msgspec.Struct, frozen=True):
             trust=self.trust,
             isolation="sandbox",
             sandbox=Sandbox(read=read),
-            permissions=Permissions(require=self.permissions),
+            permissions=PermissionSettings(require=self.permissions),
             source=SOURCE,
         )
 
