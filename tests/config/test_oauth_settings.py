@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock.config.load import load
-from interlock.config.settings import Config, HubSettings, OAuth
+from interlock.config.settings import Config, HubSettings, OAuthSettings
 from interlock.hub.cannot_start import CannotStart
 from interlock.web.run import serve
 
@@ -96,7 +96,7 @@ def test_an_agent_may_be_the_subject_of_a_token(tmp_path: Path) -> None:
 
 
 def test_with_an_issuer_nobody_is_anonymous_unless_the_operator_says_so() -> None:
-    oauth = OAuth(issuer="https://login.example.com")
+    oauth = OAuthSettings(issuer="https://login.example.com")
     assert HubSettings().admits_anonymous
     assert not HubSettings(oauth=oauth).admits_anonymous
     assert HubSettings(oauth=oauth, anonymous=True).admits_anonymous
@@ -115,4 +115,6 @@ async def test_a_hub_that_cannot_check_tokens_does_not_start(tmp_path: Path, mon
     without = lambda name, *rest: None if name == "joserfc" else found(name, *rest)  # noqa: E731
     monkeypatch.setattr("interlock.hub.auth.oauth.token_authentication.find_spec", without)
     with pytest.raises(CannotStart, match=r"\[hub.oauth\] needs a package"):
-        await serve(Config(hub=HubSettings(oauth=OAuth(issuer="https://a.example"))), tmp_path, lambda ready: None)
+        await serve(
+            Config(hub=HubSettings(oauth=OAuthSettings(issuer="https://a.example"))), tmp_path, lambda ready: None
+        )

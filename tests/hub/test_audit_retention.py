@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import Retention
+from interlock.config.settings import RetentionSettings
 from interlock.hub.audit import search
 from interlock.hub.audit.chain import record_of
 from interlock.hub.audit.head import Head, read_head
@@ -77,16 +77,16 @@ async def kept(where: str, tmp_path: Path) -> AsyncIterator[RecordedChain]:
 async def test_what_is_too_much_goes_from_the_front_and_the_rest_verifies(where: str, tmp_path: Path) -> None:
     async with kept(where, tmp_path) as chain:
         await chain.record(5000)
-        gone = await chain.pruner.prune(Retention(megabytes=1))
+        gone = await chain.pruner.prune(RetentionSettings(megabytes=1))
         assert 1000 < gone < 4900
         assert await chain.first() == gone + 1
         report = await chain.report()
         assert (report.sound, report.findings) == (True, ())
         lines = await chain.exported()
         assert verify_export(lines, chain.heads()).findings == ()
-        assert await chain.pruner.prune(Retention(megabytes=1)) == 0, "nothing more is over"
+        assert await chain.pruner.prune(RetentionSettings(megabytes=1)) == 0, "nothing more is over"
         await chain.record(2000)
-        assert await chain.pruner.prune(Retention(megabytes=1)) > 0
+        assert await chain.pruner.prune(RetentionSettings(megabytes=1)) > 0
         assert (await chain.report()).findings == ()
 
 
@@ -94,11 +94,11 @@ async def test_what_is_too_old_goes_and_what_is_not_stays(tmp_path: Path, monkey
     async with kept(str(tmp_path / "hub.db"), tmp_path) as chain:
         await chain.record(300)
         later = time.time_ns() + 10 * 86_400 * 1_000_000_000
-        assert await chain.pruner.prune(Retention(days=30)) == 0
+        assert await chain.pruner.prune(RetentionSettings(days=30)) == 0
         for module in ("recorder", "entries", "retention"):
             monkeypatch.setattr(f"interlock.hub.audit.{module}.time_ns", lambda: later)
         await chain.record(300)
-        gone = await chain.pruner.prune(Retention(days=5))
+        gone = await chain.pruner.prune(RetentionSettings(days=5))
         assert gone == 301, "the 300 of long ago and the entry that opened the chain"
         assert (await chain.report()).findings == ()
 
@@ -108,11 +108,11 @@ async def test_the_newest_and_what_is_still_open_are_never_cut(tmp_path: Path) -
         await chain.record(5)
         ticket = chain.recorder.intent(CI, ECHO, "")
         await chain.record(5000)
-        assert await chain.pruner.prune(Retention(days=0.000_000_1)) == ticket.seq - 1
+        assert await chain.pruner.prune(RetentionSettings(days=0.000_000_1)) == ticket.seq - 1
         assert await chain.first() == ticket.seq
         chain.recorder.outcome(ticket, SUCCEEDED)
         await chain.record(1)
-        await chain.pruner.prune(Retention(days=0.000_000_1))
+        await chain.pruner.prune(RetentionSettings(days=0.000_000_1))
         last = await chain.store.read(lambda database: rows.last(database, "node"))
         assert last is not None
         assert last.seq - await chain.first() >= MIN_KEPT - 1
@@ -125,13 +125,13 @@ async def test_a_cut_that_was_killed_half_way_is_finished_and_verifies_all_the_w
         await chain.record(5000)
         with monkeypatch.context() as killed:
             killed.setattr(rows, "drop_page", lambda *_: 0)  # as if it were killed before the first
-            gone = await chain.pruner.prune(Retention(megabytes=1))
+            gone = await chain.pruner.prune(RetentionSettings(megabytes=1))
         assert await chain.first() == 1, "the cut is recorded, and nothing is gone yet"
         assert (await chain.report()).findings == ()
         await chain.execute("DELETE FROM records WHERE seq <= 700")
         assert (await chain.report()).findings == ()
     async with kept(where, tmp_path) as chain:
-        await chain.pruner.prune(Retention(megabytes=1))
+        await chain.pruner.prune(RetentionSettings(megabytes=1))
         assert await chain.first() > gone
         assert (await chain.report()).findings == ()
 
@@ -156,7 +156,7 @@ async def test_t34_cutting_more_than_was_recorded_or_touching_what_is_left_shows
 ) -> None:
     async with kept(str(tmp_path / "hub.db"), tmp_path) as chain:
         await chain.record(5000)
-        await chain.pruner.prune(Retention(megabytes=1))
+        await chain.pruner.prune(RetentionSettings(megabytes=1))
         await chain.record(3)
         await chain.execute(sql)
         report = await chain.report()
@@ -167,7 +167,7 @@ async def test_t34_cutting_more_than_was_recorded_or_touching_what_is_left_shows
 async def test_the_cut_says_what_went_and_by_which_rule(tmp_path: Path) -> None:
     async with kept(str(tmp_path / "hub.db"), tmp_path) as chain:
         await chain.record(5000)
-        gone = await chain.pruner.prune(Retention(megabytes=1))
+        gone = await chain.pruner.prune(RetentionSettings(megabytes=1))
         last = await chain.store.read(lambda database: rows.last(database, "node"))
         assert last is not None
         record = record_of(last.body)
@@ -178,5 +178,5 @@ async def test_the_cut_says_what_went_and_by_which_rule(tmp_path: Path) -> None:
 async def test_without_settings_nothing_goes(tmp_path: Path) -> None:
     async with kept(str(tmp_path / "hub.db"), tmp_path) as chain:
         await chain.record(500)
-        assert await chain.pruner.prune(Retention()) == 0
+        assert await chain.pruner.prune(RetentionSettings()) == 0
         assert await chain.first() == 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, OAuth, Rate
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, OAuthSettings, Rate
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.calls.dispatch.dispatcher import CallQuota
 from interlock.wire.errors import Fault
@@ -131,7 +131,8 @@ async def test_an_approval_outlives_the_access_token_it_was_asked_with(tmp_path:
 
     async with Issuer() as issuer:
         settings = HubSettings(
-            approvals=ApprovalSettings(hold_s=0), oauth=OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url)
+            approvals=ApprovalSettings(hold_s=0),
+            oauth=OAuthSettings(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url),
         )
         agents = {f"{ISSUER}#alice": Agent(ask=("busy__ec*",))}
         async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:

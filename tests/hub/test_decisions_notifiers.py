@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings, Webhook
+from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings, WebhookSettings
 from interlock.hub.approvals import notifiers as notifiers
 from interlock.hub.cannot_start import CannotStart
 
@@ -51,7 +51,9 @@ class RecordingListener:
 def settings(url: str | None, *, desktop: bool = False) -> HubSettings:
     approvals = ApprovalSettings(hold_s=0, desktop=desktop)
     return HubSettings(
-        timeouts=TimeoutSettings(start_s=30), approvals=approvals, webhook=Webhook(url=url, secret_env="HOOK_SECRET")
+        timeouts=TimeoutSettings(start_s=30),
+        approvals=approvals,
+        webhook=WebhookSettings(url=url, secret_env="HOOK_SECRET"),
     )
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from interlock.cli.app import app
 from interlock.config.live_settings import LiveWebhook
 from interlock.config.model_settings import Model
-from interlock.config.settings import Embeddings, HubSettings, Webhook
+from interlock.config.settings import EmbeddingSettings, HubSettings, WebhookSettings
 from interlock.events import Bus
 from interlock.events.types import ApprovalChanged
 from interlock.host.models.endpoint import Endpoint as ModelEndpoint
@@ -105,7 +105,7 @@ def ways(url: str) -> dict[str, Callable[[], Awaitable[object]]]:
         await webhook.send(f"{url}/woken", UnsentWake("1", "n", "w", "a", "s", 1, 0.0))
 
     async def approval() -> None:
-        hub, inbox = HubSettings(webhook=Webhook(f"{url}/approvals", "OUT_SECRET")), OneRequest()
+        hub, inbox = HubSettings(webhook=WebhookSettings(f"{url}/approvals", "OUT_SECRET")), OneRequest()
         notifiers = ApprovalNotifiers(lambda: hub, Resolver(), note, cast(Inbox, inbox))
         notifiers.start()
         inbox.bus.publish(ApprovalChanged("approvals", 1, 0, ONE.id, OPEN, "tool_call", "ci", "s", "s__echo"))
@@ -124,7 +124,7 @@ def ways(url: str) -> dict[str, Callable[[], Awaitable[object]]]:
         "/.well-known/oauth-authorization-server": lambda: keys_url(url, Resolver(), 10),
         "/woken": wake,
         "/approvals": approval,
-        "/v1/embeddings": lambda: EmbeddingEndpoint(Embeddings(url=f"{url}/v1"), Resolver()).embed(["a"], 10),
+        "/v1/embeddings": lambda: EmbeddingEndpoint(EmbeddingSettings(url=f"{url}/v1"), Resolver()).embed(["a"], 10),
         "/chat": model,
         "/sse": lambda: SseLink.open(f"{url}/sse", None),  # type: ignore[arg-type]
         "/ws": lambda: open_socket(room_url(url, "a"), {}, "all", None),

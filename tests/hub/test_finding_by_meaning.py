@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.config.home import home_folder
-from interlock.config.settings import ApprovalSettings, Embeddings, HubSettings, TimeoutSettings
+from interlock.config.settings import ApprovalSettings, EmbeddingSettings, HubSettings, TimeoutSettings
 from interlock.discovery import model_files
 from interlock.hub.tool_search.embedding_endpoint import Endpoint
 from interlock.hub.tool_search.model_process import ModelProcess
@@ -26,7 +26,10 @@ SOUGHT = "many__measure_tide_height"
 def hub_with(**embeddings: Any) -> HubSettings:
     timeouts = TimeoutSettings(start_s=30, discovery_s=20, tool_s=20)
     return HubSettings(
-        budget=4_000, timeouts=timeouts, approvals=ApprovalSettings(hold_s=0), embeddings=Embeddings(**embeddings)
+        budget=4_000,
+        timeouts=timeouts,
+        approvals=ApprovalSettings(hold_s=0),
+        embeddings=EmbeddingSettings(**embeddings),
     )
 
 
@@ -137,7 +140,7 @@ async def test_only_for_the_published_model_it_is_known_how_near_gibberish_comes
     file.write_text("tide 1 0\n")
     assert ModelProcess(tmp_path).least_alone > 0
     assert ModelProcess(file).least_alone == 0
-    endpoint = Endpoint(Embeddings(url="http://127.0.0.1:9/v1", model="toy"), Resolver())
+    endpoint = Endpoint(EmbeddingSettings(url="http://127.0.0.1:9/v1", model="toy"), Resolver())
     assert endpoint.least_alone == 0
     await endpoint.close()
 

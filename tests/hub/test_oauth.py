@@ -23,7 +23,7 @@ from mcp.client.auth import utils as auth
 from mcp.shared.auth_utils import check_resource_allowed
 
 from interlock.config.load import load
-from interlock.config.settings import HubSettings, OAuth, Profile, ServerSettings
+from interlock.config.settings import HubSettings, OAuthSettings, Profile, ServerSettings
 from interlock.hub.auth.oauth.issuer_keys import IssuerKeys
 from interlock.web.run import Ready, serve
 from waiting import until
@@ -209,7 +209,7 @@ async def test_a_client_without_a_token_is_told_where_to_get_one(tmp_path: Path,
 
 async def test_the_official_client_finds_the_issuer_and_the_scope(tmp_path: Path, issuer: Issuer) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        oauth = OAuth(issuer=ISSUER, jwks_url=issuer.url, scopes={"tools": ("invoke:**",)})
+        oauth = OAuthSettings(issuer=ISSUER, jwks_url=issuer.url, scopes={"tools": ("invoke:**",)})
         settings_now = msgspec.structs.replace(hub.hub_app.config.hub, oauth=oauth)
         await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, hub=settings_now))
         for path in ("/mcp", "/servers/busy/mcp"):
@@ -418,7 +418,9 @@ async def test_a_changed_configuration_takes_tokens_away_at_once(tmp_path: Path,
         token = issuer.token()
         assert (await call(hub.url + "/mcp", token))[0] == 200
         config = hub.hub_app.config
-        other = msgspec.structs.replace(config.hub, oauth=OAuth(issuer="https://other.example", jwks_url=issuer.url))
+        other = msgspec.structs.replace(
+            config.hub, oauth=OAuthSettings(issuer="https://other.example", jwks_url=issuer.url)
+        )
         await hub.hub_app.apply(msgspec.structs.replace(config, hub=other))
         await ready(hub)
         assert (await call(hub.url + "/mcp", token))[0] == 401

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
-from interlock.config.settings import HubSettings, OAuth
-from interlock.config.settings import Issuer as SecondIssuer
+from interlock.config.settings import HubSettings, IssuerSettings, OAuthSettings
 from interlock.hub.auth.oauth.discovery import keys_url
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
@@ -144,7 +143,7 @@ async def test_a_token_that_comes_while_its_issuer_is_let_go_of_is_not_good_for_
 async def test_keys_may_come_from_a_file(tmp_path: Path, issuer: Issuer) -> None:
     file = tmp_path / "keys.json"
     file.write_bytes(issuer.published)
-    oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_file=str(file))
+    oauth = OAuthSettings(issuer=ISSUER, resource=RESOURCE, jwks_file=str(file))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(oauth=oauth)) as hub:
         await ready(hub)
         assert (await call(hub.url + "/mcp", issuer.token()))[0] == 200
@@ -152,7 +151,7 @@ async def test_keys_may_come_from_a_file(tmp_path: Path, issuer: Issuer) -> None
 
 
 async def test_t13_a_metadata_address_is_not_asked_for_keys_whoever_wrote_it(tmp_path: Path, issuer: Issuer) -> None:
-    oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url="https://169.254.169.254/keys")
+    oauth = OAuthSettings(issuer=ISSUER, resource=RESOURCE, jwks_url="https://169.254.169.254/keys")
     async with running_hub(tmp_path, {}, hub=HubSettings(oauth=oauth)) as hub:
         await ready(hub)
         await until(lambda: any("metadata" in line.text for line in hub.hub_app.logs.tail(None, 1000)))
@@ -215,7 +214,7 @@ async def test_an_issuer_that_hangs_holds_nobody_for_long(
 async def test_an_issuer_says_itself_where_its_keys_are(tmp_path: Path, issuer: Issuer, path: str, place: str) -> None:
     name = issuer.base + path
     issuer.documents[place] = json.dumps({"issuer": name, "jwks_uri": issuer.url, "x": 1}).encode()
-    oauth = OAuth(issuer=name, resource=RESOURCE)
+    oauth = OAuthSettings(issuer=name, resource=RESOURCE)
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(oauth=oauth)) as hub:
         assert (await call(hub.url + "/mcp", issuer.token(iss=name)))[0] == 200, "also the first, which waits for it"
         assert issuer.asked[-2:] == [place, "/keys"]
@@ -248,7 +247,7 @@ async def test_t13_an_issuers_metadata_leads_nowhere_but_to_its_own_keys(
         text = json.dumps(document).replace("BASE", issuer.base).replace("KEYS", issuer.url)
         place = "/.well-known/oauth-authorization-server"
         issuer.documents[place] = text.replace("OTHER", other.url).encode()
-        oauth = OAuth(issuer=issuer.base, resource=RESOURCE)
+        oauth = OAuthSettings(issuer=issuer.base, resource=RESOURCE)
         async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(oauth=oauth)) as hub:
             await ready(hub)
             assert (await call(hub.url + "/mcp", issuer.token(iss=issuer.base)))[0] == 503
@@ -273,8 +272,8 @@ async def test_each_of_several_issuers_speaks_for_its_own_subjects_alone(tmp_pat
     second = "https://second.example.com"
     async with Issuer("other") as other:
         scopes = {"echo": ("invoke:busy__echo", "read:**"), "all": ("invoke:**",)}
-        more = SecondIssuer(issuer=second, jwks_url=other.url, scopes=scopes)
-        oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url, issuers={"second": more})
+        more = IssuerSettings(issuer=second, jwks_url=other.url, scopes=scopes)
+        oauth = OAuthSettings(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url, issuers={"second": more})
         async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=HubSettings(oauth=oauth)) as hub:
             await ready(hub)
             url = hub.url + "/mcp"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from interlock.config.settings import ApprovalSettings, Embeddings, HubSettings, TimeoutSettings
+from interlock.config.settings import ApprovalSettings, EmbeddingSettings, HubSettings, TimeoutSettings
 
 from .running_hub import child, running_hub
 
@@ -33,7 +33,9 @@ async def test_a_person_is_told_what_to_do_after_a_search(tmp_path: Path) -> Non
 
 async def test_a_wrong_path_of_the_model_is_a_problem_in_the_status(tmp_path: Path) -> None:
     for path, problem in ((tmp_path / "gone", "there is no file or folder"), (tmp_path, "has no vocab.txt")):
-        wrong = HubSettings(timeouts=HUB.timeouts, approvals=HUB.approvals, embeddings=Embeddings(path=str(path)))
+        wrong = HubSettings(
+            timeouts=HUB.timeouts, approvals=HUB.approvals, embeddings=EmbeddingSettings(path=str(path))
+        )
         async with running_hub(tmp_path / "home", SERVERS, hub=wrong) as hub:
             (shown,) = (await hub.operate("status"))["config"]["problems"]
             assert problem in shown["message"]
@@ -45,7 +47,7 @@ async def test_a_wrong_path_of_the_model_is_a_problem_in_the_status(tmp_path: Pa
 
 async def test_an_endpoint_that_fails_is_a_problem_in_the_status(tmp_path: Path) -> None:
     gone = HubSettings(
-        timeouts=HUB.timeouts, approvals=HUB.approvals, embeddings=Embeddings(url="http://127.0.0.1:1/v1")
+        timeouts=HUB.timeouts, approvals=HUB.approvals, embeddings=EmbeddingSettings(url="http://127.0.0.1:1/v1")
     )
     async with running_hub(tmp_path, SERVERS, hub=gone) as hub:
         assert (await hub.operate("status"))["config"]["problems"] == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import ApprovalSettings, Embeddings, HubSettings, TimeoutSettings
+from interlock.config.settings import ApprovalSettings, EmbeddingSettings, HubSettings, TimeoutSettings
 from interlock.discovery.model_files import FILES
 from waiting import until
 
@@ -29,7 +29,7 @@ def _package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def hub_with(path: Path | None) -> HubSettings:
     timeouts = TimeoutSettings(start_s=30, discovery_s=20, tool_s=20)
-    embeddings = Embeddings(path=None if path is None else str(path))
+    embeddings = EmbeddingSettings(path=None if path is None else str(path))
     return HubSettings(timeouts=timeouts, approvals=ApprovalSettings(hold_s=0), embeddings=embeddings)
 
 

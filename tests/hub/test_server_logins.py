@@ -21,7 +21,7 @@ from hub.test_spans import Collector
 from interlock.client.oauth.login import Login
 from interlock.client.oauth.person import Pending
 from interlock.client.oauth.storage import StoredLogin
-from interlock.config.settings import HubSettings, ServerOAuth, ServerSettings, Tracing
+from interlock.config.settings import HubSettings, ServerOAuth, ServerSettings, TracingSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin
@@ -83,7 +83,9 @@ async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be
     docs = {"docs": ServerSettings(url=protected.url, headers={"X-Api-Key": configured})}
     async with (
         Collector() as collector,
-        running_hub(tmp_path, docs, wait=False, hub=HubSettings(tracing=Tracing(endpoint=collector.url))) as hub,
+        running_hub(
+            tmp_path, docs, wait=False, hub=HubSettings(tracing=TracingSettings(endpoint=collector.url))
+        ) as hub,
     ):
         await hub.state("docs", ServerState.ERROR)
         row = await status_of(hub)

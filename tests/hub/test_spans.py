@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import HubSettings, Tracing
+from interlock.config.settings import HubSettings, TracingSettings
 from interlock.hub.calls.recording import Recording
 from waiting import until
 
@@ -85,7 +85,7 @@ async def collector() -> AsyncIterator[Collector]:
 
 @contextlib.asynccontextmanager
 async def traced(tmp_path: Path, collector: Collector, **settings: Any) -> AsyncIterator[RunningHub]:
-    hub = HubSettings(tracing=Tracing(endpoint=collector.url, **settings.pop("tracing", {})), **settings)
+    hub = HubSettings(tracing=TracingSettings(endpoint=collector.url, **settings.pop("tracing", {})), **settings)
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub) as running:
         yield running
 
@@ -279,6 +279,8 @@ async def test_a_hub_that_cannot_trace_does_not_start(tmp_path: Path, monkeypatc
     monkeypatch.setattr("interlock.hub.audit.tracing.setup.find_spec", lambda name: None)
     with pytest.raises(CannotStart) as refused:
         await serve(
-            Config(hub=HubSettings(tracing=Tracing(endpoint="http://127.0.0.1:4318"))), tmp_path, lambda ready: None
+            Config(hub=HubSettings(tracing=TracingSettings(endpoint="http://127.0.0.1:4318"))),
+            tmp_path,
+            lambda ready: None,
         )
     assert "interlock[otel]" in refused.value.hint

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from interlock.config.settings import HubSettings, OAuth
+from interlock.config.settings import HubSettings, OAuthSettings
 
 from .issuer import ISSUER, RESOURCE, Issuer
 from .running_hub import RawClient, RunningHub
 
 
 def settings(issuer: Issuer, **more: Any) -> HubSettings:
-    return HubSettings(oauth=OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url, **more))
+    return HubSettings(oauth=OAuthSettings(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url, **more))
 
 
 async def ready(hub: RunningHub) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from hub.issuer import Issuer
-from interlock.config.settings import HubSettings, OAuth
+from interlock.config.settings import HubSettings, OAuthSettings
 
 CLIENT = "console"
 SCOPES = {"supervise": ("admin_read", "admin_write"), "look": ("admin_read",)}
@@ -32,7 +32,7 @@ class ConsoleIssuer(Issuer):
     def hub(self, *, client: str | None = CLIENT, **more: Any) -> HubSettings:
         """Settings of a hub whose people log in here."""
         own = {"audience": ("hub",), "scopes": SCOPES, "people": ("alice",), "console_client_id": client}
-        return HubSettings(allowed_hosts=("hub.example",), oauth=OAuth(issuer=self.base, **own), **more)
+        return HubSettings(allowed_hosts=("hub.example",), oauth=OAuthSettings(issuer=self.base, **own), **more)
 
     def authorize(self, url: str) -> str:
         """Where a browser that opens an authorization URL is sent back to."""

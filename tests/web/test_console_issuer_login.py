@@ -14,7 +14,7 @@ import pytest
 
 from hub.running_hub import RunningHub, running_hub
 from hub.test_journal import entries
-from interlock.config.settings import HubSettings, Issuer, OAuth
+from interlock.config.settings import HubSettings, IssuerSettings, OAuthSettings
 from interlock.transports.http.client.documents import exchange
 from interlock.web.console import issuer_login
 from real_authorization_server import agree, authorization_server
@@ -214,7 +214,7 @@ async def test_t52_an_issuers_token_of_another_issuer_opens_nothing_and_logins_o
     async with ConsoleIssuer() as other:
         settings = issuer.hub()
         own = msgspec.structs.asdict(settings.oauth) | {"issuer": other.base}
-        further = Issuer(**{name: own[name] for name in Issuer.__struct_fields__})
+        further = IssuerSettings(**{name: own[name] for name in IssuerSettings.__struct_fields__})
         oauth = msgspec.structs.replace(settings.oauth, issuers={"other": further})
         async with running_hub(tmp_path, {}, hub=msgspec.structs.replace(settings, oauth=oauth)) as hub:
             assert await log_in(Browser(hub, PUBLIC), other) == 200
@@ -257,7 +257,7 @@ async def test_no_token_code_or_verifier_is_in_the_audit_log(hub: RunningHub, is
 async def test_people_of_a_real_authorization_server_log_in(tmp_path: Path) -> None:
     async with authorization_server(300) as resource:
         client = await register(resource.issuer, f"https://{PUBLIC}/console/login/callback")
-        oauth = OAuth(
+        oauth = OAuthSettings(
             issuer=resource.issuer,
             audience=(resource.url,),
             scopes={"read": ("admin_read",)},

@@ -108,7 +108,7 @@ class ApprovalSettings(msgspec.Struct, frozen=True):
     approved before one is set; `never`: for one that was forgotten."""
 
 
-class Webhook(msgspec.Struct, frozen=True):
+class WebhookSettings(msgspec.Struct, frozen=True):
     """`[hub.webhook]`: approval requests are also sent to a URL, signed."""
 
     url: str | None = None
@@ -117,7 +117,7 @@ class Webhook(msgspec.Struct, frozen=True):
     """The environment variable of the hub that contains the signing secret, 16 characters or more."""
 
 
-class Embeddings(msgspec.Struct, frozen=True):
+class EmbeddingSettings(msgspec.Struct, frozen=True):
     """`[hub.embeddings]`: how tools are found by meaning, besides by words. Without `url` and `path`, the hub uses the
     model of `interlock search-model install` if it is installed, otherwise only words."""
 
@@ -131,7 +131,7 @@ class Embeddings(msgspec.Struct, frozen=True):
     """A folder with the model all-MiniLM-L6-v2, or a file of word vectors (GloVe, fastText) on this machine."""
 
 
-class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class IssuerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[hub.oauth.issuers.NAME]`: a further authorization server with its own settings. You choose the name."""
 
     issuer: str | None = None
@@ -162,22 +162,22 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The only profile these callers can use, unless `[agents]` names another for one of them."""
 
 
-class OAuth(Issuer, frozen=True, forbid_unknown_fields=True):
+class OAuthSettings(IssuerSettings, frozen=True, forbid_unknown_fields=True):
     """`[hub.oauth]`: callers may use access tokens of an authorization server instead of keys. Further authorization
     servers have their own tables."""
 
     resource: str | None = None
     """The address that clients use for this hub (`https://hub.example.com`). Unset: the address in `listen`."""
-    issuers: dict[str, Issuer] = {}
+    issuers: dict[str, IssuerSettings] = {}
     """Further authorization servers, by name."""
 
     @property
-    def every(self) -> tuple[Issuer, ...]:
+    def every(self) -> tuple[IssuerSettings, ...]:
         """Every authorization server whose tokens are accepted."""
         return ((self,) if self.issuer is not None else ()) + tuple(self.issuers.values())
 
 
-class Tracing(msgspec.Struct, frozen=True):
+class TracingSettings(msgspec.Struct, frozen=True):
     """`[hub.tracing]`: OpenTelemetry spans of calls, sent to your collector. Read at start."""
 
     endpoint: str | None = None
@@ -188,7 +188,7 @@ class Tracing(msgspec.Struct, frozen=True):
     """The service name in the traces."""
 
 
-class Retention(msgspec.Struct, frozen=True):
+class RetentionSettings(msgspec.Struct, frozen=True):
     """`[hub.retention]`: how much of the audit log is kept; unset: all. Each deletion is recorded before it happens."""
 
     days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
@@ -207,7 +207,7 @@ class RegistrationSettings(msgspec.Struct, frozen=True):
     """How many hours a tool exists that an agent wrote (`[agents.NAME] create_tools`)."""
 
 
-class HubLogin(msgspec.Struct, frozen=True):
+class HubLoginSettings(msgspec.Struct, frozen=True):
     """`[hub.login]`: how people log in to servers through the hub."""
 
     redirect_url: str | None = None
@@ -268,12 +268,12 @@ class HubSettings(msgspec.Struct, frozen=True):
     timeouts: TimeoutSettings = TimeoutSettings()
     limits: LimitSettings = LimitSettings()
     approvals: ApprovalSettings = ApprovalSettings()
-    webhook: Webhook = Webhook()
-    embeddings: Embeddings = Embeddings()
-    oauth: OAuth = OAuth()
-    login: HubLogin = HubLogin()
-    tracing: Tracing = Tracing()
-    retention: Retention = Retention()
+    webhook: WebhookSettings = WebhookSettings()
+    embeddings: EmbeddingSettings = EmbeddingSettings()
+    oauth: OAuthSettings = OAuthSettings()
+    login: HubLoginSettings = HubLoginSettings()
+    tracing: TracingSettings = TracingSettings()
+    retention: RetentionSettings = RetentionSettings()
     registration: RegistrationSettings = RegistrationSettings()
     rate: Rate = Rate()
 

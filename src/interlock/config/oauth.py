@@ -10,7 +10,7 @@ from interlock.protocols.registry.permissions import WRITTEN, why_bad_permission
 
 from .listen import is_loopback
 from .problems import Section
-from .settings import HubSettings, Issuer
+from .settings import HubSettings, IssuerSettings
 
 MAX_SCOPES = 256
 _URL_HINT = "write it as https://host/path; http:// is allowed only for this machine"
@@ -44,7 +44,7 @@ def check_oauth(hub: HubSettings, profiles: Collection[str], section: Section) -
         _check(issuer, profiles, inner)
 
 
-def _check(oauth: Issuer, profiles: Collection[str], section: Section) -> None:
+def _check(oauth: IssuerSettings, profiles: Collection[str], section: Section) -> None:
     for key, url in (("issuer", oauth.issuer), ("jwks_url", oauth.jwks_url)):
         if url is not None and (why := _why_bad(url, query=key == "jwks_url")):
             section.add(key, f"`{key}` {why}", _URL_HINT)

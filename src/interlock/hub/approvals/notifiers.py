@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import HubSettings, Webhook
+from interlock.config.settings import HubSettings, WebhookSettings
 from interlock.events import EventFilter, Gap, SubscriberTask, Subscription
 from interlock.events.types import ApprovalChanged, Delivery
 from interlock.hub.approvals.decision import Decision
@@ -145,7 +145,7 @@ class ApprovalNotifiers:
                 await post.close()
 
 
-def check_webhook(settings: Webhook) -> None:
+def check_webhook(settings: WebhookSettings) -> None:
     """Raises CannotStart if a webhook is configured without a good secret."""
     if settings.url is not None and (why := why_weak(os.environ.get(settings.secret_env, ""))):
         hint = "set it to the output of `openssl rand -hex 32`, or remove [hub.webhook]"

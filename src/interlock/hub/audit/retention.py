@@ -10,7 +10,7 @@ from pathlib import Path
 from time import time_ns
 from typing import Final
 
-from interlock.config.settings import Retention
+from interlock.config.settings import RetentionSettings
 from interlock.hub.audit.anchors import anchor_of
 from interlock.hub.audit.entries import event_record
 from interlock.hub.audit.head import read_head
@@ -39,7 +39,7 @@ class Pruner:
         self._finished_earlier = False
         """Whether a cut that an earlier run left half done was looked for."""
 
-    async def prune(self, settings: Retention) -> int:
+    async def prune(self, settings: RetentionSettings) -> int:
         """Delete records beyond the limits. Returns how many. Raises StoreError or HeadDamaged."""
         if settings.days is None and settings.megabytes is None:
             return 0
@@ -70,7 +70,7 @@ class Pruner:
 
 
 def _cut(
-    database: Database, chain: str, settings: Retention, now: int, oldest_open: int | None
+    database: Database, chain: str, settings: RetentionSettings, now: int, oldest_open: int | None
 ) -> tuple[RecordRow, RecordRow] | None:
     """The first and the last record to delete."""
     first, newest = rows.first(database, chain), rows.last(database, chain)

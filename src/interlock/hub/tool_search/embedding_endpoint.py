@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Embeddings
+from interlock.config.settings import EmbeddingSettings
 from interlock.discovery.semantic import MAX_DIMENSIONS
 from interlock.hub.tool_search.embedding_process import packed
 from interlock.transports.http.client.documents import Post
@@ -26,7 +26,7 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 class Endpoint:
     """A client of the endpoint."""
 
-    def __init__(self, settings: Embeddings, resolver: Resolver) -> None:
+    def __init__(self, settings: EmbeddingSettings, resolver: Resolver) -> None:
         url = (settings.url or "").rstrip("/")
         self.name = f"{url} {settings.model}"
         self.least_alone = 0.0

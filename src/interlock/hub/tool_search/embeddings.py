@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from interlock.config.settings import Embeddings
+from interlock.config.settings import EmbeddingSettings
 from interlock.discovery import model_files
 from interlock.process.task_set import TaskSet
 from interlock.store import Collection, Store
@@ -75,14 +75,19 @@ class EmbeddingCache:
     """The vectors of texts, from the configured engine. For the event loop's thread only."""
 
     def __init__(
-        self, settings: Callable[[], Embeddings], home: Path, store: Callable[[], Store], resolver: Resolver, log: Log
+        self,
+        settings: Callable[[], EmbeddingSettings],
+        home: Path,
+        store: Callable[[], Store],
+        resolver: Resolver,
+        log: Log,
     ) -> None:
         self._settings = settings
         self._home = home
         self._store = store
         self._resolver = resolver
         self._log = log
-        self._made_from: tuple[Embeddings, Path | None, tuple[object, ...]] | None = None
+        self._made_from: tuple[EmbeddingSettings, Path | None, tuple[object, ...]] | None = None
         self._engine: Engine | None = None
         self._queries: OrderedDict[str, Vector | None] = OrderedDict()
         self._requests = TaskSet()
@@ -238,7 +243,7 @@ def unpacked(text: str) -> Vector:
     return np.frombuffer(base64.b64decode(text), "<f2").astype(np.float32)
 
 
-def _engine(settings: Embeddings, path: Path | None, resolver: Resolver) -> Engine | None:
+def _engine(settings: EmbeddingSettings, path: Path | None, resolver: Resolver) -> Engine | None:
     """The endpoint of the settings, or the model at a path."""
     from interlock.hub.tool_search.embedding_endpoint import Endpoint
     from interlock.hub.tool_search.model_process import ModelProcess

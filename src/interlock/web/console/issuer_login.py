@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from interlock.client.oauth.endpoints import Endpoints
-from interlock.config.settings import Issuer, Rate
+from interlock.config.settings import IssuerSettings, Rate
 from interlock.hub.auth.oauth.token_authentication import TokenAuthentication
 from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
@@ -138,14 +138,14 @@ class IssuerLogin:
             del self._redeemed[next(iter(self._redeemed))]
         self._redeemed[began.request.state] = None
 
-    def _issuer(self, named: str) -> tuple[TokenAuthentication, Issuer]:
+    def _issuer(self, named: str) -> tuple[TokenAuthentication, IssuerSettings]:
         oauth = self._console.hub_app.oauth
         for issuer in () if oauth is None else oauth.settings.every:
             if oauth is not None and issuer.console_client_id is not None and issuer.issuer == named:
                 return oauth, issuer
         raise Fault("ACCESS_DENIED", "people do not log in to this console at that issuer")
 
-    async def _discovered(self, issuer: Issuer) -> tuple[ServerMetadata, RegisteredClient]:
+    async def _discovered(self, issuer: IssuerSettings) -> tuple[ServerMetadata, RegisteredClient]:
         """The issuer's endpoints, and the hub as its client."""
         name = issuer.issuer or ""
         read_at, metadata = self._metadata.get(name, (0.0, None))

@@ -10,13 +10,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
-from interlock.config.settings import Tracing
+from interlock.config.settings import TracingSettings
 from interlock.hub.audit.tracing.spans import Spans
 from interlock.transports.http.client.outside import client_files
 from interlock.version import VERSION
 
 
-def spans_to(settings: Tracing, exporter: SpanExporter | None = None) -> Spans:
+def spans_to(settings: TracingSettings, exporter: SpanExporter | None = None) -> Spans:
     """Spans that go to the configured endpoint. The sampling decision of a parent trace is kept."""
     resource = Resource.create({"service.name": settings.service, "service.version": VERSION})
     provider = TracerProvider(

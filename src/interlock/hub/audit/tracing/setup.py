@@ -5,20 +5,20 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from interlock.config.settings import Tracing
+from interlock.config.settings import TracingSettings
 from interlock.hub.cannot_start import CannotStart
 
 if TYPE_CHECKING:
     from interlock.hub.audit.tracing.spans import Spans
 
 
-def check_otel(settings: Tracing) -> None:
+def check_otel(settings: TracingSettings) -> None:
     """Raises CannotStart if tracing is configured and its packages are not installed."""
     if settings.endpoint is not None and not _installed():
         raise CannotStart("[hub.tracing] needs packages that are not installed", "pip install 'interlock[otel]'")
 
 
-def open_spans(settings: Tracing) -> Spans | None:
+def open_spans(settings: TracingSettings) -> Spans | None:
     """The source of spans; None if tracing is off."""
     if settings.endpoint is None:
         return None

@@ -15,7 +15,7 @@ import msgspec
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, JWKRegistry, OKPKey, RSAKey
 
-from interlock.config.settings import Issuer
+from interlock.config.settings import IssuerSettings
 from interlock.hub.auth.oauth.discovery import fetch_keys, keys_url
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.resolving import Resolver
@@ -39,7 +39,7 @@ class IssuerKeys:
     """The keys of one issuer, by their ids."""
 
     def __init__(
-        self, settings: Issuer, resolver: Resolver, log: Callable[[str], None], changed: Callable[[], None]
+        self, settings: IssuerSettings, resolver: Resolver, log: Callable[[str], None], changed: Callable[[], None]
     ) -> None:
         self._settings = settings
         self._resolver = resolver

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from interlock.config.settings import Issuer, OAuth
+from interlock.config.settings import IssuerSettings, OAuthSettings
 from interlock.wire.errors import Unauthorized
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
@@ -17,7 +17,7 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 class Resource:
     """The protected resource of one hub."""
 
-    def __init__(self, settings: OAuth, listen: Callable[[], str]) -> None:
+    def __init__(self, settings: OAuthSettings, listen: Callable[[], str]) -> None:
         self._settings = settings
         self._listen = listen
         every = [(scope, may) for issuer in settings.every for scope, may in issuer.scopes.items()]
@@ -30,7 +30,7 @@ class Resource:
         """The public address of the hub, without a slash at the end."""
         return (self._settings.resource or f"http://{self._listen()}").rstrip("/")
 
-    def accepts(self, issuer: Issuer, audiences: frozenset[str], path: str) -> bool:
+    def accepts(self, issuer: IssuerSettings, audiences: frozenset[str], path: str) -> bool:
         """Whether one of the audiences is the whole hub or just this address."""
         accepted = {name.rstrip("/") for name in issuer.audience} or {self.base}
         return not audiences.isdisjoint(accepted | {f"{self.base}{path}"})

@@ -7,7 +7,7 @@ from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from interlock.config.settings import Issuer, OAuth
+from interlock.config.settings import IssuerSettings, OAuthSettings
 from interlock.hub.auth.oauth.resource import Resource
 from interlock.hub.cannot_start import CannotStart
 from interlock.transports.resolving import Resolver
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 class TokenAuthentication:
     """The issuers' keys, their tokens, and the published metadata."""
 
-    def __init__(self, settings: OAuth, keys: Sequence[IssuerKeys], tokens: Issuers, resource: Resource) -> None:
+    def __init__(
+        self, settings: OAuthSettings, keys: Sequence[IssuerKeys], tokens: Issuers, resource: Resource
+    ) -> None:
         self.settings = settings
         self.keys = keys
         self.tokens = tokens
@@ -41,14 +43,14 @@ class TokenAuthentication:
             await keys.close()
 
 
-def check_installed(settings: OAuth) -> None:
+def check_installed(settings: OAuthSettings) -> None:
     """Raises CannotStart if tokens are configured and the package for them is not installed."""
     if settings.every and find_spec("joserfc") is None:
         raise CannotStart("[hub.oauth] needs a package that is not installed", "pip install 'interlock[oauth]'")
 
 
 def open_token_authentication(
-    settings: OAuth,
+    settings: OAuthSettings,
     resolver: Resolver,
     listen: Callable[[], str],
     log: Callable[[str, str], None],
@@ -63,7 +65,7 @@ def open_token_authentication(
 
     resource = Resource(settings, listen)
 
-    def opened(issuer: Issuer) -> tuple[IssuerKeys, Tokens]:
+    def opened(issuer: IssuerSettings) -> tuple[IssuerKeys, Tokens]:
         keys = IssuerKeys(issuer, resolver, lambda text: log("hub", text), lambda: tokens.forget())
         tokens = Tokens(issuer, keys, resource, changed, now)
         return keys, tokens

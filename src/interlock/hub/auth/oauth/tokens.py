@@ -16,7 +16,7 @@ from joserfc.errors import ExpiredTokenError, JoseError
 from joserfc.jws import JWSRegistry
 from joserfc.jwt import JWTClaimsRegistry
 
-from interlock.config.settings import Issuer
+from interlock.config.settings import IssuerSettings
 from interlock.hub.auth.keys import Key
 from interlock.hub.auth.oauth.issuer_keys import IssuerKeys
 from interlock.hub.auth.oauth.resource import Resource
@@ -45,7 +45,7 @@ class Tokens:
 
     def __init__(
         self,
-        settings: Issuer,
+        settings: IssuerSettings,
         keys: IssuerKeys,
         resource: Resource,
         changed: Callable[[], None],
