@@ -11,7 +11,7 @@ import pytest
 from hub.mgp_script import error_of
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, running_hub
-from interlock.config.settings import Mask, ServerSettings
+from interlock.config.settings import MaskSettings, ServerSettings
 from interlock.signatures.coerce import coerced
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -45,7 +45,7 @@ class Listening(RawHttpServer):
 
 async def test_t126_what_leaves_is_what_was_judged_and_the_change_is_on_record(tmp_path: Path) -> None:
     async with Listening() as web:
-        lenient = ServerSettings(url=web.url, coerce=True, mask=Mask(arguments=True, patterns=("email",)))
+        lenient = ServerSettings(url=web.url, coerce=True, mask=MaskSettings(arguments=True, patterns=("email",)))
         servers = {"web": lenient, "strict": ServerSettings(url=web.url)}
         async with running_hub(tmp_path, servers) as hub:
             client = RawClient(hub.url + "/mcp")

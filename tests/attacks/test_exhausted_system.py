@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hub.running_hub import RawClient, child, running_hub, text_of, until
-from interlock.config.settings import Restart
+from interlock.config.settings import RestartSettings
 from interlock.hub.upstreams.states import ServerState
 from interlock.process.threads import WorkerThreads
 from interlock.transports.stdio import child as child_module
@@ -54,7 +54,7 @@ async def test_a_server_says_what_the_system_lacks_and_starts_once_when_it_can(
 ) -> None:
     system = RefusingSystem(monkeypatch)
     system.refuses_threads, system.refuses_processes = not number, number
-    settings = child("busy_server.py", restart=Restart(backoff_base_ms=50, backoff_max_ms=50))
+    settings = child("busy_server.py", restart=RestartSettings(backoff_base_ms=50, backoff_max_ms=50))
     problems: list[Fault] = []
 
     def has_problem() -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hub.running_hub import HERE, SOURCE, RawClient, RunningHub, running_hub, text_of, until
-from interlock.config.settings import Restart, ServerSettings
+from interlock.config.settings import RestartSettings, ServerSettings
 from interlock.hub.upstreams.starts import PROCESSES, Urgency
 from interlock.transports.stdio import child as starting
 
@@ -65,7 +65,7 @@ async def flapping_hub(tmp_path: Path) -> AsyncIterator[FlappingHub]:
     started = tmp_path / "started"
     started.touch()
     env = {"STARTED": str(started)}
-    restart = Restart(backoff_base_ms=1, backoff_max_ms=1)
+    restart = RestartSettings(backoff_base_ms=1, backoff_max_ms=1)
     flapping = ServerSettings(
         command=("/bin/sh", "-c", 'echo $$ >> "$STARTED"; exec sleep 0.2'), env=env, era="legacy", restart=restart
     )

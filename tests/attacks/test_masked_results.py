@@ -8,7 +8,7 @@ from typing import Any
 
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, running_hub
-from interlock.config.settings import Mask, ServerSettings
+from interlock.config.settings import MaskSettings, ServerSettings
 
 TOKEN = "ghp_" + "a1B2" * 9
 MAIL = "ada@example.org"
@@ -42,7 +42,7 @@ class Leaky(RawHttpServer):
 
 
 async def test_t120_no_secret_in_a_result_error_or_progress_reaches_the_client(tmp_path: Path) -> None:
-    masked = Mask(patterns=("email",), own={"employee": "EMP-[0-9]{6}"})
+    masked = MaskSettings(patterns=("email",), own={"employee": "EMP-[0-9]{6}"})
     async with Leaky() as web:
         servers = {
             "web": ServerSettings(url=web.url, era="legacy", scan_results="mask", mask=masked),

@@ -18,7 +18,14 @@ from hub.legacy_client import LegacyClient, answers
 from hub.people import read_and_answer
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_bridges_questions import ALL, FORM
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Requests, ServerSettings, TimeoutSettings
+from interlock.config.settings import (
+    Agent,
+    ApprovalSettings,
+    HubSettings,
+    RequestSettings,
+    ServerSettings,
+    TimeoutSettings,
+)
 from interlock.hub.audit import write_failures
 from interlock.hub.audit.record import NOT_SENT, Record
 from interlock.hub.audit.search import search
@@ -326,7 +333,7 @@ async def test_a_request_to_a_client_that_was_denied_while_it_waited_for_its_ent
             with locked(tmp_path / "home" / "hub.db"):
                 await instructed.take(go, print, print)
                 await until(lambda: bool(hub.hub_app.recorder.strict_calls))
-                denied = msgspec.structs.replace(settings, requests=Requests(elicitation="deny"))
+                denied = msgspec.structs.replace(settings, requests=RequestSettings(elicitation="deny"))
                 config = msgspec.structs.replace(hub.hub_app.config, servers={"instructed": denied})
                 await hub.hub_app.apply(config)
             async with asyncio.timeout(WITHIN_S):

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.config.edit import EditError, add_servers, remove_server
 from interlock.config.load import load
-from interlock.config.settings import PermissionSettings, Restart, ServerSettings
+from interlock.config.settings import PermissionSettings, RestartSettings, ServerSettings
 
 TEXT = """\
 # my hub
@@ -114,7 +114,7 @@ def test_trust_permissions_and_restarts_of_an_imported_server_are_written(file: 
         command=("x",),
         trust="sandboxed",
         permissions=PermissionSettings(require=("shell.execute",)),
-        restart=Restart(policy="never"),
+        restart=RestartSettings(policy="never"),
     )
     add_servers(file, {"c": server})
     found = servers(file)["c"]

@@ -13,7 +13,7 @@ import pytest
 
 from cases import each_case
 from interlock.config.load import Loaded, listening, load, load_again
-from interlock.config.settings import HubSettings, Restart, ServerSettings
+from interlock.config.settings import HubSettings, RestartSettings, ServerSettings
 
 from .conftest import UserFiles
 
@@ -57,7 +57,7 @@ def test_every_setting_of_a_full_file_arrives(own: Own) -> None:
     assert config.servers["db"].env == {"DATABASE_URL": "postgres://db"}
     assert config.servers["db"].share == "session"
     assert config.servers["db"].tools.deny == ("drop_*",)
-    assert config.servers["db"].restart == Restart(policy="never")
+    assert config.servers["db"].restart == RestartSettings(policy="never")
     assert config.servers["files"].command == ("npx", "-y", "server-files", "/data")
     assert config.profiles["work"].budget == 4000
     assert config.agents["cursor"].ask == ("github__merge_*",)

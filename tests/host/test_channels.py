@@ -17,7 +17,7 @@ from hub.test_journal import entries, entries_soon
 from interlock.config.channel_settings import Channel as Table
 from interlock.config.channel_settings import ChannelWebhook
 from interlock.config.live_settings import Live, LiveRule, ServerLive
-from interlock.config.settings import Agent, Rooms, Scopes, Topic
+from interlock.config.settings import Agent, Rooms, ScopeSettings, Topic
 from interlock.events.types import AgentWoken, now_us
 from interlock.host.channel_turns import messages_of_people
 from interlock.hub.audit.record import LIVE
@@ -241,7 +241,7 @@ async def test_events_of_a_channel_whose_table_is_gone_or_of_another_agent_are_d
 
 async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> None:
     chat = Chat()
-    settings = {"scopes": {"on.talk": Scopes(whitelist=("chat:*",), blacklist=("chat:#private",))}}
+    settings = {"scopes": {"on.talk": ScopeSettings(whitelist=("chat:*",), blacklist=("chat:#private",))}}
     table = {"team": Table(agent="local", incoming=("chat/**",), publish="chat/chat:#private")}
     async with hooked_hub(
         tmp_path, {"chat": chat.server}, **settings, era="legacy", hub={"channels": table, "live": WAKE}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from interlock.config.load import load
-from interlock.config.settings import Agent, HubSettings, Rate, TimeoutSettings, Tools
+from interlock.config.settings import Agent, HubSettings, Rate, TimeoutSettings, ToolSettings
 from interlock.protocols.mgp.access import Entry, decide
 
 from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, text_of
@@ -28,7 +28,7 @@ SAID: list[Says] = [(), ("allow",), ("deny",), ("allow", "deny"), ("gone",)]
 async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
     servers = {
         "open": child("busy_server.py"),
-        "shut": child("busy_server.py", access="opt-in", tools=Tools(rate={"pid": Rate(per_minute=1)})),
+        "shut": child("busy_server.py", access="opt-in", tools=ToolSettings(rate={"pid": Rate(per_minute=1)})),
     }
     async with running_hub(tmp_path, servers, agents={"asked": Agent(ask=("open__add",))}) as running:
         yield running

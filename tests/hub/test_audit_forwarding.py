@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from interlock.client.connection import Connection
-from interlock.config.settings import Restart, ServerSettings
+from interlock.config.settings import RestartSettings, ServerSettings
 from interlock.hub.audit import search as records
 from interlock.hub.audit.entries import event_record
 from interlock.hub.audit.record import CLAIMED
@@ -97,7 +97,10 @@ async def test_an_audit_server_hears_of_everything_in_the_format_of_the_protocol
 
 async def test_what_a_server_died_over_is_sent_again_and_recognised(tmp_path: Path) -> None:
     file = tmp_path / "heard"
-    servers = {"busy": child("busy_server.py"), "auditor": auditor(file, "mute=5", restart=Restart(backoff_base_ms=10))}
+    servers = {
+        "busy": child("busy_server.py"),
+        "auditor": auditor(file, "mute=5", restart=RestartSettings(backoff_base_ms=10)),
+    }
     async with running_hub(tmp_path, servers, wait=False) as hub:
         await hub.state("busy", ServerState.CONNECTED)
         first = await begun(hub, "auditor")

@@ -20,7 +20,7 @@ from interlock.config.settings import (
     HubSettings,
     LimitSettings,
     Rate,
-    Requests,
+    RequestSettings,
     ServerSettings,
     TimeoutSettings,
 )
@@ -51,10 +51,10 @@ REQUESTS: dict[str, tuple[str, Any]] = {
 KINDS = {"sampling": "model", "elicitation": "person", "roots": "roots"}
 ANN = local_person("ann")
 POLICIES = {
-    "allowed": Requests(),
-    "denied": Requests(sampling="deny", elicitation="deny", roots="deny"),
-    "asked": Requests(sampling="ask", elicitation="ask", roots="ask"),
-    "limited": Requests(rate={"sampling": Rate(1), "elicitation": Rate(1), "roots": Rate(1)}),
+    "allowed": RequestSettings(),
+    "denied": RequestSettings(sampling="deny", elicitation="deny", roots="deny"),
+    "asked": RequestSettings(sampling="ask", elicitation="ask", roots="ask"),
+    "limited": RequestSettings(rate={"sampling": Rate(1), "elicitation": Rate(1), "roots": Rate(1)}),
 }
 
 
@@ -280,7 +280,7 @@ async def test_t55_an_answer_to_an_elicitation_approves_nothing(tmp_path: Path) 
         approvals=ApprovalSettings(hold_s=0.2), timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60)
     )
     async with InstructedServer().http() as instructed:
-        servers = {"asked": ServerSettings(url=instructed.url, era="legacy", requests=Requests(sampling="ask"))}
+        servers = {"asked": ServerSettings(url=instructed.url, era="legacy", requests=RequestSettings(sampling="ask"))}
         agents = {"coder": Agent(attended_by="ann", ask=("asked__do",))}
         async with running_hub(tmp_path, servers, hub=settings, agents=agents) as hub:
             yes = {**answers("ada"), "elicitation/create": {"action": "accept", "content": {"approve": True}}}
@@ -327,7 +327,7 @@ async def test_the_intent_of_a_request_is_committed_before_it_leaves(tmp_path: P
 async def test_a_page_in_an_error_is_a_question_to_a_person(tmp_path: Path, client: Era) -> None:
     async with asking_server().http() as address:
         servers = {
-            name: ServerSettings(url=address.url, era="legacy", requests=Requests(elicitation=policy))
+            name: ServerSettings(url=address.url, era="legacy", requests=RequestSettings(elicitation=policy))
             for name, policy in (("no", "deny"), ("yes", "allow"))
         }
         async with running_hub(tmp_path, servers) as hub:
@@ -353,7 +353,7 @@ async def test_the_questions_of_a_task_are_judged_and_counted_once(tmp_path: Pat
         asked.append(params["message"])
         return {"action": "accept", "content": {"name": str(params["message"]).rstrip("?")}}
 
-    policies = {"no": Requests(elicitation="deny"), "three": Requests(rate={"elicitation": Rate(3)})}
+    policies = {"no": RequestSettings(elicitation="deny"), "three": RequestSettings(rate={"elicitation": Rate(3)})}
     async with served(form, Jobs()) as servers:
         named = {id_: msgspec.structs.replace(servers["t"], requests=policy) for id_, policy in policies.items()}
         async with running_hub(tmp_path, named) as hub:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.config.settings import Profile, Tools
+from interlock.config.settings import Profile, ToolSettings
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import digest_of, max_bytes_of
 from interlock.hub.catalog.offer import Offer
@@ -118,7 +118,9 @@ def test_a_server_view_cannot_shadow_the_kernels_own_tools() -> None:
 
 
 def test_operators_choose_rename_and_describe() -> None:
-    rules = Tools(allow=("get_*", "drop"), deny=("get_secret",), rename={"get_a": "fetch"}, describe={"drop": "Mine."})
+    rules = ToolSettings(
+        allow=("get_*", "drop"), deny=("get_secret",), rename={"get_a": "fetch"}, describe={"drop": "Mine."}
+    )
     offer = make_offer("a", [tool("get_a"), tool("get_secret"), tool("drop"), tool("other")], rules=rules)
     assert [item.shown for item in offer.tools.values()] == ["fetch", "drop"]
     assert offer.tools["fetch"].name == "get_a"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from example_counts import example_count
-from interlock.config.settings import Validation
+from interlock.config.settings import ValidationSettings
 from interlock.config.value_types import Mode
 from interlock.hub.calls.gates.validator_choice import ChosenValidators, choose, choose_configured, combined
 from interlock.judge.arguments import ValidatorName
@@ -43,7 +43,7 @@ def enforced(chosen: ChosenValidators) -> set[str]:
 def test_a_stricter_mode_enforces_all_that_a_laxer_one_does(
     name: str, validator: str | None, use: list[Any], members: list[str], read_only: bool
 ) -> None:
-    tables = {"**": Validation(use=tuple(use), roots=("/srv",))}
+    tables = {"**": ValidationSettings(use=tuple(use), roots=("/srv",))}
     raw = definition(name, validator, members, read_only)
     modes: list[Mode] = ["observe", "guard", "locked"]
     observe, guard, locked = (choose("s", name, raw, tables, mode) for mode in modes)
@@ -60,9 +60,9 @@ def test_a_further_table_never_takes_a_validator_away(
     name: str, validator: str | None, use: list[Any], more: list[Any], members: list[str]
 ) -> None:
     raw = definition(name, validator, members)
-    one = {"**": Validation(use=tuple(use))}
+    one = {"**": ValidationSettings(use=tuple(use))}
     assert enforced(choose("s", name, raw, one, "guard")) <= enforced(
-        choose("s", name, raw, {**one, name: Validation(use=tuple(more))}, "guard")
+        choose("s", name, raw, {**one, name: ValidationSettings(use=tuple(more))}, "guard")
     )
 
 
@@ -103,7 +103,7 @@ def test_of_two_levels_the_stricter_holds_and_an_unknown_one_is_the_strictest(
         "inputSchema": {"type": "object", "properties": {"code": TEXT}},
         "security": {"validator": "code_safety", "code_safety": {"level": level, "blocked_imports": ["json"]}},
     }
-    tables = {"t": Validation(level=operators, blocked_imports=("csv",))}
+    tables = {"t": ValidationSettings(level=operators, blocked_imports=("csv",))}
     (use,) = choose("s", "t", json.dumps(made).encode(), tables, "guard").uses
     assert use.rules.code.level == wanted
     assert use.rules.code.blocked_imports == ("json", "csv")
@@ -129,9 +129,9 @@ def test_a_servers_own_list_of_allowed_imports_does_not_outdo_locked() -> None:
 
 def test_tables_that_fit_are_combined_in_their_order() -> None:
     tables = {
-        "**": Validation(use=("sandbox",), ignore=("shell.pipe",), programs=("ls",)),
-        "run_*": Validation(use=("readonly",), ignore=("shell.variable",)),
-        "other": Validation(use=("paths",)),
+        "**": ValidationSettings(use=("sandbox",), ignore=("shell.pipe",), programs=("ls",)),
+        "run_*": ValidationSettings(use=("readonly",), ignore=("shell.variable",)),
+        "other": ValidationSettings(use=("paths",)),
     }
     found = combined(tables, "run_it")
     assert (found.use, found.ignore, found.programs) == (("sandbox", "readonly"), ("shell.variable",), ("ls",))

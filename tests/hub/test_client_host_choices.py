@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Scopes
+from interlock.config.settings import ScopeSettings
 from interlock.hub.live.client_hosts import MAX_OFFERS
 from interlock.protocols.mcpl.feature_sets import MAX_FEATURE_SETS
 from waiting import until
@@ -32,7 +32,7 @@ _SCOPED = {"description": "Files", "uses": ["tools"], "scoped": True, "_meta": {
 FILES: dict[str, Any] = {
     "offer": {**OFFER, "featureSets": {**OFFER["featureSets"], "note.file": _SCOPED}},
     "write": {"_meta": {"dev.interlock/featureSet": "note.file"}},
-    "server": {"scopes": {"note.file": Scopes(whitelist=("/**",))}},
+    "server": {"scopes": {"note.file": ScopeSettings(whitelist=("/**",))}},
 }
 """Settings of a server whose tool `write` acts on files, all of which its operator allows."""
 DEV = {**GENERAL, "id": "chat:#dev"}

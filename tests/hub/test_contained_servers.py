@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Sandbox, ServerSettings
+from interlock.config.settings import SandboxSettings, ServerSettings
 from interlock.containment.backends import reports
 from interlock.events import EventFilter
 from interlock.events.types import ServerStateChanged
@@ -26,7 +26,7 @@ SERVES = [report.backend for report in reports() if not report.missing]
 def contained(**sandbox: Any) -> Any:
     # The library is installed beside the servers elsewhere; here it is read from the checkout.
     read = (str(SOURCE), str(HERE / "peeking_server.py"))
-    return child("peeking_server.py", isolation="sandbox", sandbox=Sandbox(read=read, **sandbox))
+    return child("peeking_server.py", isolation="sandbox", sandbox=SandboxSettings(read=read, **sandbox))
 
 
 async def called(client: RawClient, name: str, arguments: dict[str, Any]) -> Any:

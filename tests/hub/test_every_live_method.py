@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Scopes
+from interlock.config.settings import ScopeSettings
 from interlock.protocols.mcpl import capabilities
 from interlock.protocols.mcpl.capabilities import Dialect
 from interlock.protocols.mcpl.methods import METHODS
@@ -89,7 +89,7 @@ async def test_every_method_crosses_the_hub_between_peers_written_by_hand(
         offer["contextHooks"] = {"beforeInference": True}
     more: dict[str, Any] = {"share": "principal"}
     if dialect is Dialect.V0_4:
-        more["scopes"] = {"note.edit": Scopes(whitelist=("/**",))}
+        more["scopes"] = {"note.edit": ScopeSettings(whitelist=("/**",))}
     async with between(tmp_path, offer=offer, server=more, ask_s=0) as hub:
         client = HostClient(hub, "mine", modern=modern, version=dialect.value)
         own = {**HOST, "version": dialect.value, "channels": CHANNELS, "inferenceLifecycle": True}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import HubSettings, Restart, ServerSettings, TimeoutSettings
+from interlock.config.settings import HubSettings, RestartSettings, ServerSettings, TimeoutSettings
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.upstreams import listing
 from interlock.hub.upstreams.logs import MAX_LINES
@@ -116,7 +116,7 @@ def hostile(tmp_path: Path, mode: str = "", **settings: Any) -> ServerSettings:
     """The hostile server, as a process."""
     command = (sys.executable, "-I", str(HERE / "hostile_server.py"), mode)
     env = {"STARTED": str(tmp_path / "started"), **settings.pop("env", {})}
-    restart = Restart(backoff_base_ms=50, backoff_max_ms=100)
+    restart = RestartSettings(backoff_base_ms=50, backoff_max_ms=100)
     return ServerSettings(command=command, env=env, era="legacy", **{"restart": restart, **settings})
 
 
@@ -165,7 +165,7 @@ BROKEN_ANSWERS = {
 
 
 async def test_a_call_without_a_proper_answer_fails_with_a_reason_and_the_next_one_is_served(tmp_path: Path) -> None:
-    patient = Restart(backoff_base_ms=50, backoff_max_ms=100, max_restarts=len(BROKEN_ANSWERS))
+    patient = RestartSettings(backoff_base_ms=50, backoff_max_ms=100, max_restarts=len(BROKEN_ANSWERS))
     async with hostile_setup(tmp_path, hostile(tmp_path, restart=patient)) as here:
         for tool, said in BROKEN_ANSWERS.items():
             answer = await here.call(tool)
@@ -236,7 +236,7 @@ async def test_a_server_that_exits_at_once_says_why_to_operators_and_callers_get
         assert problem is not None
         assert "HOSTILE_TOKEN" in problem.for_operators
         # It was never connected, so nothing limits how often it is tried.
-        await until(lambda: len(here.pids) > 1 + Restart().max_restarts)
+        await until(lambda: len(here.pids) > 1 + RestartSettings().max_restarts)
         refused = await here.call("ok")
         assert re.match("server bad is (down|restarting) because the server exited with code 1", refusal(refused))
         # Its stderr is text of a server that no gate saw.
@@ -247,7 +247,7 @@ async def test_a_server_that_exits_at_once_says_why_to_operators_and_callers_get
 async def test_a_server_that_keeps_exiting_is_not_started_for_ever(tmp_path: Path) -> None:
     async with hostile_setup(tmp_path, hostile(tmp_path, "exit_after_hello"), wait=False) as here:
         await until(lambda: "too many restarts" in here.log)
-        assert len(here.pids) == 1 + Restart().max_restarts
+        assert len(here.pids) == 1 + RestartSettings().max_restarts
         assert not any(alive(pid) for pid in here.pids)
 
 

@@ -9,7 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings, Validation
+from interlock.config.settings import (
+    Agent,
+    ApprovalSettings,
+    HubSettings,
+    ServerSettings,
+    TimeoutSettings,
+    ValidationSettings,
+)
 from interlock.hub.audit import search as records
 from interlock.hub.audit.mgp_format import to_mgp
 from interlock.hub.audit.record import EVENTS
@@ -264,7 +271,7 @@ async def test_a_reload_that_fails_unexpectedly_is_reported_and_the_next_one_wor
 
 
 async def test_validators_and_code_have_events_of_their_own(tmp_path: Path) -> None:
-    rules = {"echo": Validation(use=("code_safety",), arguments={"code": ("text",)}, level="strict")}
+    rules = {"echo": ValidationSettings(use=("code_safety",), arguments={"code": ("text",)}, level="strict")}
     busy = child("busy_server.py", validators=rules)
     async with running_hub(tmp_path, {"busy": busy}) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("ci"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import HubSettings, TimeoutSettings, Validation
+from interlock.config.settings import HubSettings, TimeoutSettings, ValidationSettings
 from interlock.hub import judging_threads
 from interlock.hub.calls.dispatch import result_postprocessing
 from interlock.hub.calls.gates.validator_checks import FIND_HERE
@@ -60,7 +60,7 @@ async def judging_hub(
     monkeypatch.setattr(result_postprocessing, "judge_result", judges)
     servers = {
         "s": scripted(tmp_path, SCRIPT, scan_results=scan),
-        "t": scripted(tmp_path, SCRIPT, "checked", validators={"run": Validation(use=("sandbox",))}),
+        "t": scripted(tmp_path, SCRIPT, "checked", validators={"run": ValidationSettings(use=("sandbox",))}),
     }
     settings = HubSettings(timeouts=TimeoutSettings(start_s=120, validation_s=60))
     async with running_hub(tmp_path, servers, hub=settings) as hub:

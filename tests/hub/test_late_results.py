@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Mask, Validation
+from interlock.config.settings import MaskSettings, ValidationSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.calls.late_results import MARK
 
@@ -72,7 +72,8 @@ async def test_the_identical_call_gets_a_result_whatever_its_meta_is(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "settings", [{"mask": Mask(arguments=True)}, {"validators": {"ok": Validation(use=("network_restricted",))}}]
+    "settings",
+    [{"mask": MaskSettings(arguments=True)}, {"validators": {"ok": ValidationSettings(use=("network_restricted",))}}],
 )
 async def test_an_identical_call_whose_checks_take_time_gets_the_result(tmp_path: Path, settings: Any) -> None:
     call = {"name": "web__ok", "arguments": {"text": "a word " * 4000}}

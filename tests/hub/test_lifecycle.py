@@ -11,7 +11,7 @@ import pytest
 
 from cases import each_case
 from interlock.client.connection import Connection
-from interlock.config.settings import HubSettings, Restart, ServerSettings, TimeoutSettings
+from interlock.config.settings import HubSettings, RestartSettings, ServerSettings, TimeoutSettings
 from interlock.hub.calls.dispatch import recovery
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.unavailable import unavailable
@@ -167,7 +167,7 @@ async def test_a_call_that_never_reached_its_server_is_sent_again(
 
 @pytest.mark.parametrize(("policy", "code"), [("on_failure", 1), ("always", 0)])
 async def test_a_call_waits_for_a_server_that_comes_back(tmp_path: Path, policy: Any, code: int) -> None:
-    busy = child("busy_server.py", restart=Restart(policy=policy, backoff_base_ms=200))
+    busy = child("busy_server.py", restart=RestartSettings(policy=policy, backoff_base_ms=200))
     async with running_hub(tmp_path, {"busy": busy}) as hub:
         client = RawClient(hub.url + "/mcp")
         await client.initialize()
@@ -185,7 +185,7 @@ async def test_a_server_that_ends_well_stays_away_until_a_call_where_the_policy_
 
 
 async def test_a_server_that_exits_too_often_within_the_window_stays_down_and_is_recorded_so(tmp_path: Path) -> None:
-    rules = Restart(max_restarts=1, window_s=3600, backoff_base_ms=1, backoff_max_ms=1)
+    rules = RestartSettings(max_restarts=1, window_s=3600, backoff_base_ms=1, backoff_max_ms=1)
     async with running_hub(tmp_path, {"busy": child("busy_server.py", restart=rules)}) as hub:
         upstream = hub.hub_app.upstreams["busy"]
         for exits in (1, 2):
@@ -240,7 +240,7 @@ async def test_t60_only_an_administrator_shuts_a_server_down_and_it_stays_down(t
 async def test_operator_and_kernel_suppress_restarts_and_other_reasons_follow_the_policy(
     tmp_path: Path, policy: Any, reason: str, state: ServerState
 ) -> None:
-    busy = child("busy_server.py", restart=Restart(policy=policy), era="legacy")
+    busy = child("busy_server.py", restart=RestartSettings(policy=policy), era="legacy")
     async with running_hub(tmp_path, {"busy": busy}) as hub:
         upstream = hub.hub_app.upstreams["busy"]
         before = upstream.pid

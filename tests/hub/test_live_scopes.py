@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import ApprovalSettings, HubSettings, Scopes, ServerSettings, TimeoutSettings, Tools
+from interlock.config.settings import (
+    ApprovalSettings,
+    HubSettings,
+    ScopeSettings,
+    ServerSettings,
+    TimeoutSettings,
+    ToolSettings,
+)
 from interlock.hub.auth.principals import local_person
 from interlock.hub.live.elevations import Elevations
 from interlock.server import Context
@@ -22,7 +29,7 @@ from .test_journal import entries
 from .test_live import call, disable, enable
 
 FILES = {"version": "0.4", "featureSets": {"files.edit": {"description": "Edit", "uses": ["tools"], "scoped": True}}}
-RULES = Scopes(
+RULES = ScopeSettings(
     ("/project/**", "/tmp/**"),
     ("**/.env", "**/secrets/**"),
     "{path}",
@@ -34,7 +41,7 @@ RULES = Scopes(
 async def scoped_hub(folder: Path, offer: Any = FILES, *, declared: bool = True) -> AsyncIterator[RunningHub]:
     capabilities = json.dumps({"experimental": {"mcpl": offer}} if offer is not None else {})
     meta = json.dumps({"_meta": {"dev.interlock/featureSet": "files.edit"}} if declared else {})
-    tools = Tools(feature_sets={"look": "files.edit"})
+    tools = ToolSettings(feature_sets={"look": "files.edit"})
     server = child("live_server.py", capabilities, meta, scopes={"files.edit": RULES}, tools=tools)
     hub = HubSettings(
         timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60),

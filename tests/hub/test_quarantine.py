@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from interlock.config.settings import Config, HubSettings, ServerSettings, Tools
+from interlock.config.settings import Config, HubSettings, ServerSettings, ToolSettings
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.quarantine import Quarantine
@@ -110,7 +110,7 @@ async def test_the_operator_is_told_and_trusts_exactly_one_definition(tmp_path: 
         logged = [line.text for line in hub.hub_app.logs.tail("s", 100)]
         assert any("in quarantine: tool 'hidden'" in line and entry in line for line in logged)
         before = hub.hub_app.upstreams["s"]
-        trusting = msgspec.structs.replace(server, tools=Tools(trust=(entry, "poisoned@0000000000000000")))
+        trusting = msgspec.structs.replace(server, tools=ToolSettings(trust=(entry, "poisoned@0000000000000000")))
         await hub.hub_app.apply(Config(hub=hub.hub_app.config.hub, servers={"s": trusting}))
         assert await listed(hub) == {"s__add", "s__emoji", "s__hidden"}
         assert hub.hub_app.upstreams["s"] is before, "nothing was started again for that"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from hub.running_hub import RawClient, child, running_hub
-from interlock.config.settings import Agent, Config, HubSettings, Rate, ServerSettings, Tools
+from interlock.config.settings import Agent, Config, HubSettings, Rate, ServerSettings, ToolSettings
 from interlock.hub.auth.keys import Keys
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.rates import Rates, give_back, limited, take
@@ -173,7 +173,7 @@ def test_when_there_are_too_many_meters_one_goes_that_nothing_was_used_of(
 ) -> None:
     monkeypatch.setattr("interlock.hub.calls.rates.MAX_METERS", 3)
     tools = {name: Rate(per_minute=1) for name in "abcd"}
-    config = Config(servers={"s": ServerSettings(command=("x",), tools=Tools(rate=tools))})
+    config = Config(servers={"s": ServerSettings(command=("x",), tools=ToolSettings(rate=tools))})
     rates = Rates(lambda: config, Keys(tmp_path), lambda: 1.0)
 
     def of(name: str) -> tuple[Meter, ...]:
@@ -195,7 +195,7 @@ async def test_t36_over_http_no_minute_holds_more_calls_of_a_key_or_a_tool_than_
     loop, ahead = asyncio.get_running_loop(), [0.0]
     real = loop.time
     monkeypatch.setattr(loop, "time", lambda: real() + ahead[0])
-    busy = child("busy_server.py", tools=Tools(rate={"pid": Rate(per_minute=2)}))
+    busy = child("busy_server.py", tools=ToolSettings(rate={"pid": Rate(per_minute=2)}))
     agents = {"by-name": Agent(rate=Rate(per_hour=3))}
     async with running_hub(tmp_path, {"busy": busy}, agents=agents) as hub:
         key = RawClient(hub.url + "/mcp", await hub.new_key("limited", rate=Rate(per_minute=4)))

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import HubSettings, LimitSettings, Requests, TimeoutSettings
+from interlock.config.settings import HubSettings, LimitSettings, RequestSettings, TimeoutSettings
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.upstream import Upstream
@@ -74,7 +74,7 @@ async def test_a_client_that_changes_its_folder_works_in_the_new_one(tmp_path: P
 
 
 async def test_a_server_that_is_denied_the_roots_is_called_without_them(tmp_path: Path) -> None:
-    servers = {"r": child("rooted_server.py", "eager", era="legacy", requests=Requests(roots="deny"))}
+    servers = {"r": child("rooted_server.py", "eager", era="legacy", requests=RequestSettings(roots="deny"))}
     async with running_hub(tmp_path, servers, hub=SETTINGS) as hub:
         for _ in range(2):
             client = client_in(hub, "/work")

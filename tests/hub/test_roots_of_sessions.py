@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import HubSettings, LimitSettings, Requests, TimeoutSettings
+from interlock.config.settings import HubSettings, LimitSettings, RequestSettings, TimeoutSettings
 from interlock.hub.upstreams import connection_owner
 
 from .legacy_client import LegacyClient
@@ -156,7 +156,7 @@ async def test_a_question_for_roots_ends_with_the_session(tmp_path: Path) -> Non
 
 
 async def test_roots_are_denied_beside_calls_too(tmp_path: Path) -> None:
-    servers = {"r": child("rooted_server.py", era="legacy", requests=Requests(roots="deny"))}
+    servers = {"r": child("rooted_server.py", era="legacy", requests=RequestSettings(roots="deny"))}
     async with running_hub(tmp_path, servers) as hub, RootedClient(hub) as client:
         await client.call("r__first", b"{}", 1)
         refused = json.loads(text_of(await client.call("r__where", b"{}", 2)))

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import HubSettings, Requests, ServerSettings, TimeoutSettings
+from interlock.config.settings import HubSettings, RequestSettings, ServerSettings, TimeoutSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams import connection_pool, draining
 from interlock.hub.upstreams.commands import Command, Reason, Verb
@@ -117,7 +117,7 @@ async def test_a_new_configuration_of_a_stopped_server_starts_it(hub: RunningHub
 
 async def test_other_rules_for_its_requests_to_clients_do_not_restart_a_server(hub: RunningHub) -> None:
     before, config = pid(hub), hub.hub_app.config
-    asks = msgspec.structs.replace(config.servers["busy"], requests=Requests(sampling="deny"))
+    asks = msgspec.structs.replace(config.servers["busy"], requests=RequestSettings(sampling="deny"))
     await hub.hub_app.apply(msgspec.structs.replace(config, servers={"busy": asks}))
     assert hub.hub_app.upstreams["busy"].settings.requests.sampling == "deny"
     assert pid(hub) == before

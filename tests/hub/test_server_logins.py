@@ -21,7 +21,7 @@ from hub.test_spans import Collector
 from interlock.client.oauth.login import Login
 from interlock.client.oauth.person import Pending
 from interlock.client.oauth.storage import StoredLogin
-from interlock.config.settings import HubSettings, ServerOAuth, ServerSettings, TracingSettings
+from interlock.config.settings import HubSettings, ServerOAuthSettings, ServerSettings, TracingSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin
@@ -532,7 +532,9 @@ class Held:
 
 async def test_a_server_without_a_person_logs_in_by_itself(tmp_path: Path, protected: ProtectedServer) -> None:
     """Client credentials: the hub's own client, with no question to anybody."""
-    oauth = ServerOAuth(grant="client_credentials", client_id="robot", client_secret="s3cret", issuer=protected.base)
+    oauth = ServerOAuthSettings(
+        grant="client_credentials", client_id="robot", client_secret="s3cret", issuer=protected.base
+    )
     protected.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
     protected.machines = {"robot": "s3cret"}
     async with behind(tmp_path, protected, oauth=oauth) as hub:
@@ -553,14 +555,14 @@ async def test_services_and_people_of_an_enterprise_are_logged_in_by_assertions(
     protected.metadata["token_endpoint_auth_methods_supported"] = ["private_key_jwt", "none"]
     own: dict[str, Any] = {"client_id": "hub", "issuer": protected.base}
     ways = {
-        "signer": ServerOAuth(
+        "signer": ServerOAuthSettings(
             grant="client_credentials",
             client_id="signer",
             private_key=key.as_pem(private=True).decode(),
             issuer=protected.base,
         ),
-        "workload": ServerOAuth(grant="jwt_bearer", assertion="workload.jwt.x", **own),
-        "ada": ServerOAuth(
+        "workload": ServerOAuthSettings(grant="jwt_bearer", assertion="workload.jwt.x", **own),
+        "ada": ServerOAuthSettings(
             grant="id_jag",
             assertion="id.token.x",
             idp_token_endpoint=f"{protected.base}/idp/token",
@@ -590,7 +592,7 @@ async def test_a_client_id_metadata_document_stands_for_a_registration_where_the
     for reads in (True, False):
         protected.metadata["client_id_metadata_document_supported"] = reads
         protected.asked.clear()
-        async with behind(tmp_path / str(reads), protected, oauth=ServerOAuth(metadata_url=document)) as hub:
+        async with behind(tmp_path / str(reads), protected, oauth=ServerOAuthSettings(metadata_url=document)) as hub:
             await hub.state("docs", ServerState.ERROR)
             await log_in(hub)
             await hub.state("docs", ServerState.CONNECTED)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import forking
-from interlock.config.settings import Restart, ServerSettings
+from interlock.config.settings import RestartSettings, ServerSettings
 from interlock.hub.upstreams import restart_plan
 from interlock.hub.upstreams.restarts import UNREACHED_S, Restarts
 from interlock.hub.upstreams.states import ServerState
@@ -19,8 +19,8 @@ from .busy_server import busy_server
 from .running_hub import HERE, SOURCE, RawClient, RunningHub, running_hub, text_of, until
 
 ECHO: dict[str, Any] = {"name": "late__echo", "arguments": {"text": "a"}}
-SOON = Restart(max_restarts=2, backoff_base_ms=10, backoff_max_ms=20)
-HOURLY = Restart(backoff_base_ms=3_600_000, backoff_max_ms=3_600_000)
+SOON = RestartSettings(max_restarts=2, backoff_base_ms=10, backoff_max_ms=20)
+HOURLY = RestartSettings(backoff_base_ms=3_600_000, backoff_max_ms=3_600_000)
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def eager_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restart_plan, "TRY_EVERY_S", 0.0)
 
 
-def late(tmp_path: Path, restart: Restart) -> ServerSettings:
+def late(tmp_path: Path, restart: RestartSettings) -> ServerSettings:
     """A server whose program is not there until `install`."""
     env = {"PYTHONPATH": str(SOURCE)}
     return ServerSettings(command=(str(tmp_path / "program"),), env=env, era="modern", restart=restart)
@@ -93,7 +93,7 @@ async def test_a_call_to_a_known_tool_waits_for_the_server_that_it_brought_back(
 
 
 async def test_calls_do_not_bring_back_a_server_that_is_never_restarted_but_a_person_does(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"late": late(tmp_path, Restart(policy="never"))}, wait=False) as hub:
+    async with running_hub(tmp_path, {"late": late(tmp_path, RestartSettings(policy="never"))}, wait=False) as hub:
         await hub.state("late", ServerState.ERROR)
         install(tmp_path)
         client = RawClient(hub.url + "/mcp")
@@ -116,7 +116,7 @@ async def test_reading_the_configuration_again_tries_servers_that_are_down(tmp_p
 
 async def test_a_server_that_ends_too_often_is_recorded_as_such(tmp_path: Path) -> None:
     install(tmp_path)
-    async with running_hub(tmp_path, {"late": late(tmp_path, Restart(max_restarts=0))}) as hub:
+    async with running_hub(tmp_path, {"late": late(tmp_path, RestartSettings(max_restarts=0))}) as hub:
         await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "late__die", "arguments": {}})
         await hub.state("late", ServerState.ERROR)
         found = await hub.operate("audit.search", event="SERVER_DISCONNECTED")
@@ -124,7 +124,7 @@ async def test_a_server_that_ends_too_often_is_recorded_as_such(tmp_path: Path) 
 
 
 def test_pauses_between_tries_to_reach_a_server_grow_to_a_minute_and_never_end() -> None:
-    restarts = Restarts(Restart())
+    restarts = Restarts(RestartSettings())
     pauses = [restarts.pause_unreached() for _ in range(100)]
     for pause, base in zip(pauses, (1, 2, 4, 8, 16, 32, *[UNREACHED_S] * 94), strict=True):
         assert pause is not None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.config.settings import Restart
+from interlock.config.settings import RestartSettings
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.states import TRANSITIONS, ServerEvent, ServerState, mermaid, step
 from interlock.wire.transitions import ImpossibleTransition
@@ -52,7 +52,7 @@ def test_the_diagram_has_every_arrow_of_the_table() -> None:
 
 
 def test_pauses_grow_and_end_when_the_window_is_full() -> None:
-    restarts = Restarts(Restart(max_restarts=3, window_s=100, backoff_base_ms=1000, backoff_max_ms=3000))
+    restarts = Restarts(RestartSettings(max_restarts=3, window_s=100, backoff_base_ms=1000, backoff_max_ms=3000))
     pauses = [restarts.next_pause(at, failed=True) for at in (0, 1, 2, 3)]
     assert pauses[3] is None
     for pause, base in zip(pauses[:3], (1, 2, 3), strict=True):
@@ -66,5 +66,5 @@ def test_pauses_grow_and_end_when_the_window_is_full() -> None:
     [("never", True, False), ("on_failure", True, True), ("on_failure", False, False), ("always", False, True)],
 )
 def test_the_policy_says_whether_there_is_a_next_time(policy: str, failed: bool, again: bool) -> None:
-    rules = Restart(policy=policy)  # type: ignore[arg-type]
+    rules = RestartSettings(policy=policy)  # type: ignore[arg-type]
     assert (Restarts(rules).next_pause(0, failed=failed) is not None) is again

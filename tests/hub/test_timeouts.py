@@ -16,10 +16,10 @@ from interlock.config.settings import (
     ApprovalSettings,
     HubSettings,
     ServerSettings,
-    ServerTimeouts,
+    ServerTimeoutSettings,
     TimeoutSettings,
-    Tools,
-    ToolTimeouts,
+    ToolSettings,
+    ToolTimeoutSettings,
 )
 from interlock.discovery.index import ToolIndex
 from interlock.discovery.queries import Found
@@ -49,25 +49,35 @@ def test_the_defaults_are_those_of_the_tool_registry() -> None:
         (None, "a", CallTimeouts(30, 5, 0.5)),
         (ServerSettings(), "a", CallTimeouts(30, 5, 0.5)),
         (ServerSettings(timeout_s=7), "a", CallTimeouts(7, 5, 0.5)),
-        (ServerSettings(timeouts=ServerTimeouts(tool_s=8, validation_s=2, lock_s=1)), "a", CallTimeouts(8, 2, 1)),
         (
-            ServerSettings(timeout_s=7, tools=Tools(timeouts={"a": ToolTimeouts(tool_s=90)})),
+            ServerSettings(timeouts=ServerTimeoutSettings(tool_s=8, validation_s=2, lock_s=1)),
+            "a",
+            CallTimeouts(8, 2, 1),
+        ),
+        (
+            ServerSettings(timeout_s=7, tools=ToolSettings(timeouts={"a": ToolTimeoutSettings(tool_s=90)})),
             "a",
             CallTimeouts(90, 5, 0.5),
         ),
         (
-            ServerSettings(timeout_s=7, tools=Tools(timeouts={"a": ToolTimeouts(tool_s=90)})),
+            ServerSettings(timeout_s=7, tools=ToolSettings(timeouts={"a": ToolTimeoutSettings(tool_s=90)})),
             "b",
             CallTimeouts(7, 5, 0.5),
         ),
         (
             ServerSettings(
-                tools=Tools(timeouts={"**": ToolTimeouts(tool_s=1, lock_s=2), "a*": ToolTimeouts(tool_s=3)})
+                tools=ToolSettings(
+                    timeouts={"**": ToolTimeoutSettings(tool_s=1, lock_s=2), "a*": ToolTimeoutSettings(tool_s=3)}
+                )
             ),
             "ab",
             CallTimeouts(3, 5, 2),
         ),
-        (ServerSettings(tools=Tools(timeouts={"**": ToolTimeouts(tool_s=1)})), "", CallTimeouts(30, 5, 0.5)),
+        (
+            ServerSettings(tools=ToolSettings(timeouts={"**": ToolTimeoutSettings(tool_s=1)})),
+            "",
+            CallTimeouts(30, 5, 0.5),
+        ),
     ],
 )
 def test_a_tools_own_go_before_its_servers_and_those_before_the_hubs(
@@ -79,7 +89,10 @@ def test_a_tools_own_go_before_its_servers_and_those_before_the_hubs(
 def test_listing_has_the_servers_own_before_the_hubs() -> None:
     assert CurrentSettings("s", ServerSettings(), TimeoutSettings()).discovery_s == 2
     assert (
-        CurrentSettings("s", ServerSettings(timeouts=ServerTimeouts(discovery_s=9)), TimeoutSettings()).discovery_s == 9
+        CurrentSettings(
+            "s", ServerSettings(timeouts=ServerTimeoutSettings(discovery_s=9)), TimeoutSettings()
+        ).discovery_s
+        == 9
     )
 
 
@@ -123,7 +136,7 @@ async def test_a_tool_that_is_silent_is_answered_by_the_error_table_over_mcp(tmp
 
 
 async def test_each_tool_has_its_own_time(tmp_path: Path) -> None:
-    own = Tools(timeouts={"ha*": ToolTimeouts(tool_s=0.3)})
+    own = ToolSettings(timeouts={"ha*": ToolTimeoutSettings(tool_s=0.3)})
     async with running_hub(tmp_path, {"busy": child("busy_server.py", tools=own)}) as hub:
         wanted = {"name": "busy__hang", "arguments": {"mark": "m"}}
         assert error_of(await RawClient(hub.url + "/mcp").modern("tools/call", wanted))["timeout_ms"] == 300
@@ -166,7 +179,7 @@ class SlowGate:
     ("gate", "passes"), [(SlowGate(0.01, 3), True), (SlowGate(30), False), (SlowGate(0.3, 100), False)]
 )
 async def test_all_checks_of_a_call_together_have_their_time(tmp_path: Path, gate: SlowGate, passes: bool) -> None:
-    server = child("busy_server.py", timeouts=ServerTimeouts(validation_s=60 if passes else 0.8))
+    server = child("busy_server.py", timeouts=ServerTimeoutSettings(validation_s=60 if passes else 0.8))
     async with running_hub(tmp_path, {"busy": server}) as hub:
         chain = hub.hub_app.gate_chain
         chain.gates = (*chain.gates, gate)
@@ -206,7 +219,7 @@ async def test_lists_that_were_not_had_in_time_are_asked_for_again(
 ) -> None:
     monkeypatch.setattr("interlock.hub.upstreams.listing.LIST_AGAIN_S", 0.2)
     script = MgpScript(tmp_path, era="legacy", tools=[tool("a")])
-    own = ServerTimeouts(discovery_s=0.3)
+    own = ServerTimeoutSettings(discovery_s=0.3)
     async with script.running_hub(waits=TimeoutSettings(start_s=30, tool_s=20), timeouts=own) as hub:
         script.say(tools=[tool("b")], silent=["tools/list"])
         hub.hub_app.upstreams["s"].lists_changed()
@@ -241,7 +254,7 @@ async def test_a_call_that_waits_for_a_lock_for_too_long_is_refused_as_overloade
         await held.wait()
         return await change(store, *given)
 
-    own = Tools(timeouts={"echo": ToolTimeouts(lock_s=0.1)}) if where == "tool" else Tools()
+    own = ToolSettings(timeouts={"echo": ToolTimeoutSettings(lock_s=0.1)}) if where == "tool" else ToolSettings()
     hub_s = 30 if where == "tool" else 0.1
     settings = HubSettings(timeouts=TimeoutSettings(start_s=30, lock_s=hub_s), approvals=ApprovalSettings(hold_s=0))
     agents = {"careful": Agent(ask=("**",))}

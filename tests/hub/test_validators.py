@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import HubSettings, ServerSettings, Validation
+from interlock.config.settings import HubSettings, ServerSettings, ValidationSettings
 
 from .running_hub import RawClient, RunningHub, child, running_hub
 
@@ -190,7 +190,7 @@ async def test_metadata_services_are_refused_in_every_mode(
     tmp_path: Path, mode: Mode, names: dict[str, list[str]]
 ) -> None:
     names["innocent.example"] = ["93.184.216.34", "169.254.169.254"]
-    rules = {"**": Validation(ignore=("url.local_name",), networks=("169.254.0.0/16",))}
+    rules = {"**": ValidationSettings(ignore=("url.local_name",), networks=("169.254.0.0/16",))}
     async with running_hub(tmp_path, {"s": scripted(tmp_path, validators=rules)}, hub=HubSettings(mode=mode)) as hub:
         for name, arguments in [
             ("fetch", {"url": "http://169.254.169.254/latest/meta-data/"}),
@@ -214,7 +214,7 @@ async def test_metadata_services_are_refused_in_every_mode(
 
 
 async def test_switching_off_what_is_inferred_leaves_metadata_services_refused(tmp_path: Path) -> None:
-    rules = {"**": Validation(use=("none",))}
+    rules = {"**": ValidationSettings(use=("none",))}
     async with running_hub(
         tmp_path, {"s": scripted(tmp_path, validators=rules)}, hub=HubSettings(mode="locked")
     ) as hub:
@@ -259,7 +259,7 @@ async def test_a_relative_path_starts_where_its_server_was_set_to_run(tmp_path: 
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     for folder in (inside, outside):
         folder.mkdir()
-    rules = {"open_file": Validation(use=("paths",), roots=(str(inside),))}
+    rules = {"open_file": ValidationSettings(use=("paths",), roots=(str(inside),))}
     for cwd, wanted in ((inside, True), (outside, False)):
         server = scripted(tmp_path, validators=rules, cwd=str(cwd))
         async with running_hub(tmp_path / cwd.name, {"s": server}) as hub:
@@ -320,12 +320,12 @@ async def test_the_operator_adds_validators_names_arguments_and_lets_rules_go(tm
     root.mkdir()
     (root / "way_out").symlink_to("/etc")
     validators = {
-        "echo": Validation(use=("sandbox",), arguments={"command": ("text",)}, programs=("ls",)),
-        "open_file": Validation(use=("paths",), roots=(str(root),)),
-        "declared_run": Validation(ignore=("shell.pipe",)),
-        "declared_fetch": Validation(networks=("10.1.0.0/16",), hosts=("10.1.0.9", "*.public.example")),
-        "fetch": Validation(use=("none",)),
-        "python": Validation(use=("code_safety",), level="readonly"),
+        "echo": ValidationSettings(use=("sandbox",), arguments={"command": ("text",)}, programs=("ls",)),
+        "open_file": ValidationSettings(use=("paths",), roots=(str(root),)),
+        "declared_run": ValidationSettings(ignore=("shell.pipe",)),
+        "declared_fetch": ValidationSettings(networks=("10.1.0.0/16",), hosts=("10.1.0.9", "*.public.example")),
+        "fetch": ValidationSettings(use=("none",)),
+        "python": ValidationSettings(use=("code_safety",), level="readonly"),
     }
     async with running_hub(tmp_path, {"s": scripted(tmp_path, validators=validators)}) as hub:
         assert rule(await call(hub, "echo", text="cat x")) == "shell.not_allowed"
@@ -344,8 +344,8 @@ async def test_the_operator_adds_validators_names_arguments_and_lets_rules_go(tm
 
 async def test_a_table_for_all_tools_and_one_for_a_tool_hold_together(tmp_path: Path) -> None:
     validators = {
-        "**": Validation(use=("sandbox",), ignore=("shell.pipe",)),
-        "ru*": Validation(blocked_programs=("git",)),
+        "**": ValidationSettings(use=("sandbox",), ignore=("shell.pipe",)),
+        "ru*": ValidationSettings(blocked_programs=("git",)),
     }
     async with running_hub(tmp_path, {"s": scripted(tmp_path, validators=validators)}) as hub:
         assert rule(await call(hub, "run", command="git log | head")) == "shell.blocked"

@@ -18,8 +18,8 @@ from interlock.config.settings import (
     HubSettings,
     ServerSettings,
     TimeoutSettings,
-    Tools,
-    Validation,
+    ToolSettings,
+    ValidationSettings,
 )
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.gates.validator_checks import FIND_HERE
@@ -133,7 +133,7 @@ async def test_a_tool_that_the_operator_denies_is_not_called_while_its_server_st
         await until(lambda: hub.hub_app.upstreams["web"].pool.shared is not None)
         web.gate.clear()
         config = hub.hub_app.config
-        settings = msgspec.structs.replace(config.servers["web"], tools=Tools(deny=("ok",)))
+        settings = msgspec.structs.replace(config.servers["web"], tools=ToolSettings(deny=("ok",)))
         await hub.hub_app.apply(msgspec.structs.replace(config, servers={"web": settings}))
         waiting = asyncio.ensure_future(RawClient(hub.url + "/mcp", key).modern("tools/call", OK))
         await until(lambda: hub.hub_app.hub.open_calls == 1 or waiting.done())
@@ -203,7 +203,9 @@ async def test_a_request_that_waits_takes_the_connection_that_fits_the_era_of_it
 async def test_a_call_that_waits_for_its_checks_is_refused_for_what_changed_meanwhile(tmp_path: Path) -> None:
     async with Gated() as web, AsyncExitStack() as stack:
         web.schema = {"type": "object", "properties": {"command": {"type": "string"}}}
-        servers = {"web": ServerSettings(url=web.url, era="legacy", validators={"ok": Validation(use=("sandbox",))})}
+        servers = {
+            "web": ServerSettings(url=web.url, era="legacy", validators={"ok": ValidationSettings(use=("sandbox",))})
+        }
         settings = HubSettings(timeouts=TimeoutSettings(start_s=120, validation_s=60))
         hub = await stack.enter_async_context(running_hub(tmp_path, servers, hub=settings))
         key = await hub.new_key("ci")

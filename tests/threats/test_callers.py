@@ -205,9 +205,9 @@ def test_t36_no_refusal_waits_longer_than_a_second_and_the_first_not_at_all(paus
 
 
 async def test_t36_a_tool_and_the_hub_have_limits_that_hold_for_all_together(tmp_path: Path) -> None:
-    from interlock.config.settings import Tools
+    from interlock.config.settings import ToolSettings
 
-    busy = child("busy_server.py", tools=Tools(rate={"echo": Rate(per_minute=2)}))
+    busy = child("busy_server.py", tools=ToolSettings(rate={"echo": Rate(per_minute=2)}))
     async with running_hub(tmp_path, {"busy": busy}, hub=HubSettings(rate=Rate(per_minute=4))) as hub:
         clients = [RawClient(hub.url + "/mcp", hub.key(f"agent-{number}")) for number in range(4)]
         of_tool = [await client.modern("tools/call", ECHO) for client in clients]

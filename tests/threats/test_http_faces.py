@@ -20,7 +20,7 @@ from starlette.routing import Route
 from hub.committed import CommittedRecords
 from hub.raw_server import RawHttpServer
 from hub.running_hub import LEGACY, PREFIX, RawClient, RunningHub, child, last_message, running_hub
-from interlock.config.settings import HubSettings, LimitSettings, ServerSettings, Validation
+from interlock.config.settings import HubSettings, LimitSettings, ServerSettings, ValidationSettings
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.auth.keys import Keys
@@ -365,7 +365,7 @@ async def test_t26_what_is_too_large_or_too_deep_is_refused_and_memory_stays(tmp
 async def test_t26_nothing_is_kept_of_the_long_names_that_come_with_calls(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(RawHttpServer())
-        checked = ServerSettings(url=web.url, validators={"**": Validation(use=("sandbox",))})
+        checked = ServerSettings(url=web.url, validators={"**": ValidationSettings(use=("sandbox",))})
         hub = await stack.enter_async_context(running_hub(tmp_path, {"web": checked}, hub=SMALL))
         client = RawClient(hub.url + "/mcp")
         before = _resident()

@@ -18,7 +18,7 @@ from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
 from interlock.config.load import load
-from interlock.config.settings import Config, HubSettings, ServerSettings, Validation
+from interlock.config.settings import Config, HubSettings, ServerSettings, ValidationSettings
 from interlock.hub.upstreams.states import ServerState
 
 ORDER = (
@@ -176,7 +176,7 @@ async def test_t16_a_path_leads_out_of_its_roots_in_no_way(tmp_path: Path) -> No
     (root / "link").symlink_to(outside)
     (root / "file").symlink_to(outside / "secret")
     (root / "in" / "back").symlink_to("../../root-beside")
-    rules = {"**": Validation(use=("paths",), roots=(str(root),))}
+    rules = {"**": ValidationSettings(use=("paths",), roots=(str(root),))}
     script = {"tools": [tool("open", path=TEXT)]}
     async with running_hub(tmp_path, {"s": scripted(tmp_path, script, validators=rules)}) as hub:
         for good in ("in/new", "in", "new/deep/file"):

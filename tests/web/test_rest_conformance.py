@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from interlock.config.settings import Tools
+from interlock.config.settings import ToolSettings
 from interlock.hub.admin.table import OPERATIONS
 
 from .running import example, hub_in_a_thread
@@ -23,7 +23,7 @@ pytestmark = [
 
 def test_every_answer_is_one_that_the_document_promises(tmp_path: Path) -> None:
     # A generator knows the schema alone, and `compare` has a rule that no schema holds.
-    with hub_in_a_thread(tmp_path, {"fin": example(tools=Tools(deny=("compare",)))}) as url:
+    with hub_in_a_thread(tmp_path, {"fin": example(tools=ToolSettings(deny=("compare",)))}) as url:
         judged = judge(tmp_path, url, "--max-examples", "10")
     assert judged.returncode == 0, judged.stdout[-5_000:] + judged.stderr[-1_000:]
     assert "Tested: 7" in judged.stdout

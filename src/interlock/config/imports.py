@@ -22,7 +22,7 @@ from .launch import why_unsafe
 from .names import adopt_id
 from .problems import KeyPath, Report, Section
 from .sections import check_server
-from .settings import PermissionSettings, Restart, ServerSettings, Tools
+from .settings import PermissionSettings, RestartSettings, ServerSettings, ToolSettings
 from .shape import kind
 
 MAX_SERVERS = 1000
@@ -140,7 +140,7 @@ class _ImportedTable:
             headers=self._headers(),
             timeout_s=self._timeout(),
             enabled=self._take("enabled", bool, True) and not self._take("disabled", bool, False),
-            tools=Tools(
+            tools=ToolSettings(
                 allow=self._first_of("includeTools", "enabled_tools"),
                 deny=self._first_of("excludeTools", "disabledTools", "disabled_tools"),
             ),
@@ -185,7 +185,7 @@ class _ImportedTable:
             self._wrong("mgp", f"`{key}` is not valid: {error}", "correct or remove it")
             return default
 
-    def _restart(self) -> Restart:
+    def _restart(self) -> RestartSettings:
         """MGP, Restart Policies: in the server's `mgp` section, or beside `command`."""
         section = self.table.get("mgp")
         table = {**self.table, **(section if isinstance(section, Mapping) else {})}
@@ -198,10 +198,10 @@ class _ImportedTable:
         }
         written = {ours: table[theirs] for theirs, ours in names.items() if theirs in table}
         try:
-            return msgspec.convert(written, Restart)
+            return msgspec.convert(written, RestartSettings)
         except msgspec.ValidationError as error:
             self._wrong("mgp", f"its restart settings are not valid: {error}", "correct or remove them")
-            return Restart()
+            return RestartSettings()
 
     def _first_of(self, *keys: str) -> tuple[str, ...]:
         return next((tuple(self._take(key, list[str], [])) for key in keys if key in self.table), ())

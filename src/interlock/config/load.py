@@ -27,7 +27,7 @@ from .names import why_bad_url
 from .problems import KeyPath, Problem, Report, Section
 from .secret_sources import SecretSources
 from .sections import is_one_line, read_config
-from .settings import Config, Origin, ServerOAuth, ServerSettings
+from .settings import Config, Origin, ServerOAuthSettings, ServerSettings
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
 BUILT_IN = "built in"
@@ -353,7 +353,7 @@ def _wrong_values(name: str, written: ServerSettings, filled: ServerSettings) ->
             yield ("headers", header), f"the header `{header}` of `{name}` has a line break in its variable"
 
 
-def _filled_oauth(oauth: ServerOAuth, fill: Callable[..., str]) -> ServerOAuth:
+def _filled_oauth(oauth: ServerOAuthSettings, fill: Callable[..., str]) -> ServerOAuthSettings:
     values = {key: getattr(oauth, key) for key in ("client_id", "client_secret", "private_key", "assertion")}
     filled = {key: fill(value, "oauth", key) for key, value in values.items() if value is not None}
     return replace(oauth, **filled) if filled else oauth

@@ -18,7 +18,7 @@ from .names import why_bad_agent, why_bad_id, why_bad_name, why_bad_url
 from .oauth import check_oauth
 from .problems import Report, Section
 from .room_sections import read_rooms
-from .settings import Agent, Config, HubSettings, Profile, ServerSettings, ToolTimeouts
+from .settings import Agent, Config, HubSettings, Profile, ServerSettings, ToolTimeoutSettings
 from .shape import T, build, kind, read_sections
 from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators, wrong_sandbox
 
@@ -72,7 +72,7 @@ def read_server(table: Mapping[str, object], name: str, section: Section) -> Ser
     command = _command(rest, name, section)
     validators = read_validators(rest.pop("validators", {}), section.inside("validators"))
     tools = rest.get("tools")
-    timeouts: dict[str, ToolTimeouts] = {}
+    timeouts: dict[str, ToolTimeoutSettings] = {}
     if isinstance(tools, Mapping) and "timeouts" in tools:
         timeouts = read_timeouts(tools["timeouts"], section.inside("tools", "timeouts"))
         rest["tools"] = {key: value for key, value in tools.items() if key != "timeouts"}

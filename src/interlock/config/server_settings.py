@@ -32,7 +32,7 @@ from .value_types import (
 )
 
 
-class ServerTimeouts(msgspec.Struct, frozen=True):
+class ServerTimeoutSettings(msgspec.Struct, frozen=True):
     """How long the hub waits for one server. Unset: as in `[hub.timeouts]`."""
 
     tool_s: Seconds | None = None
@@ -45,7 +45,7 @@ class ServerTimeouts(msgspec.Struct, frozen=True):
     """Waiting for a lock inside the hub."""
 
 
-class ToolTimeouts(msgspec.Struct, frozen=True):
+class ToolTimeoutSettings(msgspec.Struct, frozen=True):
     """How long the hub waits for one tool."""
 
     tool_s: Seconds | None = None
@@ -53,7 +53,7 @@ class ToolTimeouts(msgspec.Struct, frozen=True):
     lock_s: Seconds | None = None
 
 
-class Restart(msgspec.Struct, frozen=True):
+class RestartSettings(msgspec.Struct, frozen=True):
     """When a server that exited is started again (MGP, Restart Policies)."""
 
     policy: RestartPolicy = "on_failure"
@@ -68,7 +68,7 @@ class Restart(msgspec.Struct, frozen=True):
     """The longest pause. For a server that cannot be reached or started: twice that, at most a minute."""
 
 
-class Scopes(msgspec.Struct, frozen=True):
+class ScopeSettings(msgspec.Struct, frozen=True):
     """`[servers.ID.scopes.FEATURE]`: what the tools of a scoped feature set may act on, as patterns over scope labels
     (`/project/**`, `#dev-*`). A scope on neither list is put to a person; a channel on neither is
     refused. See [Live](live.md#scopes)."""
@@ -84,7 +84,7 @@ class Scopes(msgspec.Struct, frozen=True):
     names."""
 
 
-class Tools(msgspec.Struct, frozen=True):
+class ToolSettings(msgspec.Struct, frozen=True):
     """Which tools of a server are offered, and under which name and description. Patterns match the server's own tool
     names."""
 
@@ -103,12 +103,12 @@ class Tools(msgspec.Struct, frozen=True):
     """How often all callers together may call a tool, by its own name: `{ per_minute = 30, per_hour = 500 }`."""
     feature_sets: dict[str, str] = {}
     """The feature set that a tool belongs to, by the server's own tool name, if the server does not declare it."""
-    timeouts: dict[str, ToolTimeouts] = {}
+    timeouts: dict[str, ToolTimeoutSettings] = {}
     """`tool_s`, `validation_s` and `lock_s` by tool name or pattern. If several patterns match, the last one that has
     the setting counts."""
 
 
-class Requests(msgspec.Struct, frozen=True):
+class RequestSettings(msgspec.Struct, frozen=True):
     """Requests that a server sends to the client of a call: may it, must a person confirm each, and how often. The rate
     holds for all callers together."""
 
@@ -137,7 +137,7 @@ class Requests(msgspec.Struct, frozen=True):
         return "deny"
 
 
-class Validation(msgspec.Struct, frozen=True):
+class ValidationSettings(msgspec.Struct, frozen=True):
     """How the arguments of a tool are checked before a call is sent. TOOL is the server's own tool name or a pattern
     (`"run_*"`, `"**"`). If several match, all their validators are used; of other settings, the last match that has
     the setting counts."""
@@ -188,7 +188,7 @@ class Validation(msgspec.Struct, frozen=True):
     """Arguments that must be refused, for `interlock check --config`."""
 
 
-class Sandbox(msgspec.Struct, frozen=True):
+class SandboxSettings(msgspec.Struct, frozen=True):
     """`[servers.ID.sandbox]`: what a server with `isolation = "sandbox"` may use. A limit that this machine cannot
     enforce refuses the start."""
 
@@ -211,7 +211,7 @@ class Sandbox(msgspec.Struct, frozen=True):
     """How long one process of it may run. After that it is ended, and started again as `restart` says."""
 
 
-class Mask(msgspec.Struct, frozen=True):
+class MaskSettings(msgspec.Struct, frozen=True):
     """Patterns that `scan_results = "mask"` replaces, besides all known secrets. The audit log counts them."""
 
     patterns: tuple[MaskPattern, ...] = ()
@@ -224,7 +224,7 @@ class Mask(msgspec.Struct, frozen=True):
     says."""
 
 
-class ServerOAuth(msgspec.Struct, frozen=True):
+class ServerOAuthSettings(msgspec.Struct, frozen=True):
     """`[servers.ID.oauth]`: how the hub logs in to a server at a URL that wants a token. Nothing is needed for most
     servers: the hub finds their authorization server and registers itself."""
 
@@ -287,16 +287,16 @@ class ServerSettings(msgspec.Struct, frozen=True):
     """The login to a server at `url` that wants a token (`interlock login`): one that all callers use, one of each
     principal (`per-user`, on a connection of its own), or nobody (`off`). A configured `Authorization` header turns it
     off."""
-    oauth: ServerOAuth = ServerOAuth()
+    oauth: ServerOAuthSettings = ServerOAuthSettings()
     share: Share = "auto"
     """Sharing of connections to the server: `auto` (see Protocols), one `principal`, or one `session`."""
     start: Start = "eager"
     """When the server is started: with the hub (`eager`) or with the first call (`on-demand`; the first time also at
     start, to list its tools)."""
-    restart: Restart = Restart()
+    restart: RestartSettings = RestartSettings()
     timeout_s: Seconds | None = None
     """How long a call may take; progress extends it. Short for `timeouts.tool_s`."""
-    timeouts: ServerTimeouts = ServerTimeouts()
+    timeouts: ServerTimeoutSettings = ServerTimeoutSettings()
     era: Era = "auto"
     """The kind of MCP that the server speaks, `modern` or `legacy`. `auto` finds out."""
     enabled: bool = True
@@ -308,17 +308,17 @@ class ServerSettings(msgspec.Struct, frozen=True):
     `sandboxed` server's statements can only raise the risk. A server can lower its own level, never raise it."""
     isolation: Literal["none", "sandbox"] = "none"
     """`sandbox` runs the program contained: without network, files and processes that `sandbox` does not allow."""
-    sandbox: Sandbox = Sandbox()
+    sandbox: SandboxSettings = SandboxSettings()
     permissions: PermissionSettings = PermissionSettings()
     audit: Literal["auto", "all", "off"] = "auto"
     """Whether the server receives the audit log (`notifications/mgp.audit`): `all` sends every entry from then on;
     `auto` and `off` send nothing. With `auto`, the server's log says if the server asks for it."""
-    requests: Requests = Requests()
-    tools: Tools = Tools()
-    scopes: dict[str, Scopes] = {}
+    requests: RequestSettings = RequestSettings()
+    tools: ToolSettings = ToolSettings()
+    scopes: dict[str, ScopeSettings] = {}
     """Objects that tools of scoped feature sets may act on; see below."""
     live: ServerLive = ServerLive()
-    validators: dict[str, Validation] = {}
+    validators: dict[str, ValidationSettings] = {}
     """Checks of calls, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
     """The longest text of a result, in tokens (o200k). Of a longer text, the agent gets the beginning and a link to the
@@ -331,7 +331,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     """Whether results and errors are searched for hidden text and instructions to the model: `flag` logs them, `escape`
     also makes hidden text visible, `mask` replaces secrets, and what `mask` names, in all that the server says about a
     call."""
-    mask: Mask = Mask()
+    mask: MaskSettings = MaskSettings()
     source: str = ""
     """The file that defines the server."""
     problem: Problem | None = None

@@ -15,7 +15,14 @@ from interlock.protocols.patterns import PatternError, compile_pattern
 from interlock.wire.errors import Fault
 
 from .problems import KeyPath, Section
-from .settings import Mask, PermissionSettings, Sandbox, ServerSettings, ToolTimeouts, Validation
+from .settings import (
+    MaskSettings,
+    PermissionSettings,
+    SandboxSettings,
+    ServerSettings,
+    ToolTimeoutSettings,
+    ValidationSettings,
+)
 from .shape import build, read_sections
 
 _TOOL_HINT = "name a tool, or write `**`"
@@ -24,20 +31,20 @@ MIN_FINGERPRINT_CHARS = 16
 """With fewer hexadecimal characters, somebody could construct another definition that matches."""
 
 
-def read_validators(tables: object, section: Section) -> dict[str, Validation]:
+def read_validators(tables: object, section: Section) -> dict[str, ValidationSettings]:
     """Read the validators of each tool."""
     return read_sections(tables, section, _why_bad_tool, _read_validation, hint=_TOOL_HINT)
 
 
-def read_timeouts(tables: object, section: Section) -> dict[str, ToolTimeouts]:
-    def read(table: Mapping[str, object], _tool: str, section: Section) -> ToolTimeouts:
-        return build(ToolTimeouts, table, section)
+def read_timeouts(tables: object, section: Section) -> dict[str, ToolTimeoutSettings]:
+    def read(table: Mapping[str, object], _tool: str, section: Section) -> ToolTimeoutSettings:
+        return build(ToolTimeoutSettings, table, section)
 
     return read_sections(tables, section, _why_bad_tool, read, hint=_TOOL_HINT)
 
 
-def _read_validation(table: Mapping[str, object], _tool: str, section: Section) -> Validation:
-    rules = build(Validation, table, section)
+def _read_validation(table: Mapping[str, object], _tool: str, section: Section) -> ValidationSettings:
+    rules = build(ValidationSettings, table, section)
     for key, message, hint in _wrong(rules):
         section.add(key, message, hint)
     return rules
@@ -76,7 +83,7 @@ def wrong_sandbox(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
     """The settings of a contained server: key, message and hint of each mistake."""
     sandbox = server.sandbox
     if server.isolation == "none":
-        if sandbox != Sandbox():
+        if sandbox != SandboxSettings():
             yield "sandbox", '`sandbox` has no effect without `isolation = "sandbox"`', 'add isolation = "sandbox"'
         return
     if server.url is not None:
@@ -90,7 +97,7 @@ def wrong_sandbox(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
             yield "sandbox", f"`{host}` in `hosts` is not a host", 'write "example.com" or "example.com:8443"'
 
 
-def check_mask(mask: Mask, section: Section) -> None:
+def check_mask(mask: MaskSettings, section: Section) -> None:
     """Every expression must run in linear time, and have a name that can be shown in its place."""
     for name, text in mask.own.items():
         if not _MASK_NAME.fullmatch(name):
@@ -102,7 +109,7 @@ def check_mask(mask: Mask, section: Section) -> None:
             section.add(("own", name), f"`{name}`: {why}", "write it for RE2")
 
 
-def _wrong(rules: Validation) -> Iterator[tuple[KeyPath, str, str]]:
+def _wrong(rules: ValidationSettings) -> Iterator[tuple[KeyPath, str, str]]:
     for key, values, why_bad, hint in (
         ("ignore", rules.ignore, _why_bad_rule, "write the rule as a refusal names it, such as shell.pipe"),
         ("networks", rules.networks, _why_bad_network, 'write it as "10.1.0.0/16"'),

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.config.settings import Config, HubSettings, Restart, ServerSettings, TimeoutSettings
+from interlock.config.settings import Config, HubSettings, RestartSettings, ServerSettings, TimeoutSettings
 from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import Delivery, LogWritten
 from interlock.hub.app import HubApp
@@ -75,7 +75,7 @@ class DevHub:
             command=(sys.executable, str(self._file)),
             cwd=str(self._file.parent),
             inherit_env=tuple(os.environ),
-            restart=Restart(policy="never"),
+            restart=RestartSettings(policy="never"),
             # One of ours is not asked which era it speaks, so that a broken one is started once and not again.
             era="modern" if _OURS.search(self._file.read_text("utf-8", errors="replace")) else "auto",
         )

@@ -13,7 +13,7 @@ from interlock.cli.terminal.failures import Failure, NoHub, WrongConfiguration, 
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config.settings import Sandbox, ServerSettings
+    from interlock.config.settings import SandboxSettings, ServerSettings
     from interlock.containment.installs import Install
 
 ANSWER_S = 900.0
@@ -153,15 +153,15 @@ def folders_named_in(arguments: tuple[str, ...], given: tuple[str, ...]) -> tupl
 
 def sandbox_settings(
     sandbox: bool, is_url: bool, read: tuple[str, ...], write: tuple[str, ...], hosts: tuple[str, ...]
-) -> Sandbox:
+) -> SandboxSettings:
     """The settings of `--sandbox` and its options. Raises WrongUsage where they do not fit together."""
-    from interlock.config.settings import Sandbox
+    from interlock.config.settings import SandboxSettings
 
     if not sandbox and (read or write or hosts):
         raise WrongUsage("--read, --write and --host need --sandbox", "add --sandbox")
     if sandbox and is_url:
         raise WrongUsage("only a program can run contained, not a URL", "remove --sandbox")
-    return Sandbox(read=tuple(map(_absolute, read)), write=tuple(map(_absolute, write)), hosts=hosts)
+    return SandboxSettings(read=tuple(map(_absolute, read)), write=tuple(map(_absolute, write)), hosts=hosts)
 
 
 def _absolute(path: str) -> str:

@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import ServerSettings, TimeoutSettings, ToolTimeouts
+from interlock.config.settings import ServerSettings, TimeoutSettings, ToolTimeoutSettings
 from interlock.hub.calls.verdicts import Refuse, Verdict, Wait
 from interlock.hub.catalog.target import Target
 from interlock.protocols.patterns import compile_pattern
 from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
 from interlock.wire.errors import Fault
 
-_NONE: Final = ToolTimeouts()
+_NONE: Final = ToolTimeoutSettings()
 
 
 class CallTimeouts(msgspec.Struct, frozen=True):
@@ -79,12 +79,12 @@ def _checks_timed_out(gate: str, validation_s: float) -> Fault:
     )
 
 
-def _of_tool(server: ServerSettings, tool: str) -> ToolTimeouts:
+def _of_tool(server: ServerSettings, tool: str) -> ToolTimeoutSettings:
     """A tool's own timeouts. Where several patterns match, the last one that sets a timeout decides it."""
     found = _NONE
     for pattern, own in server.tools.timeouts.items() if tool else ():
         if compile_pattern(pattern).matches(tool):
-            found = ToolTimeouts(
+            found = ToolTimeoutSettings(
                 found.tool_s if own.tool_s is None else own.tool_s,
                 found.validation_s if own.validation_s is None else own.validation_s,
                 found.lock_s if own.lock_s is None else own.lock_s,

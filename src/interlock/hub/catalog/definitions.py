@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Tools
+from interlock.config.settings import ToolSettings
 from interlock.hub.catalog.items import SUMMARY_MEMBERS, Fields, Item, ItemKind, ItemType, Tool, decode_fields, exact
 from interlock.hub.catalog.null_members import drop_nulls
 from interlock.hub.catalog.offer import Offer
@@ -40,7 +40,7 @@ def make_offer(
     resources: Iterable[bytes] = (),
     templates: Iterable[bytes] = (),
     *,
-    rules: Tools | None = None,
+    rules: ToolSettings | None = None,
     whole_results: bool = True,
     tasks: bool = False,
     only_for: OnlyFor | None = None,
@@ -52,7 +52,7 @@ def make_offer(
     """
     offer = Offer(server, instructions=instructions)
     only_for = only_for or {}
-    rules = rules or Tools()
+    rules = rules or ToolSettings()
     allowed = PatternSet(rules.allow or ("**",), rules.deny)
 
     def tool(definition: bytes, fields: Fields) -> None:
@@ -133,7 +133,7 @@ def _name_of(fields: Fields, member: str) -> str:
 
 
 def _tool(
-    server: str, name: str, definition: bytes, fields: Fields, rules: Tools, only_for: frozenset[str] | None
+    server: str, name: str, definition: bytes, fields: Fields, rules: ToolSettings, only_for: frozenset[str] | None
 ) -> Tool:
     schema = fields.get("inputSchema")
     if schema is None or bytes(schema)[:1] != b"{":

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Scopes, ServerSettings
+from interlock.config.settings import ScopeSettings, ServerSettings
 from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
@@ -101,6 +101,6 @@ class Elevations:
         return ElevateResult(False, reason=decision.reason or "a person said no")
 
 
-def enriched(payload: Mapping[str, object], label: str, rules: Scopes | None) -> dict[str, object]:
+def enriched(payload: Mapping[str, object], label: str, rules: ScopeSettings | None) -> dict[str, object]:
     """A payload with the operator's members for its label (MCPL 0.4, Response: payloads may be enriched)."""
     return {**payload, **({} if rules is None else rules.payload.get(label, {}))}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from interlock.config.settings import Scopes, ServerSettings
+from interlock.config.settings import ScopeSettings, ServerSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
@@ -78,7 +78,7 @@ class ScopeGate:
         return Refuse(Fault("ACCESS_DENIED", message, hint=hint, data=data), f"feature set {feature}: off")
 
 
-def _judged(live: LiveConnection, feature: str, rules: Scopes | None, call: Call) -> Verdict:
+def _judged(live: LiveConnection, feature: str, rules: ScopeSettings | None, call: Call) -> Verdict:
     """The verdict on the scope of a call. Raises where the arguments give no label."""
     declared = live.state.offer.feature_sets.get(feature)
     if declared is None or not declared.scoped or not live.state.active.enabled(feature):
@@ -91,7 +91,7 @@ def _judged(live: LiveConnection, feature: str, rules: Scopes | None, call: Call
     return _verdict(feature, label, decision, call)
 
 
-def _by_rules(feature: str, rules: Scopes, call: Call) -> Verdict:
+def _by_rules(feature: str, rules: ScopeSettings, call: Call) -> Verdict:
     """The verdict of the operator's own rules, whatever the server says. Raises where the arguments give no label."""
     if rules.label is None:
         hint = f"set `label` in [servers.{call.target.server}.scopes.{feature!r}]"
@@ -101,7 +101,7 @@ def _by_rules(feature: str, rules: Scopes, call: Call) -> Verdict:
     return _verdict(feature, label, decide(ScopeRules(rules.whitelist, rules.blacklist), label), call)
 
 
-def _undeclared(live: LiveConnection | None, scopes: Mapping[str, Scopes], call: Call) -> Verdict:
+def _undeclared(live: LiveConnection | None, scopes: Mapping[str, ScopeSettings], call: Call) -> Verdict:
     """The verdict on a tool without a feature set, of a server whose feature sets have scopes.
 
     A server that withdraws a set withdraws its tools' declarations too. So the rules of a set that is not offered hold

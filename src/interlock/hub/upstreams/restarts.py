@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from interlock.config.settings import Restart
+from interlock.config.settings import RestartSettings
 from interlock.wire.errors import Fault
 
 MAX_REQUESTED_S: Final = 300.0
@@ -23,7 +23,7 @@ MAX_DOUBLINGS: Final = 20
 class Restarts:
     """Counts the restarts of one server and gives the pause before the next, or None when there is none."""
 
-    def __init__(self, rules: Restart) -> None:
+    def __init__(self, rules: RestartSettings) -> None:
         self._rules = rules
         self._at: list[float] = []
         self._unreached = 0

@@ -9,11 +9,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from interlock.config.settings import (
-    Mask,
+    MaskSettings,
     PermissionSettings,
-    Requests,
+    RequestSettings,
     ServerSettings,
-    ServerTimeouts,
+    ServerTimeoutSettings,
     TimeoutSettings,
 )
 from interlock.hub.upstreams.commands import Command, Reason
@@ -88,14 +88,14 @@ def _without_judging(settings: ServerSettings) -> ServerSettings:
         validators={},
         scopes={},
         scan_results="mask" if settings.scan_results == "mask" else "off",
-        mask=Mask(),
+        mask=MaskSettings(),
         timeout_s=None,
-        timeouts=ServerTimeouts(),
+        timeouts=ServerTimeoutSettings(),
         access=None,
         coerce=False,
         trust="standard",
         permissions=PermissionSettings(),
         audit="auto",
-        requests=Requests(),
+        requests=RequestSettings(),
         tools=replace(settings.tools, trust=(), timeouts={}, feature_sets={}),
     )

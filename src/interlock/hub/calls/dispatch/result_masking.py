@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Mask
+from interlock.config.settings import MaskSettings
 from interlock.judge.findings import Finding
 from interlock.judge.masking import MaskedStream, Masker
 from interlock.wire.errors import ErrorObject
@@ -26,7 +26,7 @@ _RULE: Final = "masked."
 class ResultMasker:
     """Masks as the settings of one server say."""
 
-    def __init__(self, settings: Mask) -> None:
+    def __init__(self, settings: MaskSettings) -> None:
         self._masker = Masker(settings.patterns, settings.own)
 
     def result(self, result: bytes) -> tuple[bytes | None, Counter[str]]:

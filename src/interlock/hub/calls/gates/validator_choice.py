@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from interlock.config.settings import Validation
+from interlock.config.settings import ValidationSettings
 from interlock.config.value_types import Mode
 from interlock.judge.arguments import (
     KINDS,
@@ -54,7 +54,7 @@ NOTHING: Final = ChosenValidators()
 
 
 def choose(
-    server: str, tool: str, definition: bytes, configured: Mapping[str, Validation], mode: Mode
+    server: str, tool: str, definition: bytes, configured: Mapping[str, ValidationSettings], mode: Mode
 ) -> ChosenValidators:
     """The validators of a tool as its definition stands."""
     about = _read(definition)
@@ -87,7 +87,7 @@ def choose(
     return ChosenValidators(uses, _places(uses, context, by_schema, operator, about.schema))
 
 
-def choose_configured(tool: str, configured: Mapping[str, Validation]) -> ChosenValidators:
+def choose_configured(tool: str, configured: Mapping[str, ValidationSettings]) -> ChosenValidators:
     """The validators that the configuration alone names for a tool, before its server connects."""
     operator = combined(configured, tool)
     rules = rules_of(operator, CodeRules(), tells_language=True)
@@ -95,22 +95,22 @@ def choose_configured(tool: str, configured: Mapping[str, Validation]) -> Chosen
     return ChosenValidators(uses, _places(uses, context_of((tool,)), {}, operator, _CLOSED)) if uses else NOTHING
 
 
-def combined(configured: Mapping[str, Validation], tool: str) -> Validation:
+def combined(configured: Mapping[str, ValidationSettings], tool: str) -> ValidationSettings:
     """All tables that match a tool, merged: every validator, and the last value of each other setting."""
     fitting = [table for pattern, table in configured.items() if compile_pattern(pattern).matches(tool)]
     if len(fitting) == 1:
         return fitting[0]
     values: dict[str, Any] = {}
     for table in fitting:
-        for name in Validation.__struct_fields__:
+        for name in ValidationSettings.__struct_fields__:
             value = getattr(table, name)
             if value not in (None, (), {}, False):
                 values[name] = value
     values["use"] = tuple(dict.fromkeys(name for table in fitting for name in table.use))
-    return Validation(**values)
+    return ValidationSettings(**values)
 
 
-def rules_of(operator: Validation, code: CodeRules, *, tells_language: bool) -> Rules:
+def rules_of(operator: ValidationSettings, code: CodeRules, *, tells_language: bool) -> Rules:
     """An operator's settings as the judges take them, over what a server declared about code."""
     return Rules(
         programs=operator.programs,
@@ -211,7 +211,7 @@ def _inferred(context: Context, kinds: frozenset[ArgumentKind], about: _About) -
     return names
 
 
-def _use(name: str, origin: Origin, rules: Rules, operator: Validation, mode: Mode) -> Use:
+def _use(name: str, origin: Origin, rules: Rules, operator: ValidationSettings, mode: Mode) -> Use:
     if origin == "inferred":
         if name == "code_safety":
             plain = rules_of(operator, CodeRules(), tells_language=rules.tells_language)
@@ -227,7 +227,7 @@ def _places(
     uses: tuple[Use, ...],
     context: Context,
     by_schema: Mapping[str, ArgumentKind],
-    operator: Validation,
+    operator: ValidationSettings,
     schema: object,
 ) -> Places:
     kinds = {kind for use in uses for kind in KINDS[use.validator] if kind != "text"}

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 import interlock
-from interlock.config.settings import PermissionSettings, Sandbox, ServerSettings
+from interlock.config.settings import PermissionSettings, SandboxSettings, ServerSettings
 from interlock.config.value_types import TrustLevel
 from interlock.hub.upstreams.contained_servers import FOLDER
 from interlock.store import Collection
@@ -93,7 +93,7 @@ class Registration(msgspec.Struct, frozen=True):
             access="opt-in",
             trust=self.trust,
             isolation="sandbox",
-            sandbox=Sandbox(read=read),
+            sandbox=SandboxSettings(read=read),
             permissions=PermissionSettings(require=self.permissions),
             source=SOURCE,
         )
