@@ -29,8 +29,8 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.config.model_settings import Model
-from interlock.config.settings import Agent, Config
+from interlock.config.model_settings import ModelSettings
+from interlock.config.settings import AgentSettings, Config
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host import Host
 from interlock.hub.admin.agents import principal_of
@@ -78,8 +78,8 @@ async def running(folder: Path, urls: list[str]) -> AsyncIterator[tuple[HubApp, 
     script.write_text(json.dumps([{"text": "Done."}]))
     config = Config(
         servers={f"s{number}": Settings(url=url) for number, url in enumerate(urls)},
-        agents={agent: Agent() for agent in AGENTS},
-        models={"toy": Model(kind="scripted", script=str(script))},
+        agents={agent: AgentSettings() for agent in AGENTS},
+        models={"toy": ModelSettings(kind="scripted", script=str(script))},
     )
     async with contextlib.AsyncExitStack() as stack:
         hub = HubApp(config, folder)

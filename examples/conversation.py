@@ -1,6 +1,6 @@
 """A whole conversation without any endpoint: a hub, a tool server, and a model that answers from a script.
 
-Run it: `python examples/conversation.py`. Another `Model` in its place talks to a real one.
+Run it: `python examples/conversation.py`. Another `ModelSettings` in its place talks to a real one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from interlock.config.model_settings import Host as HostSettings
-from interlock.config.model_settings import Model
+from interlock.config.model_settings import HostSettings, ModelSettings
 from interlock.config.settings import Config, ServerSettings
 from interlock.host import Host
 from interlock.hub.app import HubApp
@@ -28,7 +27,7 @@ async def main(folder: Path) -> list[str]:
     """Hold a conversation of two turns. Returns its answers."""
     script = folder / "answers.json"
     script.write_text(json.dumps(SCRIPT))
-    model = Model(kind="scripted", script=str(script), price_input=1.0, price_output=5.0)
+    model = ModelSettings(kind="scripted", script=str(script), price_input=1.0, price_output=5.0)
     demo = ServerSettings(command=(sys.executable, "-P", "-m", "interlock.server.demo"))
     config = Config(servers={"demo": demo}, models={"toy": model}, host=HostSettings(system="Be brief."))
     hub = HubApp(config, folder / "home")

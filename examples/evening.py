@@ -22,10 +22,10 @@ from memory_server import server as memory
 from standardwebhooks import Webhook
 
 from interlock import Context, Server
-from interlock.config.channel_settings import Channel
-from interlock.config.live_settings import Hook, Live, LiveRule, ServerLive
-from interlock.config.model_settings import Model
-from interlock.config.settings import Agent, Config
+from interlock.config.channel_settings import ChannelSettings
+from interlock.config.live_settings import HookSettings, LiveRuleSettings, LiveSettings, ServerLiveSettings
+from interlock.config.model_settings import ModelSettings
+from interlock.config.settings import AgentSettings, Config
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host import Host
 from interlock.hub.admin.operations import Operations
@@ -85,17 +85,17 @@ def configuration(folder: Path, urls: dict[str, str]) -> Config:
     """The grants are written out: what is not granted here is denied."""
     (folder / "script.json").write_text(json.dumps(SCRIPT))
     grants = {
-        "memory": ServerLive(grant=("contextHooks.beforeInference.inject.system",)),
-        "compliance": ServerLive(grant=("contextHooks.afterInference.rewrite",), after_hook="fail-closed"),
+        "memory": ServerLiveSettings(grant=("contextHooks.beforeInference.inject.system",)),
+        "compliance": ServerLiveSettings(grant=("contextHooks.afterInference.rewrite",), after_hook="fail-closed"),
     }
     return Config(
-        servers={name: Settings(url=url, live=grants.get(name, ServerLive())) for name, url in urls.items()},
-        agents={"assistant": Agent()},
-        models={"toy": Model(kind="scripted", script=str(folder / "script.json"))},
-        hooks={"ci": Hook(agent="assistant", secret_env="CI_SECRET")},  # noqa: S106 - the name of a variable
+        servers={name: Settings(url=url, live=grants.get(name, ServerLiveSettings())) for name, url in urls.items()},
+        agents={"assistant": AgentSettings()},
+        models={"toy": ModelSettings(kind="scripted", script=str(folder / "script.json"))},
+        hooks={"ci": HookSettings(agent="assistant", secret_env="CI_SECRET")},  # noqa: S106 - the name of a variable
         # Nobody is there to approve the tool call that follows an event from outside.
-        live=Live(rules={"all": LiveRule(then="wake", quiet_s=0)}, ask_s=0),
-        channels={"team": Channel(agent="assistant", incoming=("chat/**",), publish="chat/chat:#team")},
+        live=LiveSettings(rules={"all": LiveRuleSettings(then="wake", quiet_s=0)}, ask_s=0),
+        channels={"team": ChannelSettings(agent="assistant", incoming=("chat/**",), publish="chat/chat:#team")},
     )
 
 

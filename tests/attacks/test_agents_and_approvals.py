@@ -14,7 +14,7 @@ from hub.mgp_script import error_of
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, messages, running_hub, until
 from interlock.cli.control.agent_environment import AGENTS, agent_of, with_environment
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.composition import approvals
 from interlock.hub.tool_search.searching_clients import how_it_searches
 
@@ -36,7 +36,7 @@ async def test_t125_only_a_call_that_reports_progress_is_held_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(approvals, "UNFOLLOWED_S", 0.05)
-    agents = {"ci": Agent(ask=("**",)), "patient": Agent(ask=("**",), hold_s=600)}
+    agents = {"ci": AgentSettings(ask=("**",)), "patient": AgentSettings(ask=("**",), hold_s=600)}
     async with RawHttpServer(modern=True) as web:
         async with running_hub(tmp_path, {"web": ServerSettings(url=web.url)}, hub=SETTINGS, agents=agents) as hub:
             client = RawClient(hub.url + "/mcp", await hub.new_key("ci"))

@@ -13,7 +13,7 @@ import pytest
 
 from hub.running_hub import RunningHub, child, running_hub, until
 from interlock.client import Client
-from interlock.config.settings import Agent, HubSettings
+from interlock.config.settings import AgentSettings, HubSettings
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.server import Server
@@ -178,7 +178,7 @@ async def test_t37_a_server_frees_a_request_when_its_connection_closes(way: Call
 
 
 async def test_t37_a_hub_frees_a_call_that_waits_for_an_approval_when_its_client_goes(tmp_path: Path) -> None:
-    agents = {"mine": Agent(ask=("busy__echo",))}
+    agents = {"mine": AgentSettings(ask=("busy__echo",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, agents=agents) as hub:
         key = f"authorization: Bearer {hub.key('mine')}"
 

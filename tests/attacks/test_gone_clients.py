@@ -10,7 +10,7 @@ from typing import Any
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, running_hub, text_of, until
 from hub.web_server import Posted
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
 
 SETTINGS = HubSettings(
     timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60),
@@ -36,7 +36,7 @@ class Slow(RawHttpServer):
 
 
 async def test_t128_the_repeat_of_a_call_that_outlived_its_client_gets_its_result(tmp_path: Path) -> None:
-    agents = {"ci": Agent(ask=("**",), hold_s=600)}
+    agents = {"ci": AgentSettings(ask=("**",), hold_s=600)}
     async with Slow() as web:
         servers = {"web": ServerSettings(url=web.url, era="legacy")}
         async with running_hub(tmp_path, servers, hub=SETTINGS, agents=agents) as hub:

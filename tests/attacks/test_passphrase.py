@@ -17,7 +17,7 @@ from hub.running_hub import PASSPHRASE_COST, RawClient, RunningHub, running_hub,
 from hub.test_bridges_questions import ALL
 from hub.test_journal import entries
 from hub.test_operations import sample, terminal
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.admin.operation import READ
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.approvals import passphrase
@@ -30,7 +30,7 @@ from web.console_visitor import Visitor
 SETTINGS = HubSettings(
     timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60), approvals=ApprovalSettings(hold_s=0)
 )
-AGENTS = {"ci": Agent(ask=("**",)), "attended": Agent(ask=("**",), attended_by="ada")}
+AGENTS = {"ci": AgentSettings(ask=("**",)), "attended": AgentSettings(ask=("**",), attended_by="ada")}
 RIGHT, WRONG = "correct horse", "battery staple"
 
 

@@ -19,7 +19,7 @@ from hub.people import read_and_answer
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_bridges_questions import ALL, FORM
 from interlock.config.settings import (
-    Agent,
+    AgentSettings,
     ApprovalSettings,
     HubSettings,
     RequestSettings,
@@ -215,7 +215,7 @@ async def test_a_call_that_a_person_is_asked_about_after_its_entry_was_written_i
             connection.reopening = asyncio.ensure_future(_wait_for(opened))
         await until(lambda: not hub_app.recorder.strict_calls)
         before = len(await ended_calls(hub, "bob"))
-        await hub_app.apply(msgspec.structs.replace(hub_app.config, agents={"bob": Agent(ask=("busy__echo",))}))
+        await hub_app.apply(msgspec.structs.replace(hub_app.config, agents={"bob": AgentSettings(ask=("busy__echo",))}))
         connection.reopening = None
         opened.set()
         (decision,) = await until(lambda: hub_app.inbox.all(only_open=True))
@@ -300,7 +300,7 @@ async def test_a_call_whose_client_left_while_it_waited_for_its_entry_is_not_sen
 
 async def test_a_call_that_was_denied_while_its_approval_was_used_up_is_not_sent(tmp_path: Path, patient: None) -> None:
     hub_settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0.0))
-    agents = {"careful": Agent(ask=("busy__echo",))}
+    agents = {"careful": AgentSettings(ask=("busy__echo",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings, agents=agents) as hub:
         key = hub.key("careful")
         asked = (await call(hub, key))["result"]["_meta"]["dev.interlock/error"]["decision"]

@@ -12,7 +12,14 @@ import pytest
 
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Rate, ServerSettings, TimeoutSettings
+from interlock.config.settings import (
+    AgentSettings,
+    ApprovalSettings,
+    HubSettings,
+    Rate,
+    ServerSettings,
+    TimeoutSettings,
+)
 from interlock.config.value_types import Mode
 from interlock.hub.upstreams.states import ServerState
 
@@ -36,7 +43,7 @@ class ChangingPolicy:
         match pick(("config", "config", "grant", "revoke", "answer", "answer", "rule", "stop", "start")):
             case "config":
                 mode: Mode = pick(("observe", "guard", "locked"))
-                agent = Agent(
+                agent = AgentSettings(
                     ask=pick(((), ("web__ok",), ("**",))),
                     rate=pick((Rate(), Rate(), Rate(per_minute=1))),
                 )

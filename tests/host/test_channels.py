@@ -14,10 +14,9 @@ from standardwebhooks import Webhook
 
 from hub.running_hub import RunningHub, until
 from hub.test_journal import entries, entries_soon
-from interlock.config.channel_settings import Channel as Table
-from interlock.config.channel_settings import ChannelWebhook
-from interlock.config.live_settings import Live, LiveRule, ServerLive
-from interlock.config.settings import Agent, Rooms, ScopeSettings, Topic
+from interlock.config.channel_settings import ChannelSettings, ChannelWebhookSettings
+from interlock.config.live_settings import LiveRuleSettings, LiveSettings, ServerLiveSettings
+from interlock.config.settings import AgentSettings, RoomSettings, ScopeSettings, TopicSettings
 from interlock.events.types import AgentWoken, now_us
 from interlock.host.channel_turns import messages_of_people
 from interlock.hub.audit.record import LIVE
@@ -42,7 +41,7 @@ from . import test_hooks
 from .test_hooks import REWRITE, after, hooked_hub
 from .test_rollback import operate
 
-WAKE = Live(rules={"chat": LiveRule(then="wake", quiet_s=0)})
+WAKE = LiveSettings(rules={"chat": LiveRuleSettings(then="wake", quiet_s=0)})
 SCRIPT = [
     {"when": "Ring", "tool": "chat__ring"},
     {"when": "status", "text": "All is well."},
@@ -106,7 +105,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_message_begins_a_turn_and_its_answer_is_published(tmp_path: Path, era: Any) -> None:
     chat = Chat()
-    table = {"team": Table(agent="local", incoming=("chat/chat:#general",), threads=True)}
+    table = {"team": ChannelSettings(agent="local", incoming=("chat/chat:#general",), threads=True)}
     async with hooked_hub(tmp_path, {"chat": chat.server}, era=era, hub={"channels": table, "live": WAKE}) as hub:
         await ready(hub)
         received = await chat.say("What is the status?", thread="t1")
@@ -171,8 +170,8 @@ async def test_events_of_a_channel_whose_table_is_gone_or_of_another_agent_are_d
 ) -> None:
     chat = Chat()
     table = {
-        "team": Table(agent="local", incoming=("chat/chat:#general",)),
-        "others": Table(agent="other", incoming=("chat/chat:#private",)),
+        "team": ChannelSettings(agent="local", incoming=("chat/chat:#general",)),
+        "others": ChannelSettings(agent="other", incoming=("chat/chat:#private",)),
     }
     async with hooked_hub(tmp_path, {"chat": chat.server}, hub={"channels": table, "live": WAKE}) as hub:
         await ready(hub)
@@ -242,7 +241,7 @@ async def test_events_of_a_channel_whose_table_is_gone_or_of_another_agent_are_d
 async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> None:
     chat = Chat()
     settings = {"scopes": {"on.talk": ScopeSettings(whitelist=("chat:*",), blacklist=("chat:#private",))}}
-    table = {"team": Table(agent="local", incoming=("chat/**",), publish="chat/chat:#private")}
+    table = {"team": ChannelSettings(agent="local", incoming=("chat/**",), publish="chat/chat:#private")}
     async with hooked_hub(
         tmp_path, {"chat": chat.server}, **settings, era="legacy", hub={"channels": table, "live": WAKE}
     ) as hub:
@@ -276,9 +275,9 @@ async def test_only_an_observer_that_the_operator_named_sees_an_answer_before_mo
     chat, monitor, evil = Chat(), Chat(), Chat()
     check = after(lambda turn: "Moderated.")
     servers = {"evil": evil.server, "chat": chat.server, "check": check, "monitor": monitor.server}
-    raw = ServerLive(observes="raw", observes_channels=("chat/chat:#general",))
-    live = {"check": ServerLive(grant=(REWRITE,)), "monitor": raw}
-    table = {name: Table(agent="local", incoming=(f"{name}/**",)) for name in ("chat", "evil")}
+    raw = ServerLiveSettings(observes="raw", observes_channels=("chat/chat:#general",))
+    live = {"check": ServerLiveSettings(grant=(REWRITE,)), "monitor": raw}
+    table = {name: ChannelSettings(agent="local", incoming=(f"{name}/**",)) for name in ("chat", "evil")}
     async with hooked_hub(tmp_path, servers, live, hub={"channels": table, "live": WAKE}) as hub:
         await ready(hub)
         await ready(hub, server="monitor")
@@ -333,8 +332,8 @@ async def test_an_answer_goes_to_a_webhook_signed_and_again_until_it_is_taken(
 
     receiver = await asyncio.start_server(answer, "127.0.0.1", 0)
     place = f"127.0.0.1:{receiver.sockets[0].getsockname()[1]}"
-    webhook = ChannelWebhook(f"http://{place}/answers?key=hidden", "OUT_SECRET")
-    table = {"team": Table(agent="local", incoming=("chat/**",), webhook=webhook)}
+    webhook = ChannelWebhookSettings(f"http://{place}/answers?key=hidden", "OUT_SECRET")
+    table = {"team": ChannelSettings(agent="local", incoming=("chat/**",), webhook=webhook)}
     chat = Chat()
     async with receiver, hooked_hub(tmp_path, {"chat": chat.server}, hub={"channels": table, "live": WAKE}) as hub:
         await ready(hub)
@@ -367,11 +366,11 @@ async def test_an_answer_goes_to_a_webhook_signed_and_again_until_it_is_taken(
 
 
 async def test_an_agent_takes_part_in_a_room(tmp_path: Path) -> None:
-    topic = Topic(members={"assistant": "response-only", "ann": "response-only"})
+    topic = TopicSettings(members={"assistant": "response-only", "ann": "response-only"})
     settings = {
-        "channels": {"build": Table(agent="assistant", room="build")},
-        "agents": {"assistant": Agent()},
-        "rooms": Rooms(topics={"build": topic}),
+        "channels": {"build": ChannelSettings(agent="assistant", room="build")},
+        "agents": {"assistant": AgentSettings()},
+        "rooms": RoomSettings(topics={"build": topic}),
     }
     async with (
         hooked_hub(tmp_path, {}, hub=settings) as hub,

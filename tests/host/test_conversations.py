@@ -22,9 +22,8 @@ from hub.test_journal import only
 from hub.test_mgp_events import events, session, subscribe
 from interlock.cli.app import app
 from interlock.config.home import socket_path
-from interlock.config.model_settings import Host as HostSettings
-from interlock.config.model_settings import Model
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
+from interlock.config.model_settings import HostSettings, ModelSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host import Host
 from interlock.host.hooks import Response
@@ -63,14 +62,14 @@ def short_home() -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def talking_hub(
-    folder: Path, models: Mapping[str, Model] | None = None, **more: Any
+    folder: Path, models: Mapping[str, ModelSettings] | None = None, **more: Any
 ) -> AsyncIterator[RunningHub]:
     script = folder / "script.json"
     script.write_text(json.dumps(SCRIPT))
-    made = {"toy": Model(kind="scripted", script=str(script)), **(models or {})}
+    made = {"toy": ModelSettings(kind="scripted", script=str(script)), **(models or {})}
     settings = HubSettings(timeouts=TimeoutSettings(start_s=120, discovery_s=60), approvals=ApprovalSettings(hold_s=0))
     more.setdefault("host", HostSettings(model="toy", system="Be brief."))
-    more.setdefault("agents", {"careful": Agent(ask=("busy__add",))})
+    more.setdefault("agents", {"careful": AgentSettings(ask=("busy__add",))})
     async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, models=made, **more) as hub:
         yield hub
 
@@ -219,7 +218,7 @@ class Watching:
 async def test_each_prompt_begins_with_the_whole_prompt_before(tmp_path: Path, kind: Any) -> None:
     text = openai_text if kind == "openai" else anthropic_text
     async with model_server() as server:
-        models = {"real": Model(kind=kind, url=server.url, model="m-1", key="k")}
+        models = {"real": ModelSettings(kind=kind, url=server.url, model="m-1", key="k")}
         async with talking_hub(tmp_path, models) as hub:
             host = Host(hub.hub_app, Watching())
             conversation = await host.create(model="real")
@@ -240,7 +239,7 @@ async def test_each_prompt_begins_with_the_whole_prompt_before(tmp_path: Path, k
 
 async def test_a_model_that_fails_or_stalls_leaves_a_conversation_that_goes_on(tmp_path: Path) -> None:
     async with model_server() as server:
-        real = Model(kind="openai", url=server.url, model="m-1", wait_s=0.0)
+        real = ModelSettings(kind="openai", url=server.url, model="m-1", wait_s=0.0)
         models = {"real": real, "hasty": msgspec.structs.replace(real, idle_s=0.05)}
         async with talking_hub(tmp_path, models) as hub:
             conversation = await hub.host.create(model="real")
@@ -305,7 +304,7 @@ async def test_a_model_that_sees_is_shown_the_images_of_results_and_another_read
         return [Text("Here."), Image(b"hi", "image/png"), Image(b"x" * 300_000, "image/png"), Image(b"v", "image/svg")]
 
     async with model_server() as server, painter.http() as address:
-        sees = Model(kind="openai", url=server.url, model="m-1", capabilities=("tools", "vision"))
+        sees = ModelSettings(kind="openai", url=server.url, model="m-1", capabilities=("tools", "vision"))
         models = {"sees": sees, "blind": msgspec.structs.replace(sees, capabilities=("tools",))}
         tables = {"painter": Settings(url=address.url)}
         async with running_hub(tmp_path, tables, models=models, host=HostSettings(model="sees")) as hub:
@@ -377,7 +376,7 @@ async def test_the_example_holds_a_conversation(tmp_path: Path, capsys: pytest.C
 async def test_conversations_are_bounded_in_number_length_and_age(tmp_path: Path) -> None:
     script = tmp_path / "short.json"
     script.write_text('[{"text": "{user}"}]')
-    models = {"short": Model(kind="scripted", script=str(script), context_window=2000, max_tokens=200)}
+    models = {"short": ModelSettings(kind="scripted", script=str(script), context_window=2000, max_tokens=200)}
     settings = HostSettings(model="short", conversations_per_agent=2)
     async with talking_hub(tmp_path, models, host=settings) as hub:
         first, second = await hub.host.create(), await hub.host.create()

@@ -16,7 +16,7 @@ from cases import each_case
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from hub.test_journal import entries
 from interlock.client import Client, Handlers
-from interlock.config.model_settings import Host, Inference, Model
+from interlock.config.model_settings import HostSettings, InferenceSettings, ModelSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host.budgets import Budgets
 from interlock.host.models.model import believable
@@ -45,7 +45,7 @@ SEED = {
     "preferences": {"maxTokens": 500, "temperature": 0.7},
 }
 """The seed's own example."""
-POLICY = Inference(
+POLICY = InferenceSettings(
     default="haiku",
     routes={
         "memory.consolidation": "haiku",
@@ -83,7 +83,7 @@ def test_the_most_particular_rule_chooses_the_model(server: str, feature: str, c
 
 
 def test_without_a_default_an_unknown_feature_set_gets_no_model() -> None:
-    assert route(Inference(routes={"memory.*": "haiku"}), "s", "other.one", "") is None
+    assert route(InferenceSettings(routes={"memory.*": "haiku"}), "s", "other.one", "") is None
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_client_is_believed_its_tokens_only_within_bounds(claimed: Any, charge
 
 def test_inferences_at_the_same_time_cannot_pass_the_budget() -> None:
     now = [1_000_000.0]
-    budgets = Budgets(lambda: Inference(requests_per_hour=3, tokens_per_hour=100, at_once=2), lambda: now[0])
+    budgets = Budgets(lambda: InferenceSettings(requests_per_hour=3, tokens_per_hour=100, at_once=2), lambda: now[0])
     with budgets.inference("s", 60), budgets.inference("t", 60):
         with pytest.raises(Fault, match="budget of s"), budgets.inference("s", 60):
             pass
@@ -113,10 +113,10 @@ def test_inferences_at_the_same_time_cannot_pass_the_budget() -> None:
 
 @contextlib.asynccontextmanager
 async def asking_hub(
-    folder: Path, models: dict[str, Model], inference: Inference, host: Host | None = None
+    folder: Path, models: dict[str, ModelSettings], inference: InferenceSettings, host: HostSettings | None = None
 ) -> AsyncIterator[RunningHub]:
     server = child("live_server.py", json.dumps({"experimental": {"mcpl": OFFER}}), "{}")
-    settings = Host(inference=inference) if host is None else host
+    settings = HostSettings(inference=inference) if host is None else host
     async with running_hub(folder, {"s": server}, models=models, host=settings) as hub:
         yield hub
 
@@ -143,11 +143,13 @@ async def test_a_server_gets_its_inference_by_the_route_of_its_feature_set(tmp_p
     async with model_server() as server:
         priced = {"price_input": 1000.0, "price_output": 2000.0}
         models = {
-            "haiku": Model(kind="anthropic", url=server.url, model="claude-haiku", context_window=200_000, **priced),
-            "mini": Model(kind="openai", url=server.url, model="gpt-mini", capabilities=("vision",)),
+            "haiku": ModelSettings(
+                kind="anthropic", url=server.url, model="claude-haiku", context_window=200_000, **priced
+            ),
+            "mini": ModelSettings(kind="openai", url=server.url, model="gpt-mini", capabilities=("vision",)),
         }
-        routes = Inference(routes={"memory.consolidation": "haiku", "memory.*": "mini"}, max_tokens=300)
-        async with asking_hub(tmp_path, models, routes, Host(model="mini", inference=routes)) as hub:
+        routes = InferenceSettings(routes={"memory.consolidation": "haiku", "memory.*": "mini"}, max_tokens=300)
+        async with asking_hub(tmp_path, models, routes, HostSettings(model="mini", inference=routes)) as hub:
             off = await ask(hub, "inference/request", SEED)
             assert (off["error"]["code"], off["error"]["data"]["canEnable"]) == (-32001, True), "off until enabled"
             assert (await ask(hub, "model/info", {}))["error"]["code"] == -32001
@@ -211,14 +213,14 @@ async def used(hub: RunningHub) -> dict[str, Any]:
 async def test_t142_budgets_hold_over_a_restart_and_a_conversation_counts_for_its_agent_alone(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('[{"text": "A thought."}]')
-    toy = Model(kind="scripted", script=str(script))
+    toy = ModelSettings(kind="scripted", script=str(script))
     models = {"toy": toy, "pinned": msgspec.structs.replace(toy, model="pinned")}
-    async with asking_hub(tmp_path, models, Inference(default="toy")) as hub:
+    async with asking_hub(tmp_path, models, InferenceSettings(default="toy")) as hub:
         await enable(hub, "memory.*")
         mine = (await hub.host.create(Principal("coder", "agent"), "toy")).id
         others = (await hub.host.create(Principal("eve", "agent"), "toy")).id
-        pins = Inference(default="toy", pins={mine: "pinned", others: "pinned"}, requests_per_hour=3)
-        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, host=Host(inference=pins)))
+        pins = InferenceSettings(default="toy", pins={mine: "pinned", others: "pinned"}, requests_per_hour=3)
+        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, host=HostSettings(inference=pins)))
         for conversation, model in ((mine, "pinned"), (others, "script"), ("conv_unknown", "script")):
             answer = await ask(hub, "inference/request", {**SEED, "conversationId": conversation})
             assert answer["result"]["model"] == model, "only a conversation of the agent that enabled it counts"
@@ -239,11 +241,11 @@ async def test_t143_without_a_model_a_clients_own_answers_only_where_everybody_a
         content = {"type": "text", "text": "From the client."}
         return {"role": "assistant", "content": content, "model": "theirs", "stopReason": "maxTokens"}
 
-    async with asking_hub(tmp_path, {}, Inference()) as hub:
+    async with asking_hub(tmp_path, {}, InferenceSettings()) as hub:
         await enable(hub, "memory.*")
         error = (await ask(hub, "inference/request", SEED))["error"]
         assert (error["code"], error["data"]["canEnable"]) == (-32001, False), "neither a model nor a bridge"
-        bridged = Host(inference=Inference(sampling="allow"))
+        bridged = HostSettings(inference=InferenceSettings(sampling="allow"))
         await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, host=bridged))
         await hub.hub_app.live.connections.settled("s", 60)
 
@@ -278,12 +280,12 @@ async def test_t143_without_a_model_a_clients_own_answers_only_where_everybody_a
 async def test_a_server_of_the_library_has_the_hubs_model_write_in_both_eras(tmp_path: Path, era: Any) -> None:
     script = tmp_path / "script.json"
     script.write_text('[{"text": "One two three."}]')
-    toy = Model(kind="scripted", script=str(script), model="toy-1", context_window=1000)
+    toy = ModelSettings(kind="scripted", script=str(script), model="toy-1", context_window=1000)
     server = Server("thinker")
     for name in ("memory.think", "memory.long"):
         server.feature(name, "Thinks", uses=["inferenceRequest"])
-    routed = Inference(default="toy", routes={"memory.long": "slow"}, max_tokens=300, tokens_per_hour=1000)
-    host = Host(inference=routed)
+    routed = InferenceSettings(default="toy", routes={"memory.long": "slow"}, max_tokens=300, tokens_per_hour=1000)
+    host = HostSettings(inference=routed)
 
     async def half(asked: object) -> AsyncGenerator[bytes, None]:
         yield head()
@@ -296,7 +298,7 @@ async def test_a_server_of_the_library_has_the_hubs_model_write_in_both_eras(tmp
         running_hub(
             tmp_path,
             {"s": Settings(url=address.url, era=era)},
-            models={"toy": toy, "slow": Model(url=endpoint.url, model="slow")},
+            models={"toy": toy, "slow": ModelSettings(url=endpoint.url, model="slow")},
             host=host,
         ) as hub,
     ):

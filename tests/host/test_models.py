@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from interlock.config.model_settings import Model as Settings
+from interlock.config.model_settings import ModelSettings
 from interlock.host.models.anthropic import AnthropicModel
 from interlock.host.models.model import (
     Finished,
@@ -64,7 +64,7 @@ async def server() -> AsyncIterator[ModelServer]:
 
 def made(kind: str, server: ModelServer, **more: Any) -> Model:
     given = {"url": server.url, "key": "sk-test", "idle_s": 30.0, "capabilities": ("tools", "vision"), **more}
-    settings = Settings(kind=kind, model="m-1", **given)  # type: ignore[arg-type]
+    settings = ModelSettings(kind=kind, model="m-1", **given)  # type: ignore[arg-type]
     return (OpenAiModel if kind == "openai" else AnthropicModel)(settings, Resolver())
 
 
@@ -373,6 +373,6 @@ async def test_an_endpoint_is_believed_its_tokens_only_within_bounds(server: Mod
 
 
 async def test_an_endpoint_that_is_not_there_is_named(server: ModelServer) -> None:
-    model = OpenAiModel(Settings(url="http://127.0.0.1:9", model="m"), Resolver())
+    model = OpenAiModel(ModelSettings(url="http://127.0.0.1:9", model="m"), Resolver())
     assert "127.0.0.1:9" in (await fault_of(model)).message
     await model.close()

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from hub.running_hub import running_hub
-from interlock.config.live_settings import ServerLive
-from interlock.config.model_settings import Host as HostSettings
-from interlock.config.model_settings import Model
+from interlock.config.live_settings import ServerLiveSettings
+from interlock.config.model_settings import HostSettings, ModelSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host.conversations import Recorded, Stable
 from interlock.host.models.model import Message
@@ -53,8 +52,8 @@ async def test_most_of_a_prompt_is_the_prompt_before_whatever_is_injected_where(
         return [Injection("style", "system", "Be kind."), Injection("memory", position, note)]
 
     async with model_server() as endpoint, memory.http() as address:
-        real = Model(kind=kind, url=endpoint.url, model="m", context_window=100_000)
-        tables = {"memory": Settings(url=address.url, live=ServerLive(grant=(SYSTEM,)))}
+        real = ModelSettings(kind=kind, url=endpoint.url, model="m", context_window=100_000)
+        tables = {"memory": Settings(url=address.url, live=ServerLiveSettings(grant=(SYSTEM,)))}
         host = HostSettings(model="real", system="Be brief.")
         async with running_hub(tmp_path, tables, models={"real": real}, host=host) as hub:
             await hub.operate("features.enable", server="memory", features=["on.**"], agent="local", terminal=True)

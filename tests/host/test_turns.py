@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from hub.running_hub import RunningHub, running_hub
-from interlock.config.model_settings import Host as HostSettings
-from interlock.config.model_settings import Model
+from interlock.config.model_settings import HostSettings, ModelSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.host import Host
 from interlock.host.hooks import Hooks, Response
@@ -65,7 +64,7 @@ async def lasting(hub: RunningHub, conversation: str, turn: int) -> list[str]:
 async def test_calls_that_were_made_are_kept_however_their_turn_ends(tmp_path: Path) -> None:
     bench = Bench()
     async with model_server() as model, bench.server.http() as address:
-        real = Model(kind="openai", url=model.url, model="m-1", wait_s=0.0)
+        real = ModelSettings(kind="openai", url=model.url, model="m-1", wait_s=0.0)
         settings = {"models": {"real": real, "other": real}, "host": HostSettings(model="real")}
         async with running_hub(tmp_path, {"bench": Settings(url=address.url)}, **settings) as hub:  # type: ignore[arg-type]
             conversation = (await hub.host.create()).id
@@ -161,7 +160,7 @@ class Camera(Hooks):
 
 async def test_neither_media_nor_words_of_a_turn_that_failed_come_again(tmp_path: Path) -> None:
     async with model_server() as model:
-        sees = Model(kind="openai", url=model.url, model="m-1", wait_s=0.0, capabilities=("vision",))
+        sees = ModelSettings(kind="openai", url=model.url, model="m-1", wait_s=0.0, capabilities=("vision",))
         async with running_hub(tmp_path, {}, models={"sees": sees}) as hub:
             camera = Camera()
             host = Host(hub.hub_app, camera)
@@ -186,7 +185,7 @@ async def test_a_stop_that_comes_while_the_answer_is_stored_loses_nothing(
 ) -> None:
     async with model_server() as endpoint:
         endpoint.answer_with(openai_text("Hello."))
-        models = {"real": Model(kind="openai", url=endpoint.url, model="m")}
+        models = {"real": ModelSettings(kind="openai", url=endpoint.url, model="m")}
         async with running_hub(tmp_path, {}, models=models, host=HostSettings(model="real")) as hub:
             storing, stopped = asyncio.Event(), asyncio.Event()
             with_turn = hub.host.conversations.with_turn
@@ -216,7 +215,7 @@ async def test_a_turn_that_begins_while_its_conversation_is_deleted_leaves_nothi
 ) -> None:
     async with model_server() as endpoint:
         endpoint.answer_with(openai_text("Hello."))
-        models = {"real": Model(kind="openai", url=endpoint.url, model="m")}
+        models = {"real": ModelSettings(kind="openai", url=endpoint.url, model="m")}
         async with running_hub(tmp_path, {}, models=models, host=HostSettings(model="real")) as hub:
             store, find = hub.hub_app.store, hub.hub_app.store.find
             conversation = await hub.host.create()
@@ -240,7 +239,7 @@ async def test_a_turn_whose_end_cannot_be_stored_ends_all_the_same(
 ) -> None:
     async with model_server() as endpoint:
         endpoint.answer_with(openai_text("Hello."))
-        models = {"real": Model(kind="openai", url=endpoint.url, model="m")}
+        models = {"real": ModelSettings(kind="openai", url=endpoint.url, model="m")}
         async with running_hub(tmp_path, {}, models=models, host=HostSettings(model="real")) as hub:
             turn = await hub.host.send(await hub.host.create(), "Hi.")
 
@@ -256,7 +255,7 @@ async def test_a_turn_whose_end_cannot_be_stored_ends_all_the_same(
 async def test_a_call_that_cannot_be_recorded_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     async with model_server() as model, bench.server.http() as address:
-        settings = {"models": {"real": Model(kind="openai", url=model.url, model="m-1")}}
+        settings = {"models": {"real": ModelSettings(kind="openai", url=model.url, model="m-1")}}
         async with running_hub(tmp_path, {"bench": Settings(url=address.url)}, **settings) as hub:  # type: ignore[arg-type]
             conversation = await hub.host.create()
 

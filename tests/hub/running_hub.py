@@ -17,17 +17,16 @@ from typing import Any
 import msgspec
 
 import forking
-from interlock.config.channel_settings import Channel
-from interlock.config.live_settings import Hook, Live
-from interlock.config.model_settings import Host as HostSettings
-from interlock.config.model_settings import Model
+from interlock.config.channel_settings import ChannelSettings
+from interlock.config.live_settings import HookSettings, LiveSettings
+from interlock.config.model_settings import HostSettings, ModelSettings
 from interlock.config.settings import (
-    Agent,
+    AgentSettings,
     Config,
+    ConfigOrigin,
     HubSettings,
-    Origin,
-    Profile,
-    Rooms,
+    ProfileSettings,
+    RoomSettings,
     ServerSettings,
     TimeoutSettings,
 )
@@ -192,15 +191,15 @@ async def running_hub(
     *,
     wait: bool = True,
     hub: HubSettings | None = None,
-    profiles: Mapping[str, Profile] | None = None,
-    agents: Mapping[str, Agent] | None = None,
+    profiles: Mapping[str, ProfileSettings] | None = None,
+    agents: Mapping[str, AgentSettings] | None = None,
     parking: ParkingLimits | None = None,
-    rooms: Rooms | None = None,
-    live: Live | None = None,
-    hooks: Mapping[str, Hook] | None = None,
-    models: Mapping[str, Model] | None = None,
+    rooms: RoomSettings | None = None,
+    live: LiveSettings | None = None,
+    hooks: Mapping[str, HookSettings] | None = None,
+    models: Mapping[str, ModelSettings] | None = None,
     host: HostSettings | None = None,
-    channels: Mapping[str, Channel] | None = None,
+    channels: Mapping[str, ChannelSettings] | None = None,
     file: Path | None = None,
 ) -> AsyncIterator[RunningHub]:
     """A running hub. With `wait`, every server is up first. `file` is the `interlock.toml` that it reads again."""
@@ -208,8 +207,8 @@ async def running_hub(
     tables: dict[str, Any] = {"servers": dict(servers), "profiles": dict(profiles or {}), "agents": dict(agents or {})}
     tables |= {"hooks": dict(hooks or {}), "models": dict(models or {}), "host": host or HostSettings()}
     tables["channels"] = dict(channels or {})
-    origin = Origin() if file is None else Origin(path=str(file), explicit=True)
-    config = Config(hub=settings, rooms=rooms or Rooms(), live=live or Live(), origin=origin, **tables)
+    origin = ConfigOrigin() if file is None else ConfigOrigin(path=str(file), explicit=True)
+    config = Config(hub=settings, rooms=rooms or RoomSettings(), live=live or LiveSettings(), origin=origin, **tables)
     hub_app = HubApp(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(hub_app.service, hub_app.limits)
     gateway = Gateway(hub_app)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from interlock.config.load import load
-from interlock.config.settings import Agent, HubSettings, Rate, TimeoutSettings, ToolSettings
+from interlock.config.settings import AgentSettings, HubSettings, Rate, TimeoutSettings, ToolSettings
 from interlock.protocols.mgp.access import Entry, decide
 
 from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, text_of
@@ -30,7 +30,7 @@ async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
         "open": child("busy_server.py"),
         "shut": child("busy_server.py", access="opt-in", tools=ToolSettings(rate={"pid": Rate(per_minute=1)})),
     }
-    async with running_hub(tmp_path, servers, agents={"asked": Agent(ask=("open__add",))}) as running:
+    async with running_hub(tmp_path, servers, agents={"asked": AgentSettings(ask=("open__add",))}) as running:
         yield running
 
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from interlock.config.settings import Agent, ServerSettings
+from interlock.config.settings import AgentSettings, ServerSettings
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.catalog.target import Approval
@@ -60,7 +60,7 @@ async def test_a_call_that_waits_for_its_connection_is_answered_and_gives_its_pl
 
 @pytest.mark.parametrize("step", ["settle", "take"])
 async def test_a_call_whose_approval_fails_is_answered_and_not_made(tmp_path: Path, step: str) -> None:
-    agents = {"ci": Agent(ask=("web__ok",))}
+    agents = {"ci": AgentSettings(ask=("web__ok",))}
     given = Approval("", "a person", "ticket")
     async with (
         RawHttpServer() as web,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.auth.principals import Principal
 
 from .instructed_server import InstructedServer
@@ -400,7 +400,7 @@ async def test_a_person_approves_a_call_once_however_often_its_server_asks_back(
     asked = {"inputRequests": {"r": ROOTS}, **state}
     async with InstructedServer().http() as instructed:
         servers = {"a": ServerSettings(url=instructed.url, era="modern")}
-        async with running_hub(tmp_path, servers, hub=settings, agents={"ada": Agent(ask=("a__do",))}) as hub:
+        async with running_hub(tmp_path, servers, hub=settings, agents={"ada": AgentSettings(ask=("a__do",))}) as hub:
             client = ModernClient(hub.url + "/mcp", answers("ada"), hub.key("ada"))
             doing = {"rounds": [asked, asked] if not state else [asked]}
             calling = asyncio.ensure_future(client.start("a__do", doing))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import (
-    Agent,
+    AgentSettings,
     ApprovalSettings,
-    ContextBudget,
+    ContextBudgetSettings,
     HubSettings,
-    Profile,
+    ProfileSettings,
     ServerSettings,
     TimeoutSettings,
 )
@@ -86,13 +86,13 @@ def counting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.usefixtures("counting")
 async def test_instructions_list_and_any_one_answer_fit_the_budget_together(tmp_path: Path) -> None:
     pinned = ("many__measure_*", "many__create_*")
-    agents: dict[str, Agent] = {}
+    agents: dict[str, AgentSettings] = {}
     for budget in (800, 1_500, 4_000):
-        agents[f"plain{budget}"] = Agent(budget=budget)
-        agents[f"pins{budget}"] = Agent(budget=budget, pinned=pinned)
-        agents[f"one{budget}"] = Agent(budget=budget, level="L1")
-        parts = ContextBudget(budget, budget - 200, 120, 80)
-        agents[f"parts{budget}"] = Agent(tool_context_budget=parts, pinned=pinned)
+        agents[f"plain{budget}"] = AgentSettings(budget=budget)
+        agents[f"pins{budget}"] = AgentSettings(budget=budget, pinned=pinned)
+        agents[f"one{budget}"] = AgentSettings(budget=budget, level="L1")
+        parts = ContextBudgetSettings(budget, budget - 200, 120, 80)
+        agents[f"parts{budget}"] = AgentSettings(tool_context_budget=parts, pinned=pinned)
     async with running_hub(tmp_path, SERVERS, hub=settings(), agents=agents) as hub:
         for agent in agents:
             budget = int("".join(filter(str.isdigit, agent)))
@@ -109,7 +109,7 @@ async def test_instructions_list_and_any_one_answer_fit_the_budget_together(tmp_
 
 
 async def test_the_smallest_budget_holds_in_each_list_and_each_answer(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, SERVERS, hub=settings(), agents={"small": Agent(budget=600)}) as hub:
+    async with running_hub(tmp_path, SERVERS, hub=settings(), agents={"small": AgentSettings(budget=600)}) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("small"))
         instructions, listed = await context_of(client)
         assert instructions + listed <= 600
@@ -117,7 +117,7 @@ async def test_the_smallest_budget_holds_in_each_list_and_each_answer(tmp_path: 
 
 
 async def test_a_list_that_fits_is_whole_in_the_first_second(tmp_path: Path) -> None:
-    agents = {"bound": Agent(budget=8_000)}
+    agents = {"bound": AgentSettings(budget=8_000)}
     async with running_hub(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), agents=agents) as hub:
         assert hub.hub_app.tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is None  # type: ignore[union-attr]
         listed = (await RawClient(hub.url + "/mcp", hub.key("bound")).modern("tools/list"))["result"]["tools"]
@@ -126,7 +126,7 @@ async def test_a_list_that_fits_is_whole_in_the_first_second(tmp_path: Path) -> 
 
 
 async def test_a_thousand_tools_are_found_within_the_budget_in_the_first_second(tmp_path: Path) -> None:
-    agents = {"bound": Agent(budget=2_000)}
+    agents = {"bound": AgentSettings(budget=2_000)}
     async with running_hub(tmp_path, {"many": child("many_server.py", "1000")}, hub=settings(), agents=agents) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("bound"))
         listed = (await client.modern("tools/list"))["result"]["tools"]
@@ -139,7 +139,7 @@ async def test_a_thousand_tools_are_found_within_the_budget_in_the_first_second(
 
 async def test_definitions_that_a_profile_writes_anew_are_counted_too(tmp_path: Path) -> None:
     text = "Tell the height of the sea, 潮の高さ, at any harbour of the world. " * 30
-    profile = Profile(
+    profile = ProfileSettings(
         describe={"many__measure_tide_height": text},
         rename={"many__measure_tide_height": "tide"},
         pinned=("many__measure_*",),
@@ -163,7 +163,7 @@ async def test_definitions_that_a_profile_writes_anew_are_counted_too(tmp_path: 
 
 @pytest.mark.parametrize(("agent", "tools"), [("free", 120), ("bound", 3)])
 async def test_a_stated_budget_holds_at_the_address_of_one_server_too(tmp_path: Path, agent: str, tools: int) -> None:
-    agents = {"bound": Agent(budget=1_500), "free": Agent()}
+    agents = {"bound": AgentSettings(budget=1_500), "free": AgentSettings()}
     async with running_hub(tmp_path, SERVERS, hub=settings(), agents=agents) as hub:
         client = RawClient(hub.url + "/servers/many/mcp", hub.key(agent))
         await client.initialize(FINDS_TOOLS)
@@ -179,7 +179,7 @@ async def test_a_stated_budget_holds_at_the_address_of_one_server_too(tmp_path: 
 
 
 async def test_instructions_without_room_are_left_out_whole_and_named_to_the_operator(tmp_path: Path) -> None:
-    agents = {"bound": Agent(budget=2_000), "free": Agent(level="L0")}
+    agents = {"bound": AgentSettings(budget=2_000), "free": AgentSettings(level="L0")}
     async with running_hub(tmp_path, SERVERS, hub=settings(), agents=agents) as hub:
         bound = (await RawClient(hub.url + "/mcp", hub.key("bound")).modern("server/discover"))["result"]
         free = (await RawClient(hub.url + "/mcp", hub.key("free")).modern("server/discover"))["result"]
@@ -201,7 +201,7 @@ async def test_no_server_can_speak_under_anothers_name(tmp_path: Path) -> None:
 
 
 async def test_loaded_tools_keep_their_place_and_the_least_recently_used_goes_first(tmp_path: Path) -> None:
-    servers, agents = {"many": child("many_server.py", "120")}, {"bound": Agent(budget=3_000)}
+    servers, agents = {"many": child("many_server.py", "120")}, {"bound": AgentSettings(budget=3_000)}
     async with running_hub(tmp_path, servers, hub=settings(), agents=agents) as hub:
         await hub.counted("many")
         client = RawClient(hub.url + "/mcp", hub.key("bound"))
@@ -232,7 +232,7 @@ async def test_loaded_tools_keep_their_place_and_the_least_recently_used_goes_fi
 
 
 async def test_a_tool_that_is_gone_leaves_the_session_which_hears_of_it(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, SERVERS, hub=settings(), agents={"bound": Agent(budget=2_000)}) as hub:
+    async with running_hub(tmp_path, SERVERS, hub=settings(), agents={"bound": AgentSettings(budget=2_000)}) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("bound"))
         await client.initialize(FINDS_TOOLS)
         async with opened(client, "GET", b"", {}) as stream:
@@ -249,7 +249,7 @@ async def test_a_tool_that_is_gone_leaves_the_session_which_hears_of_it(tmp_path
 
 @pytest.mark.parametrize("level", ["L0", "L1", "L2"])
 async def test_a_list_that_shows_nothing_of_what_is_loaded_does_not_change(tmp_path: Path, level: Any) -> None:
-    async with running_hub(tmp_path, SERVERS, hub=settings(), agents={"still": Agent(level=level)}) as hub:
+    async with running_hub(tmp_path, SERVERS, hub=settings(), agents={"still": AgentSettings(level=level)}) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("still"))
         await client.initialize(FINDS_TOOLS)
         async with opened(client, "GET", b"", {}) as stream:
@@ -265,7 +265,7 @@ async def test_a_category_is_a_name_and_no_sentence(tmp_path: Path) -> None:
     said = ["marine/gauges", "A sentence that goes on and on", "data-analysis"]
     script = MgpScript(tmp_path, era="modern", tools=[tool("one", categories=said)])
     servers = {"s": child("mgp_server.py", str(script.path))}
-    async with running_hub(tmp_path, servers, hub=settings(), agents={"l1": Agent(level="L1")}) as hub:
+    async with running_hub(tmp_path, servers, hub=settings(), agents={"l1": AgentSettings(level="L1")}) as hub:
         listed = (await RawClient(hub.url + "/mcp", hub.key("l1")).modern("tools/list"))["result"]["tools"]
         assert listed[0]["description"].endswith(" Categories: data-analysis, marine/gauges.")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent
+from interlock.config.settings import AgentSettings
 from interlock.hub.auth.principals import local_person
 from interlock.protocols.mgp.callbacks import REQUEST
 
@@ -67,7 +67,7 @@ async def test_t73_a_person_answers_a_confirmation_in_the_inbox_and_the_client_i
 async def test_t73_an_attended_client_confirms_and_any_client_gives_input_under_the_hubs_own_ids(
     tmp_path: Path,
 ) -> None:
-    agents = {"bot": Agent(attended_by="ada")}
+    agents = {"bot": AgentSettings(attended_by="ada")}
     async with (
         running_hub(tmp_path, {"s": plain()}, agents=agents) as hub,
         StreamingClient(hub, hub.key("bot"), modern=True) as one,
@@ -134,7 +134,7 @@ async def test_t74_a_call_that_ends_before_its_callback_leaves_no_request_open(t
 
 
 async def test_clients_without_mgp_answer_by_elicitation_in_both_eras(tmp_path: Path) -> None:
-    agents = {"bot": Agent(attended_by="ada")}
+    agents = {"bot": AgentSettings(attended_by="ada")}
     said = {"action": "accept", "content": {"confirm": True, "answer": "blue"}}
     async with running_hub(tmp_path, {"s": plain()}, agents=agents) as hub:
         old = LegacyClient(hub.url + "/mcp", {"elicitation/create": said}, hub.key("bot"))

@@ -15,7 +15,7 @@ import pytest
 
 from interlock.client import Handlers
 from interlock.config.settings import (
-    Agent,
+    AgentSettings,
     ApprovalSettings,
     HubSettings,
     LimitSettings,
@@ -281,7 +281,7 @@ async def test_t55_an_answer_to_an_elicitation_approves_nothing(tmp_path: Path) 
     )
     async with InstructedServer().http() as instructed:
         servers = {"asked": ServerSettings(url=instructed.url, era="legacy", requests=RequestSettings(sampling="ask"))}
-        agents = {"coder": Agent(attended_by="ann", ask=("asked__do",))}
+        agents = {"coder": AgentSettings(attended_by="ann", ask=("asked__do",))}
         async with running_hub(tmp_path, servers, hub=settings, agents=agents) as hub:
             yes = {**answers("ada"), "elicitation/create": {"action": "accept", "content": {"approve": True}}}
             client = LegacyClient(hub.url + "/mcp", yes, await hub.hub_app.keys.create("coder"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.config.settings import Profile, ToolSettings
+from interlock.config.settings import ProfileSettings, ToolSettings
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import digest_of, max_bytes_of
 from interlock.hub.catalog.offer import Offer
@@ -48,7 +48,7 @@ def tool(name: object, **more: object) -> bytes:
     return json.dumps({"name": name, "inputSchema": {"type": "object"}, **more}).encode()
 
 
-def catalog(*offers: Offer, **profiles: Profile) -> Catalog:
+def catalog(*offers: Offer, **profiles: ProfileSettings) -> Catalog:
     made = Catalog()
     made.arrange([offer.server for offer in offers], profiles)
     for offer in offers:
@@ -128,7 +128,9 @@ def test_operators_choose_rename_and_describe() -> None:
 
 
 def test_a_profile_shows_its_part_under_its_own_names() -> None:
-    work = Profile(tools=("a__*", "b__two"), deny=("a__no",), rename={"b__two": "second"}, describe={"a__yes": "Do."})
+    work = ProfileSettings(
+        tools=("a__*", "b__two"), deny=("a__no",), rename={"b__two": "second"}, describe={"a__yes": "Do."}
+    )
     made = catalog(make_offer("a", [tool("yes"), tool("no")]), make_offer("b", [tool("two"), tool("three")]), work=work)
     view = View(profile="work")
     assert listed(made, view) == ["a__yes", "second"]
@@ -141,7 +143,7 @@ def test_a_profile_shows_its_part_under_its_own_names() -> None:
 def test_a_prompt_is_found_under_the_name_that_a_profile_gives_it() -> None:
     made = catalog(
         make_offer("a", [tool("x")], prompts=[b'{"name":"review"}', b'{"name":"hidden"}']),
-        work=Profile(deny=("a__hidden",), rename={"a__review": "check", "a__hidden": "nothing"}),
+        work=ProfileSettings(deny=("a__hidden",), rename={"a__review": "check", "a__hidden": "nothing"}),
     )
     view = View(profile="work")
     assert [item["name"] for item in json.loads(made.listing(view, "prompt"))] == ["check"]
@@ -155,7 +157,7 @@ def test_a_profile_reaches_resources_of_the_servers_it_reaches_at_all() -> None:
     made = catalog(
         make_offer("a", [tool("x")], resources=[b'{"uri":"file:///a","name":"a"}']),
         make_offer("b", [tool("x")], resources=[b'{"uri":"file:///b","name":"b"}']),
-        only_a=Profile(tools=("a__*",)),
+        only_a=ProfileSettings(tools=("a__*",)),
     )
     seen = json.loads(made.listing(View(profile="only_a"), "resource"))
     assert [item["uri"] for item in seen] == ["interlock://a/file:///a"]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from interlock.config.settings import Config, Profile, ServerSettings
+from interlock.config.settings import Config, ProfileSettings, ServerSettings
 from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server as Growing
 
@@ -85,7 +85,7 @@ async def call(hub: RunningHub, name: str, arguments: dict[str, Any] | None = No
 
 
 async def test_a_new_tool_is_told_to_whoever_sees_it(tmp_path: Path, era: Literal["modern", "legacy"]) -> None:
-    profiles = {"narrow": Profile(tools=("busy__echo",))}
+    profiles = {"narrow": ProfileSettings(tools=("busy__echo",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py", era=era)}, profiles=profiles) as hub:
         everyone, narrow = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/profiles/narrow/mcp")
         session = RawClient(hub.url + "/mcp")

@@ -15,8 +15,15 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from interlock.config.live_settings import Live, LiveRule, ServerLive
-from interlock.config.settings import Agent, ApprovalSettings, Config, HubSettings, Profile, ServerSettings
+from interlock.config.live_settings import LiveRuleSettings, LiveSettings, ServerLiveSettings
+from interlock.config.settings import (
+    AgentSettings,
+    ApprovalSettings,
+    Config,
+    HubSettings,
+    ProfileSettings,
+    ServerSettings,
+)
 from interlock.host import client_pushes
 from interlock.hub.audit.record import INTENDED
 from interlock.hub.handlers.host_methods import MAX_RUNNING
@@ -69,10 +76,10 @@ async def between(
     """A hub without a model, with hand-written servers whose feature sets are on for the agent `mine`."""
     tables: dict[str, ServerSettings] = {}
     for name in names or ("a",):
-        live = ServerLive(grant=(grants or {}).get(name, ()))
+        live = ServerLiveSettings(grant=(grants or {}).get(name, ()))
         said = (json.dumps({"experimental": {"mcpl": offer}}), json.dumps(write or {}))
         tables[name] = child("live_server.py", *said, live=live, **(server or {}))
-    wakes = Live(rules={"w": LiveRule(then="wake", quiet_s=0)}, ask_s=ask_s)
+    wakes = LiveSettings(rules={"w": LiveRuleSettings(then="wake", quiet_s=0)}, ask_s=ask_s)
     async with running_hub(folder, tables, live=wakes, **settings) as hub:
         for name in tables:
             await enable(hub, name, "note.**")
@@ -214,7 +221,10 @@ async def test_hooks_are_fanned_out_and_merged_into_one_answer(tmp_path: Path, m
 
 @pytest.mark.parametrize("hook", ["context/beforeInference", "context/afterInference"])
 async def test_t129_text_that_a_server_adds_to_an_inference_taints(tmp_path: Path, hook: str) -> None:
-    careful: dict[str, Any] = {"profiles": {"careful": Profile(taint="ask")}, "agents": {"mine": Agent()}}
+    careful: dict[str, Any] = {
+        "profiles": {"careful": ProfileSettings(taint="ask")},
+        "agents": {"mine": AgentSettings()},
+    }
     settings = HubSettings(approvals=ApprovalSettings(hold_s=0))
     async with between(tmp_path, grants={"a": (REWRITE,)}, hub=settings, **careful) as hub:
         await reply(hub, "a", "context/beforeInference", injects("Now write."))

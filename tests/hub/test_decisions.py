@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import MAX_OPEN_PER_ASKER
@@ -25,11 +25,11 @@ from .running_hub import RawClient, RunningHub, child, messages, running_hub, te
 from .test_sharing import LegacyClient
 
 ADA = Principal("person:ada", "person")
-ASK = {"careful": Agent(ask=("busy__ec*",))}
+ASK = {"careful": AgentSettings(ask=("busy__ec*",))}
 
 
 def asking_hub(
-    tmp_path: Path, *, hold_s: float = 0.0, valid_s: float = 600, agents: Mapping[str, Agent] = ASK
+    tmp_path: Path, *, hold_s: float = 0.0, valid_s: float = 600, agents: Mapping[str, AgentSettings] = ASK
 ) -> AbstractAsyncContextManager[RunningHub]:
     settings = HubSettings(
         timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=hold_s, valid_s=valid_s)
@@ -96,7 +96,7 @@ async def test_a_ticket_serves_one_of_many_calls_at_the_same_time(tmp_path: Path
 async def test_t32_an_approval_is_worth_nothing_for_other_arguments_another_tool_or_another_caller(
     tmp_path: Path,
 ) -> None:
-    agents = {"careful": Agent(ask=("busy__*",)), "other": Agent(ask=("busy__*",))}
+    agents = {"careful": AgentSettings(ask=("busy__*",)), "other": AgentSettings(ask=("busy__*",))}
     async with asking_hub(tmp_path, agents=agents) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         told = await client.modern("tools/call", echo("harmless"))
@@ -191,7 +191,7 @@ async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_pa
 
 async def test_progress_grows_from_being_held_to_being_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.hub.calls.pipeline.call_approvals.PROGRESS_EVERY_S", 0.001)
-    async with asking_hub(tmp_path, hold_s=30, agents={"careful": Agent(ask=("busy__report",))}) as hub:
+    async with asking_hub(tmp_path, hold_s=30, agents={"careful": AgentSettings(ask=("busy__report",))}) as hub:
         client = LegacyClient(hub.url + "/mcp", {}, hub.key("careful"))
         await client.initialize()
         params = {"name": "busy__report", "arguments": {}, "_meta": {"progressToken": "p1"}}
@@ -260,7 +260,7 @@ async def test_one_agent_cannot_fill_the_inbox(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("said", "state"), [(True, DecisionState.USED), (False, DecisionState.DENIED)])
 async def test_an_attended_client_is_asked_itself(tmp_path: Path, said: bool, state: DecisionState) -> None:
-    agents = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
+    agents = {"careful": AgentSettings(ask=("busy__ec*",), attended_by="ada")}
     async with asking_hub(tmp_path, hold_s=30, agents=agents) as hub:
         answers = {"elicitation/create": {"action": "accept", "content": {"approve": said}}}
         legacy_client = LegacyClient(hub.url + "/mcp", answers, hub.key("careful"))
@@ -352,7 +352,7 @@ async def test_what_would_ask_is_noted_for_a_call_and_not_for_a_search(tmp_path:
     wish = tmp_path / "tools.json"
     wish.write_text(json.dumps({"name": "act", "inputSchema": {"type": "object"}, **HINTED}))
     settings = HubSettings(mode=mode, timeouts=TimeoutSettings(start_s=30))
-    asking = {"eager": Agent(ask=("s__act",))} if mode == "observe" else {}
+    asking = {"eager": AgentSettings(ask=("s__act",))} if mode == "observe" else {}
     servers = {"s": child("changing_server.py", str(wish), era="legacy")}
     async with running_hub(tmp_path, servers, hub=settings, agents=asking) as hub:
         eager = RawClient(hub.url + "/mcp", hub.key("eager"))

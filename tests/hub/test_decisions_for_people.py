@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, OAuthSettings, Rate
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, OAuthSettings, Rate
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.calls.dispatch.dispatcher import CallQuota
 from interlock.wire.errors import Fault
@@ -21,7 +21,7 @@ from .people import read_and_answer
 from .running_hub import RawClient, child, running_hub, text_of
 from .test_decisions import ADA, asking_hub, echo, error_of, only_open
 
-ATTENDED = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
+ATTENDED = {"careful": AgentSettings(ask=("busy__ec*",), attended_by="ada")}
 
 
 def yes(approve: bool = True) -> dict[str, Any]:
@@ -82,7 +82,7 @@ async def test_whoever_is_asked_reads_the_risk_the_trust_and_what_was_found(tmp_
     schema = {"type": "object", "properties": {"command": {"type": "string"}}}
     wish = tmp_path / "tools.json"
     wish.write_text(json.dumps({"name": "run_command", "inputSchema": schema}))
-    agents = {"careful": Agent(ask=("s__*",), attended_by="ada")}
+    agents = {"careful": AgentSettings(ask=("s__*",), attended_by="ada")}
     async with running_hub(tmp_path, {"s": child("changing_server.py", str(wish), era="legacy")}, agents=agents) as hub:
         client = LegacyClient(hub.url + "/mcp", yes(), hub.key("careful"))
         await client.initialize({"elicitation": {}})
@@ -134,7 +134,7 @@ async def test_an_approval_outlives_the_access_token_it_was_asked_with(tmp_path:
             approvals=ApprovalSettings(hold_s=0),
             oauth=OAuthSettings(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url),
         )
-        agents = {f"{ISSUER}#alice": Agent(ask=("busy__ec*",))}
+        agents = {f"{ISSUER}#alice": AgentSettings(ask=("busy__ec*",))}
         async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
             assert hub.hub_app.oauth is not None
             await hub.hub_app.oauth.settled()

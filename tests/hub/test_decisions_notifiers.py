@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings, WebhookSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings, WebhookSettings
 from interlock.hub.approvals import notifiers as notifiers
 from interlock.hub.cannot_start import CannotStart
 
@@ -19,7 +19,7 @@ from .running_hub import RawClient, child, running_hub, until
 
 CALL = {"name": "busy__echo", "arguments": {"text": "a"}}
 SECRET = "2b7e151628aed2a6abf7158809cf4f3c"
-AGENTS = {"careful": Agent(ask=("busy__ec*",))}
+AGENTS = {"careful": AgentSettings(ask=("busy__ec*",))}
 
 
 class RecordingListener:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import ApprovalSettings, HubSettings, Profile
+from interlock.config.settings import ApprovalSettings, HubSettings, ProfileSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.audit.record import FLAGGED
 from interlock.protocols.mcp.tasks import EXTENSION
@@ -25,7 +25,7 @@ HIDDEN = "fine\u202e\U000e0041\U000e0042"
 DECLARED = {CAPABILITIES: {**ALL, "extensions": {EXTENSION: {}}}}
 TIME = "2026-01-01T00:00:00Z"
 STATE = {"taskId": "1", "status": "working", "createdAt": TIME, "lastUpdatedAt": TIME}
-ASKING = {"careful": Profile(taint="ask")}
+ASKING = {"careful": ProfileSettings(taint="ask")}
 HUB = HubSettings(approvals=ApprovalSettings(hold_s=0))
 DONE = {"content": [], "resultType": "complete"}
 LONG = "x " * 2000

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from interlock.client import Client
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ServerSettings, TimeoutSettings
 from interlock.events import EventFilter, Subscription
 from interlock.events.types import (
     EVENTS,
@@ -68,7 +68,7 @@ class Followed:
 
 
 @contextlib.asynccontextmanager
-async def hub_of(tmp_path: Path, **agents: Agent) -> AsyncIterator[RunningHub]:
+async def hub_of(tmp_path: Path, **agents: AgentSettings) -> AsyncIterator[RunningHub]:
     settings = HubSettings(timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
         yield hub
@@ -142,7 +142,7 @@ async def test_a_large_batch_of_entries_is_published_in_pieces_in_order(tmp_path
 
 
 async def test_an_approvals_life_is_told_with_the_revisions_of_the_store(tmp_path: Path) -> None:
-    async with hub_of(tmp_path, careful=Agent(ask=("busy__ec*",))) as hub:
+    async with hub_of(tmp_path, careful=AgentSettings(ask=("busy__ec*",))) as hub:
         followed, client = Followed(hub, ApprovalChanged), RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.modern("tools/call", ECHO)
         (opened,) = await followed.until(ApprovalChanged)
@@ -218,7 +218,7 @@ async def test_a_task_is_told_of_by_the_hubs_id_and_without_its_result(tmp_path:
 
 
 async def test_a_decided_request_for_tools_names_who_asked(tmp_path: Path) -> None:
-    agents = {"asker": Agent(request=("busy__ech*",))}
+    agents = {"asker": AgentSettings(request=("busy__ech*",))}
     servers = {"busy": child("busy_server.py", access="opt-in")}
     settings = HubSettings(timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0))
     async with running_hub(tmp_path, servers, hub=settings, agents=agents) as hub:

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from interlock.cli.app import app
-from interlock.config.live_settings import LiveWebhook
-from interlock.config.model_settings import Model
+from interlock.config.live_settings import LiveWebhookSettings
+from interlock.config.model_settings import ModelSettings
 from interlock.config.settings import EmbeddingSettings, HubSettings, WebhookSettings
 from interlock.events import Bus
 from interlock.events.types import ApprovalChanged
@@ -100,7 +100,7 @@ def ways(url: str) -> dict[str, Callable[[], Awaitable[object]]]:
         log.append(text)
 
     async def wake() -> None:
-        settings = LiveWebhook(f"{url}/woken", "OUT_SECRET")
+        settings = LiveWebhookSettings(f"{url}/woken", "OUT_SECRET")
         webhook = WakeWebhook(lambda: settings, Resolver(), lambda: "n", note)
         await webhook.send(f"{url}/woken", UnsentWake("1", "n", "w", "a", "s", 1, 0.0))
 
@@ -113,7 +113,7 @@ def ways(url: str) -> dict[str, Callable[[], Awaitable[object]]]:
         await notifiers.close()
 
     async def model() -> None:
-        endpoint = ModelEndpoint(Model(wait_s=0.0), f"{url}/chat", {}, Resolver())
+        endpoint = ModelEndpoint(ModelSettings(wait_s=0.0), f"{url}/chat", {}, Resolver())
         async for _ in endpoint.events(b"{}"):
             pass
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.channel_settings import Channel
-from interlock.config.settings import Agent
+from interlock.config.channel_settings import ChannelSettings
+from interlock.config.settings import AgentSettings
 
 from .running_hub import child, running_hub
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_enabling_for_an_agent_without_a_key_says_so(tmp_path: Path) -> None:
-    settings = {"agents": {"configured": Agent()}, "channels": {"team": Channel(agent="assistant")}}
+    settings = {"agents": {"configured": AgentSettings()}, "channels": {"team": ChannelSettings(agent="assistant")}}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, **settings) as hub:
         await hub.hub_app.keys.create("keyed", "agent")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ProfileSettings, TimeoutSettings
 from interlock.discovery.tokens import TokenCounter
 
 from .running_hub import FINDS_TOOLS, MGP, RawClient, RunningHub, child, last_message, running_hub, text_of, until
@@ -76,7 +76,7 @@ def hub_view(hub: RunningHub) -> Any:
 
 
 async def test_call_tool_is_judged_as_the_inner_tool(tmp_path: Path) -> None:
-    agents = {"careful": Agent(ask=("many__measure_*",))}
+    agents = {"careful": AgentSettings(ask=("many__measure_*",))}
     async with running_hub(tmp_path, {"many": child("many_server.py", "100")}, hub=small(), agents=agents) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         inner = {"name": "many__measure_tide_height", "arguments": {"harbour": "Brest"}}
@@ -90,13 +90,13 @@ async def test_call_tool_is_judged_as_the_inner_tool(tmp_path: Path) -> None:
 
 
 async def test_nobody_finds_what_they_may_not_call(tmp_path: Path) -> None:
-    profiles = {"work": Profile(tools=("many__create_*",), level="L2")}
+    profiles = {"work": ProfileSettings(tools=("many__create_*",), level="L2")}
     async with running_hub(
         tmp_path,
         {"many": child("many_server.py", "200")},
         hub=small(),
         profiles=profiles,
-        agents={"bound": Agent(profile="work")},
+        agents={"bound": AgentSettings(profile="work")},
     ) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("bound"))
         found = (await find(client, query="tide height of a harbour", max_results=20))["structuredContent"]
@@ -106,10 +106,10 @@ async def test_nobody_finds_what_they_may_not_call(tmp_path: Path) -> None:
 
 async def test_pinned_tools_stay_listed_and_levels_show_what_they_say(tmp_path: Path) -> None:
     profiles = {
-        "l0": Profile(level="L0"),
-        "l1": Profile(level="L1"),
-        "l2": Profile(level="L2"),
-        "l3": Profile(level="L3", pinned=("many__measure_*",)),
+        "l0": ProfileSettings(level="L0"),
+        "l1": ProfileSettings(level="L1"),
+        "l2": ProfileSettings(level="L2"),
+        "l3": ProfileSettings(level="L3", pinned=("many__measure_*",)),
     }
     async with running_hub(tmp_path, {"many": child("many_server.py", "100")}, hub=small(), profiles=profiles) as hub:
         listed = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ProfileSettings
 from interlock.hub.admin.operations import Operations
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import local_person
@@ -164,7 +164,7 @@ async def test_locked_refuses_it_and_observe_notes_it_whoever_is_there(
 
 
 async def test_the_person_before_an_attended_client_is_asked_there(tmp_path: Path) -> None:
-    agents = {"agent": Agent(attended_by="ada")}
+    agents = {"agent": AgentSettings(attended_by="ada")}
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard(30), agents=agents) as hub:
         answers = {"elicitation/create": {"action": "accept", "content": {"approve": True}}}
         legacy_client = LegacyClient(hub.url + "/mcp", answers, hub.key("agent"))
@@ -194,7 +194,7 @@ async def test_why_tells_a_person_what_to_type(tmp_path: Path) -> None:
 
 
 async def test_why_names_the_profile_that_leaves_a_tool_out(tmp_path: Path) -> None:
-    agents, profiles = {"agent": Agent(profile="work")}, {"work": Profile(tools=("other__*",))}
+    agents, profiles = {"agent": AgentSettings(profile="work")}, {"work": ProfileSettings(tools=("other__*",))}
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, agents=agents, profiles=profiles) as hub:
         shown = await hub.operate("why", agent="agent", tool="s__run", arguments={"command": "ls"})
         assert "the profile `work` of agent leaves it out" in shown["judgement"]["hint"], shown

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import (
-    Agent,
+    AgentSettings,
     ApprovalSettings,
     HubSettings,
     ServerSettings,
@@ -102,7 +102,7 @@ async def test_keys_are_recorded_by_what_may_be_shown_of_them_and_never_whole(tm
 
 async def test_t23_a_key_of_the_hubs_own_is_in_no_record_and_no_question(tmp_path: Path) -> None:
     settings = HubSettings(timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0))
-    agents = {"careful": Agent(ask=("busy__ec*",))}
+    agents = {"careful": AgentSettings(ask=("busy__ec*",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
         key = await hub.new_key("careful")
         client = RawClient(hub.url + "/mcp", key)
@@ -119,7 +119,7 @@ async def exported(hub: RunningHub) -> Any:
 
 async def test_a_decision_is_recorded_from_its_question_to_its_use_under_the_trace_of_its_call(tmp_path: Path) -> None:
     settings = HubSettings(timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0))
-    agents = {"careful": Agent(ask=("busy__ec*",))}
+    agents = {"careful": AgentSettings(ask=("busy__ec*",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         call = {"name": "busy__echo", "arguments": {"text": "a"}, "_meta": META}
@@ -205,7 +205,7 @@ async def test_a_trace_in_the_arguments_is_the_tools_affair(tmp_path: Path) -> N
 
 async def test_a_call_is_one_trace_from_its_question_to_its_end_though_nobody_named_one(tmp_path: Path) -> None:
     settings = HubSettings(timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=30))
-    agents = {"careful": Agent(ask=("busy__ec*",))}
+    agents = {"careful": AgentSettings(ask=("busy__ec*",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         call = {"name": "busy__echo", "arguments": {"text": "a"}}

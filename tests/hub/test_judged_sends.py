@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile, Rate
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ProfileSettings, Rate
 from interlock.hub.audit.record import INTENDED
 from interlock.hub.auth.principals import local_person
 from waiting import until
@@ -29,8 +29,8 @@ def careful(**agent: Any) -> dict[str, Any]:
     """A hub whose agent `mine` asks after untrusted text."""
     return {
         "hub": HubSettings(approvals=ApprovalSettings(hold_s=0)),
-        "profiles": {"careful": Profile(taint="ask")},
-        "agents": {"mine": Agent(profile="careful", **agent)},
+        "profiles": {"careful": ProfileSettings(taint="ask")},
+        "agents": {"mine": AgentSettings(profile="careful", **agent)},
     }
 
 
@@ -100,7 +100,7 @@ async def _count(hub: RunningHub, event: str, count: int) -> bool:
 
 
 async def test_t90_grants_and_rates_hold_for_publications(tmp_path: Path) -> None:
-    settings = {"agents": {"mine": Agent(rate=Rate(per_minute=12))}}
+    settings = {"agents": {"mine": AgentSettings(rate=Rate(per_minute=12))}}
     async with between(tmp_path, **settings) as hub, HostClient(hub, "mine", modern=False).running() as client:
         await with_channel(hub, client)
         answers = [await client.ask("channels/publish", SAID) for _ in range(12)]

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from interlock.config.settings import Agent, Profile
+from interlock.config.settings import AgentSettings, ProfileSettings
 
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of
 
 ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-WIDE, NARROW = Agent(profile="wide"), Agent(profile="narrow")
-PROFILES = {"wide": Profile(), "narrow": Profile(tools=("busy__fail",))}
+WIDE, NARROW = AgentSettings(profile="wide"), AgentSettings(profile="narrow")
+PROFILES = {"wide": ProfileSettings(), "narrow": ProfileSettings(tools=("busy__fail",))}
 
 
 class SseClient:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.discovery import words
 from interlock.discovery.usage import MAX_IN_ALL, MAX_USES, Use
 from interlock.hub.audit.record import EXECUTED
@@ -104,7 +104,7 @@ async def test_a_call_that_fails_or_was_not_found_teaches_nothing(tmp_path: Path
 
 
 async def test_one_agent_neither_ranks_tools_for_another_nor_drives_out_what_it_searched(tmp_path: Path) -> None:
-    agents = {"ada": Agent(), "bob": Agent()}
+    agents = {"ada": AgentSettings(), "bob": AgentSettings()}
     async with running_hub(tmp_path, SERVERS, hub=HUB, agents=agents) as hub:
         learning = hub.hub_app.search.learning
         before = await find(hub, agent="ada")

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from interlock.config.settings import (
-    Agent,
+    AgentSettings,
     ApprovalSettings,
     Config,
-    ContextBudget,
+    ContextBudgetSettings,
     HubSettings,
-    Profile,
+    ProfileSettings,
     ServerSettings,
     TimeoutSettings,
 )
@@ -79,12 +79,12 @@ def era(request: pytest.FixtureRequest) -> Literal["modern", "legacy"]:
 
 async def test_each_level_shows_what_it_says_in_both_eras(tmp_path: Path, era: str) -> None:
     profiles = {
-        "l0": Profile(level="L0"),
-        "l1": Profile(level="L1"),
-        "l2": Profile(level="L2", pinned=("many__measure_*",)),
-        "l3": Profile(level="L3", pinned=("many__measure_*",)),
-        "unset": Profile(),
-        "tight": Profile(level="L0", budget=700),
+        "l0": ProfileSettings(level="L0"),
+        "l1": ProfileSettings(level="L1"),
+        "l2": ProfileSettings(level="L2", pinned=("many__measure_*",)),
+        "l3": ProfileSettings(level="L3", pinned=("many__measure_*",)),
+        "unset": ProfileSettings(),
+        "tight": ProfileSettings(level="L0", budget=700),
     }
     async with running_hub(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), profiles=profiles) as hub:
         shown = {name: await names(RawClient(hub.url + f"/profiles/{name}/mcp"), era) for name in profiles}
@@ -103,7 +103,7 @@ async def test_each_level_shows_what_it_says_in_both_eras(tmp_path: Path, era: s
 async def test_a_client_that_searches_by_itself_sees_everything_unless_the_operator_says_otherwise(
     tmp_path: Path, era: str
 ) -> None:
-    agents = {"told": Agent(level="L3"), "bound": Agent(budget=1_000)}
+    agents = {"told": AgentSettings(level="L3"), "bound": AgentSettings(budget=1_000)}
     async with running_hub(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), agents=agents) as hub:
         info = {"name": "claude-code", "version": "2.1"}
         assert len(await names(RawClient(hub.url + "/mcp"), era, info)) == 60
@@ -134,10 +134,10 @@ def test_the_kernels_own_tools_cost_what_is_reckoned() -> None:
 async def test_a_stated_budget_holds_in_every_list_and_result(tmp_path: Path, budget: int) -> None:
     servers = {"many": child("many_server.py", "120"), "odd": child("hostile_definitions_server.py")}
     pinned = ("many__measure_*", "many__create_*")
-    agents = {"bound": Agent(budget=budget, pinned=pinned), "l1": Agent(budget=budget, level="L1")}
+    agents = {"bound": AgentSettings(budget=budget, pinned=pinned), "l1": AgentSettings(budget=budget, level="L1")}
     if budget >= 900:
-        parts = ContextBudget(budget, budget - 300, 200, 100)
-        agents["parted"] = Agent(tool_context_budget=parts, pinned=pinned)
+        parts = ContextBudgetSettings(budget, budget - 300, 200, 100)
+        agents["parted"] = AgentSettings(tool_context_budget=parts, pinned=pinned)
     async with running_hub(tmp_path, servers, hub=settings(None), agents=agents) as hub:
         await counted(hub, "many", "odd")
         for agent in agents:
@@ -226,7 +226,7 @@ async def test_declared_categories_and_keywords_are_found_filtered_and_shown(tmp
         tool("two", categories=["marine"], keywords=["jetsam"]),
         tool("three", categories="marine", keywords=[5], _meta={"dev.interlock/tool": []}),
     ]
-    profiles = {"l1": Profile(level="L1")}
+    profiles = {"l1": ProfileSettings(level="L1")}
     script = MgpScript(tmp_path, era="modern", tools=tools)
     servers = {"s": child("mgp_server.py", str(script.path))}
     async with running_hub(tmp_path, servers, hub=settings(), profiles=profiles) as hub:

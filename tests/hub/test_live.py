@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.live_settings import Live, LiveRule
+from interlock.config.live_settings import LiveRuleSettings, LiveSettings
 from interlock.config.rates import Rate
 from interlock.hub.admin.features import why_missing
 from interlock.hub.audit.entries import NOBODY
@@ -50,11 +50,11 @@ def event(id: str = "e1", feature: str = "news.push", text: str = "It rains.", *
 
 @contextlib.asynccontextmanager
 async def live_hub(
-    folder: Path, capabilities: str = "", rules: Mapping[str, LiveRule] | None = None, **settings: Any
+    folder: Path, capabilities: str = "", rules: Mapping[str, LiveRuleSettings] | None = None, **settings: Any
 ) -> AsyncIterator[RunningHub]:
     """A hub with the server `s`, whose events are judged by these rules."""
     server = child("live_server.py", capabilities or offer(), json.dumps(settings.pop("meta", {})))
-    live = Live(rules=dict(rules or {}), **settings)
+    live = LiveSettings(rules=dict(rules or {}), **settings)
     async with running_hub(folder, {"s": server}, live=live) as hub:
         yield hub
 
@@ -249,7 +249,10 @@ async def test_declarations_change_while_the_server_runs(tmp_path: Path) -> None
 async def test_a_repeated_event_gets_the_recorded_answer_also_from_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rules = {"w": LiveRule(then="wake", feature_sets=("news.push",), wakes_per_hour=1), "d": LiveRule(then="drop")}
+    rules = {
+        "w": LiveRuleSettings(then="wake", feature_sets=("news.push",), wakes_per_hour=1),
+        "d": LiveRuleSettings(then="drop"),
+    }
     async with live_hub(tmp_path, rules=rules) as hub:
         await enable(hub, "news.push", "news.more")
         first, again = await push(hub, event(), event())
@@ -281,7 +284,7 @@ async def test_a_repeated_event_gets_the_recorded_answer_also_from_the_next_run(
 
 
 async def test_t114_a_burst_wakes_twice_at_most_and_a_budget_holds(tmp_path: Path) -> None:
-    rules = {"w": LiveRule(then="wake", quiet_s=4.0, wakes_per_hour=3)}
+    rules = {"w": LiveRuleSettings(then="wake", quiet_s=4.0, wakes_per_hour=3)}
     async with live_hub(tmp_path, rules=rules) as hub:
         await enable(hub, "news.*")
         woken: list[str] = []
@@ -311,7 +314,7 @@ async def test_t114_a_server_has_a_rate_for_new_events(tmp_path: Path) -> None:
 
 
 async def test_t114_events_between_agents_are_held(tmp_path: Path) -> None:
-    async with live_hub(tmp_path, rules={"w": LiveRule(then="wake")}) as hub:
+    async with live_hub(tmp_path, rules={"w": LiveRuleSettings(then="wake")}) as hub:
         await enable(hub, "news.push")
         (held,) = await push(hub, event(tags=["chat:from-agent"]))
         assert held["result"] == {"accepted": True}

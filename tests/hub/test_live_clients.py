@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.live_settings import LiveRule
+from interlock.config.live_settings import LiveRuleSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.tools import LiveTools
@@ -25,7 +25,7 @@ from .test_changes import listening, opened
 from .test_journal import entries
 from .test_live import disable, enable, event, live_hub, push
 
-WAKE = {"w": LiveRule(then="wake", quiet_s=0)}
+WAKE = {"w": LiveRuleSettings(then="wake", quiet_s=0)}
 
 
 async def tools(client: RawClient) -> list[str]:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from interlock.config.live_settings import Live, LiveRule
+from interlock.config.live_settings import LiveRuleSettings, LiveSettings
 from interlock.config.settings import Rate
 from interlock.config.settings import ServerSettings as Settings
 from interlock.events import Bus
@@ -49,7 +49,7 @@ FEATURE = "news.push"
 
 
 @contextlib.asynccontextmanager
-async def pushing(folder: Path, rule: LiveRule | None = None) -> AsyncIterator[tuple[RunningHub, Server]]:
+async def pushing(folder: Path, rule: LiveRuleSettings | None = None) -> AsyncIterator[tuple[RunningHub, Server]]:
     """A hub of the stateless era's server `s`, whose events are enabled for the agent `mine`."""
     server = Server("s")
     server.feature(FEATURE, "News")
@@ -59,7 +59,7 @@ async def pushing(folder: Path, rule: LiveRule | None = None) -> AsyncIterator[t
         """Change something, and push that."""
         return bool((await server.push(FEATURE, "Changed.", event_id=event))[0].inference_id)
 
-    live = Live(rules={} if rule is None else {"w": rule}, wakes_per_hour=None, ask_s=0)
+    live = LiveSettings(rules={} if rule is None else {"w": rule}, wakes_per_hour=None, ask_s=0)
     async with (
         server.http() as address,
         running_hub(folder, {"s": Settings(url=address.url, era="modern")}, live=live) as hub,
@@ -331,7 +331,7 @@ async def test_a_server_that_goes_while_its_event_is_committed_still_wakes_the_a
         committed.set()
         await go_on.wait()
 
-    async with pushing(tmp_path, LiveRule(then="wake", quiet_s=0.5)) as (hub, server):
+    async with pushing(tmp_path, LiveRuleSettings(then="wake", quiet_s=0.5)) as (hub, server):
         await server.push(FEATURE, "It rains.", event_id="e1")
         live, found = hub.hub_app.live, connection(hub)
         assert live.wakes.spent("mine")[0] == 1
@@ -345,12 +345,12 @@ async def test_a_server_that_goes_while_its_event_is_committed_still_wakes_the_a
 
 
 async def test_a_rule_that_becomes_drop_leaves_accepted_events_held(tmp_path: Path) -> None:
-    async with pushing(tmp_path, LiveRule(then="wake", quiet_s=600, longest_s=600)) as (hub, server):
+    async with pushing(tmp_path, LiveRuleSettings(then="wake", quiet_s=600, longest_s=600)) as (hub, server):
         for number in range(2):
             await server.push(FEATURE, f"Number {number}.", event_id=f"e{number}")
         wakes = hub.hub_app.live.wakes
         assert wakes.waiting_groups == 1, "the second event waits for its group's wake"
-        rules = Live(rules={"w": LiveRule(then="drop")})
+        rules = LiveSettings(rules={"w": LiveRuleSettings(then="drop")})
         await hub.hub_app.apply(replace(hub.hub_app.config, live=rules))
         advance(600)
         await until(lambda: wakes.waiting_groups == 0)
@@ -360,7 +360,7 @@ async def test_a_rule_that_becomes_drop_leaves_accepted_events_held(tmp_path: Pa
 
 
 async def test_a_wake_that_cannot_be_committed_is_not_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with pushing(tmp_path, LiveRule(then="wake", quiet_s=600, wakes_per_hour=2)) as (hub, server):
+    async with pushing(tmp_path, LiveRuleSettings(then="wake", quiet_s=600, wakes_per_hour=2)) as (hub, server):
         with monkeypatch.context() as patch:
             patch.setattr(Store, "transaction", lambda _: _failing())
             assert (await server.push(FEATURE, "It rains.", event_id="e1"))[0].accepted is False
@@ -418,7 +418,7 @@ async def test_events_that_cannot_be_judged_wait_again(
 
 @pytest.mark.parametrize("loops", [False, True])
 async def test_t114_an_agent_and_a_server_do_not_wake_each_other_for_ever(tmp_path: Path, loops: bool) -> None:
-    async with pushing(tmp_path, LiveRule(then="wake", quiet_s=0, loops=loops)) as (hub, server):
+    async with pushing(tmp_path, LiveRuleSettings(then="wake", quiet_s=0, loops=loops)) as (hub, server):
         woke = [bool((await server.push(FEATURE, "It rains.", event_id="first"))[0].inference_id)]
         mine = client(hub, "mine")
         for number in range(6):

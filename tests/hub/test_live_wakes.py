@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.config.live_settings import Hook, Live, LiveRule, QuietHours
+from interlock.config.live_settings import HookSettings, LiveRuleSettings, LiveSettings, QuietHoursSettings
 from interlock.events import EventFilter
 from interlock.events.types import ResourceUpdated
 from interlock.hub.live import usage, wakes
@@ -25,7 +25,7 @@ from loop_clock import advance
 
 from .running_hub import RunningHub, running_hub, until
 
-WAKE = LiveRule(then="wake", quiet_s=0)
+WAKE = LiveRuleSettings(then="wake", quiet_s=0)
 
 
 class Wall:
@@ -75,14 +75,14 @@ class Waking:
         """The wakes of these days."""
         return sum(row["wakes"] for row in (await self.hub.operate("usage", days=3))["usage"])
 
-    async def reload(self, live: Live) -> None:
+    async def reload(self, live: LiveSettings) -> None:
         await self.hub.hub_app.apply(replace(self.hub.hub_app.config, live=live))
 
 
 @contextlib.asynccontextmanager
-async def waking(folder: Path, rules: dict[str, LiveRule], **more: Any) -> AsyncIterator[Waking]:
-    hooks = {"ci": Hook(agent="mine", secret_env="CI_SECRET")}
-    async with running_hub(folder, {}, live=Live(rules=rules, wakes_per_hour=None, **more), hooks=hooks) as hub:
+async def waking(folder: Path, rules: dict[str, LiveRuleSettings], **more: Any) -> AsyncIterator[Waking]:
+    hooks = {"ci": HookSettings(agent="mine", secret_env="CI_SECRET")}
+    async with running_hub(folder, {}, live=LiveSettings(rules=rules, wakes_per_hour=None, **more), hooks=hooks) as hub:
         yield Waking(hub)
 
 
@@ -92,9 +92,9 @@ async def test_an_alarm_wakes_in_quiet_hours_and_the_rest_when_they_are_over(
     wall = Wall(monkeypatch)
     night = wall.at.replace(hour=3)
     wall.move(night)
-    urgent = LiveRule(then="wake", tags_any=("level:alarm",), through_quiet_hours=True, quiet_s=0)
+    urgent = LiveRuleSettings(then="wake", tags_any=("level:alarm",), through_quiet_hours=True, quiet_s=0)
     rules = {"urgent": urgent, "normal": WAKE}
-    quiet = QuietHours(start="22:00", end="07:00")
+    quiet = QuietHoursSettings(start="22:00", end="07:00")
     async with waking(tmp_path, rules, quiet_hours=quiet) as hub:
         assert not await hub.take("n1")
         assert await hub.take("a1", "level:alarm"), "whatever waits already"
@@ -104,7 +104,7 @@ async def test_an_alarm_wakes_in_quiet_hours_and_the_rest_when_they_are_over(
         wall.move(night)
         assert not await hub.take("n2")
         assert (await hub.causes())["n2"] == ("held", "quiet_hours, rule normal")
-        await hub.reload(Live(rules=rules))
+        await hub.reload(LiveSettings(rules=rules))
         await until(lambda: hub.woken == 3)
         assert await hub.count() == 3
 
@@ -113,7 +113,7 @@ async def test_events_beyond_a_budget_of_tokens_wake_when_it_has_room_also_after
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wall = Wall(monkeypatch)
-    rules = {"w": LiveRule(then="wake", quiet_s=600, longest_s=600, tokens_per_hour=1_000)}
+    rules = {"w": LiveRuleSettings(then="wake", quiet_s=600, longest_s=600, tokens_per_hour=1_000)}
     async with waking(tmp_path, rules) as hub:
         updates = hub.hub.hub_app.bus.subscribe(EventFilter.of(ResourceUpdated))
         assert [await hub.take(f"e{number}", size=1_600) for number in range(4)] == [True, False, False, False]
@@ -136,7 +136,7 @@ async def test_a_budget_stays_with_its_rule(tmp_path: Path, monkeypatch: pytest.
     async with waking(tmp_path, {"limited": limited}) as hub:
         assert [await hub.take("e1"), await hub.take("e2")] == [True, False]
         above = replace(WAKE, tags_any=("level:alarm",), wakes_per_hour=1)
-        await hub.reload(Live(rules={"above": above, "limited": limited}))
+        await hub.reload(LiveSettings(rules={"above": above, "limited": limited}))
         assert [await hub.take("e3"), await hub.take("a1", "level:alarm")] == [False, True]
 
 

@@ -17,7 +17,7 @@ import pytest
 from mcp import Client
 from standardwebhooks import Webhook
 
-from interlock.config.live_settings import Hook, Live, LiveRule, LiveWebhook
+from interlock.config.live_settings import HookSettings, LiveRuleSettings, LiveSettings, LiveWebhookSettings
 from interlock.config.settings import Rate
 from interlock.hub.live import incoming_webhooks, wake_webhook, wakes
 from interlock.hub.live.events import UNSENT_WAKES
@@ -30,7 +30,7 @@ from .test_journal import entries
 from .test_live_clients import client, is_waiting, texts, use
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
-WAKE = {"w": LiveRule(then="wake", servers=("hook:*",), quiet_s=0)}
+WAKE = {"w": LiveRuleSettings(then="wake", servers=("hook:*",), quiet_s=0)}
 
 
 @contextlib.asynccontextmanager
@@ -38,8 +38,8 @@ async def hook_hub(
     folder: Path, monkeypatch: pytest.MonkeyPatch, rate: Rate | None = None, agent: str = "mine", **live: Any
 ) -> AsyncIterator[RunningHub]:
     monkeypatch.setenv("CI_SECRET", SECRET)
-    hook = Hook(agent=agent, secret_env="CI_SECRET", rate=rate or Rate(per_minute=1000))
-    settings = Live(rules=WAKE, wakes_per_hour=None, **live)
+    hook = HookSettings(agent=agent, secret_env="CI_SECRET", rate=rate or Rate(per_minute=1000))
+    settings = LiveSettings(rules=WAKE, wakes_per_hour=None, **live)
     async with running_hub(folder, {}, live=settings, hooks={"ci": hook}) as hub:
         yield hub
 
@@ -203,7 +203,7 @@ async def test_a_wake_is_told_signed_and_again_until_it_is_taken(
 
     async with (
         receiver(answer) as url,
-        hook_hub(tmp_path, monkeypatch, webhook=LiveWebhook(url, "OUT_SECRET")) as hub,
+        hook_hub(tmp_path, monkeypatch, webhook=LiveWebhookSettings(url, "OUT_SECRET")) as hub,
     ):
         await post(hub, BODY, signed(BODY))
         first, body = await asyncio.wait_for(got.get(), 60)
@@ -256,7 +256,7 @@ async def test_every_wake_is_told_also_after_a_restart_and_none_holds_up_another
         return sign(webhook, msg_id, timestamp, data)
 
     async with receiver(answer) as url:
-        webhook = LiveWebhook(url, "OUT_SECRET")
+        webhook = LiveWebhookSettings(url, "OUT_SECRET")
         async with hook_hub(tmp_path, monkeypatch, webhook=webhook) as hub:
             for number in range(2):
                 await post(hub, BODY, signed(BODY, f"m{number}"))

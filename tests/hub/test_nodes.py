@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.events import EventFilter
 from interlock.events.types import RegistrationDecided
 from interlock.hub.auth.principals import Principal
@@ -29,7 +29,7 @@ ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
 @contextlib.asynccontextmanager
 async def nodes(tmp_path: Path, postgres: str) -> AsyncIterator[tuple[RunningHub, RunningHub]]:
     """Two hubs with the same secret for their keys, as hubs of one installation have it."""
-    agents = {"careful": Agent(ask=("busy__ec*",))}
+    agents = {"careful": AgentSettings(ask=("busy__ec*",))}
     servers = {"busy": child("busy_server.py")}
     homes = []
     for name in ("north", "south"):

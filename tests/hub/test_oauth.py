@@ -23,7 +23,7 @@ from mcp.client.auth import utils as auth
 from mcp.shared.auth_utils import check_resource_allowed
 
 from interlock.config.load import load
-from interlock.config.settings import HubSettings, OAuthSettings, Profile, ServerSettings
+from interlock.config.settings import HubSettings, OAuthSettings, ProfileSettings, ServerSettings
 from interlock.hub.auth.oauth.issuer_keys import IssuerKeys
 from interlock.web.run import Ready, serve
 from waiting import until
@@ -39,7 +39,7 @@ ECHO = {"name": "busy__echo", "arguments": {"text": "hi"}}
 
 async def test_a_token_opens_every_http_face_and_is_one_principal_everywhere(tmp_path: Path, issuer: Issuer) -> None:
     servers = {"busy": child("busy_server.py")}
-    async with running_hub(tmp_path, servers, hub=settings(issuer), profiles={"work": Profile()}) as hub:
+    async with running_hub(tmp_path, servers, hub=settings(issuer), profiles={"work": ProfileSettings()}) as hub:
         await ready(hub)
         token = issuer.token()
         for path in ("/mcp", "/profiles/work/mcp"):

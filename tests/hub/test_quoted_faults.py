@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from interlock.client.listing import read_page
-from interlock.config.settings import ApprovalSettings, HubSettings, Profile
+from interlock.config.settings import ApprovalSettings, HubSettings, ProfileSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.calls.dispatch.server_errors import answer_fault
 from interlock.wire.errors import ErrorObject, Fault
@@ -28,7 +28,7 @@ from .web_server import Posted
 
 SECRET = TEXT.split()[-1]
 HUB = HubSettings(approvals=ApprovalSettings(hold_s=0))
-PROFILES = {"careful": Profile(taint="ask")}
+PROFILES = {"careful": ProfileSettings(taint="ask")}
 PATH = "/profiles/careful/mcp"
 
 
@@ -120,8 +120,11 @@ class UnlistedServer(RawHttpServer):
 
 async def test_agents_do_not_get_the_words_that_refuse_a_list(tmp_path: Path) -> None:
     async with UnlistedServer() as web:
-        profiles = {"careful": Profile(tools=("web__*",), taint="ask"), "other": Profile(tools=("notes__*",))}
-        profiles["renamed"] = Profile(tools=("web__*",), rename={"web__anything": "anything"})
+        profiles = {
+            "careful": ProfileSettings(tools=("web__*",), taint="ask"),
+            "other": ProfileSettings(tools=("notes__*",)),
+        }
+        profiles["renamed"] = ProfileSettings(tools=("web__*",), rename={"web__anything": "anything"})
         servers = {"web": Settings(url=web.url, era="legacy", scan_results="mask")}
         async with running_hub(tmp_path, servers, hub=HUB, profiles=profiles, wait=False) as hub:
             upstream = hub.hub_app.upstreams["web"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from hub.running_hub import RawClient, child, running_hub
-from interlock.config.settings import Agent, Config, HubSettings, Rate, ServerSettings, ToolSettings
+from interlock.config.settings import AgentSettings, Config, HubSettings, Rate, ServerSettings, ToolSettings
 from interlock.hub.auth.keys import Keys
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.rates import Rates, give_back, limited, take
@@ -196,7 +196,7 @@ async def test_t36_over_http_no_minute_holds_more_calls_of_a_key_or_a_tool_than_
     real = loop.time
     monkeypatch.setattr(loop, "time", lambda: real() + ahead[0])
     busy = child("busy_server.py", tools=ToolSettings(rate={"pid": Rate(per_minute=2)}))
-    agents = {"by-name": Agent(rate=Rate(per_hour=3))}
+    agents = {"by-name": AgentSettings(rate=Rate(per_hour=3))}
     async with running_hub(tmp_path, {"busy": busy}, agents=agents) as hub:
         key = RawClient(hub.url + "/mcp", await hub.new_key("limited", rate=Rate(per_minute=4)))
         free = RawClient(hub.url + "/mcp", await hub.new_key("free"))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Agent, HubSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, HubSettings, TimeoutSettings
 from interlock.hub.audit import search as records
 from interlock.hub.audit.head import read_head
 from interlock.hub.audit.search import FoundEntry
@@ -54,7 +54,7 @@ async def test_a_call_is_recorded_with_who_what_and_how_it_ended(
 
 
 async def test_refusals_errors_and_cancellations_are_told_apart(tmp_path: Path) -> None:
-    agents = {"careful": Agent(ask=("busy__add",))}
+    agents = {"careful": AgentSettings(ask=("busy__add",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, agents=agents, hub=hub_of("batched")) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": 5}})

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.auth.principals import local_person
 from interlock.wire.errors import Fault
@@ -23,7 +23,7 @@ ADA = local_person("ada")
 SOUGHT = "many__measure_tide_height"
 NEED = {"context": "I need the tide", "reason": "capability_gap", "requirements": {"capabilities": ["tide height"]}}
 CLOSED = {"many": child("many_server.py", "60", access="opt-in")}
-ASKING = {"asker": Agent(request=("many__measure_*",))}
+ASKING = {"asker": AgentSettings(request=("many__measure_*",))}
 
 
 def settings(**more: Any) -> HubSettings:
@@ -122,8 +122,10 @@ async def test_a_no_is_told_and_not_asked_again(tmp_path: Path) -> None:
         assert not hub.hub_app.inbox.all(only_open=True)
 
 
-@pytest.mark.parametrize("agents", [{}, {"asker": Agent(request=("many__create_*",))}], ids=["none", "others"])
-async def test_nothing_is_told_of_tools_that_may_not_be_asked_for(tmp_path: Path, agents: dict[str, Agent]) -> None:
+@pytest.mark.parametrize("agents", [{}, {"asker": AgentSettings(request=("many__create_*",))}], ids=["none", "others"])
+async def test_nothing_is_told_of_tools_that_may_not_be_asked_for(
+    tmp_path: Path, agents: dict[str, AgentSettings]
+) -> None:
     async with running_hub(tmp_path, CLOSED, hub=settings(), agents=agents) as hub:
         asked = await RawClient(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED)
         assert asked["result"]["status"] == "unavailable"
@@ -219,7 +221,7 @@ async def test_a_request_that_cannot_be_read_is_refused_by_method_and_by_tool(
 
 async def test_nobody_is_asked_where_a_tool_that_can_be_called_fits_better(tmp_path: Path) -> None:
     servers = {"many": child("many_server.py", "60"), "shut": child("many_server.py", "60", access="opt-in")}
-    agents = {"asker": Agent(request=("shut__*",))}
+    agents = {"asker": AgentSettings(request=("shut__*",))}
     async with running_hub(tmp_path, servers, hub=settings(), agents=agents) as hub:
         asked = (await RawClient(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED))["result"]
         assert asked["status"] == "fulfilled"

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import (
-    Agent,
+    AgentSettings,
     ApprovalSettings,
     HubSettings,
     LimitSettings,
@@ -177,7 +177,7 @@ async def test_stateless_clients_show_as_principals_and_ending_one_closes_its_st
 
 async def test_ending_a_principal_ends_its_calls_without_a_session(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py"), "old": child("busy_server.py", era="legacy")}
-    ask = {"ci": Agent(ask=("busy__ec*",))}
+    ask = {"ci": AgentSettings(ask=("busy__ec*",))}
     settings = HubSettings(
         timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=60), approvals=ApprovalSettings(hold_s=600)
     )

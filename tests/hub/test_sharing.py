@@ -9,7 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, HubSettings, LimitSettings, Profile, ServerSettings, TimeoutSettings
+from interlock.config.settings import (
+    AgentSettings,
+    HubSettings,
+    LimitSettings,
+    ProfileSettings,
+    ServerSettings,
+    TimeoutSettings,
+)
 
 from .busy_server import busy_server
 from .legacy_client import LegacyClient, answers
@@ -213,8 +220,10 @@ async def test_without_anonymous_callers_a_key_is_needed_and_a_revoked_one_is_wo
 
 async def test_an_agent_bound_to_a_profile_sees_nothing_else_at_any_address(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py"), "other": child("busy_server.py")}
-    profiles = {"work": Profile(tools=("busy__echo",)), "all": Profile()}
-    async with running_hub(tmp_path, servers, profiles=profiles, agents={"bound": Agent(profile="work")}) as hub:
+    profiles = {"work": ProfileSettings(tools=("busy__echo",)), "all": ProfileSettings()}
+    async with running_hub(
+        tmp_path, servers, profiles=profiles, agents={"bound": AgentSettings(profile="work")}
+    ) as hub:
         key = hub.key("bound")
         listed = (await RawClient(hub.url + "/mcp", key).modern("tools/list"))["result"]["tools"]
         assert [tool["name"] for tool in listed] == ["busy__echo"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, HubSettings, ServerSettings
+from interlock.config.settings import AgentSettings, HubSettings, ServerSettings
 from interlock.protocols.mgp.streaming import CHUNK
 from interlock.protocols.mgp.streaming import PROGRESS as STREAM_PROGRESS
 from interlock.server import Context
@@ -123,7 +123,7 @@ async def test_t71_a_client_cancels_its_call_by_its_id_and_gets_the_content_so_f
 
 
 async def test_a_call_that_waits_for_a_person_is_cancelled_by_its_id_too(tmp_path: Path) -> None:
-    agents = {"bot": Agent(ask=("s__*",))}
+    agents = {"bot": AgentSettings(ask=("s__*",))}
     async with (
         running_hub(tmp_path, {"s": plain()}, agents=agents, hub=HubSettings(mode="guard")) as hub,
         StreamingClient(hub, hub.key("bot"), modern=True) as one,

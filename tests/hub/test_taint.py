@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ProfileSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.approvals.rules import OFFER_AFTER
 from interlock.hub.auth.principals import Principal, local_person
@@ -92,7 +92,10 @@ async def tainting_hub(folder: Path, mode: Any = "guard") -> AsyncIterator[Runni
     """A hub whose profile `careful` asks. The agent `mine` has this profile, others have none."""
     web, notes = make_servers()
     hub = HubSettings(mode=mode, approvals=ApprovalSettings(hold_s=0))
-    profiles, agents = {"careful": Profile(taint="ask"), "free": Profile()}, {"mine": Agent(profile="careful")}
+    profiles, agents = (
+        {"careful": ProfileSettings(taint="ask"), "free": ProfileSettings()},
+        {"mine": AgentSettings(profile="careful")},
+    )
     async with web.http() as outside, notes.http() as inside:
         servers = {"web": Settings(url=outside.url), "notes": Settings(url=inside.url, trust="trusted")}
         async with running_hub(folder, servers, hub=hub, profiles=profiles, agents=agents) as running:

@@ -9,7 +9,14 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile, ServerSettings, TimeoutSettings
+from interlock.config.settings import (
+    AgentSettings,
+    ApprovalSettings,
+    HubSettings,
+    ProfileSettings,
+    ServerSettings,
+    TimeoutSettings,
+)
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.gates.taint import RULE
@@ -30,12 +37,14 @@ ADA = local_person("ada")
 
 
 @contextlib.asynccontextmanager
-async def asking_hub(folder: Path, name: str, server: ServerSettings, agent: Agent) -> AsyncIterator[RunningHub]:
+async def asking_hub(
+    folder: Path, name: str, server: ServerSettings, agent: AgentSettings
+) -> AsyncIterator[RunningHub]:
     """A hub with a trusted server, one with text of strangers, and the agent `ci`."""
     settings = HubSettings(timeouts=TimeoutSettings(start_s=120, tool_s=60), approvals=ApprovalSettings(hold_s=600))
     async with RawHttpServer() as strange:
         servers = {name: server, "strange": ServerSettings(url=strange.url, era="legacy")}
-        profiles, agents = {"work": Profile(taint="ask")}, {"ci": agent}
+        profiles, agents = {"work": ProfileSettings(taint="ask")}, {"ci": agent}
         async with running_hub(folder, servers, hub=settings, profiles=profiles, agents=agents) as hub:
             yield hub
 
@@ -62,7 +71,7 @@ async def test_t129_a_rule_does_not_send_a_call_that_waited_for_its_server_while
 ) -> None:
     async with Gated() as web:
         server = ServerSettings(url=web.url, era="legacy", trust="trusted")
-        async with asking_hub(tmp_path, "web", server, Agent(profile="work", ask=("web__ok",))) as hub:
+        async with asking_hub(tmp_path, "web", server, AgentSettings(profile="work", ask=("web__ok",))) as hub:
             client = RawClient(hub.url + "/mcp", hub.key("ci"))
             await allowed_always(hub, client.modern("tools/call", OK))
             assert text_of(await client.modern("tools/call", OK)) == "fine"
@@ -85,7 +94,7 @@ async def test_t129_a_rule_does_not_send_a_call_that_waited_for_its_server_while
 async def test_t129_a_rule_does_not_send_a_call_again_whose_caller_was_tainted_meanwhile(tmp_path: Path) -> None:
     script = scripted(tmp_path, {"get": ["ok", busy(retry_after_ms=15_000), "ok"]})
     server = child("mgp_server.py", str(script.path), trust="trusted")
-    async with asking_hub(tmp_path, "s", server, Agent(profile="work", ask=("s__get",))) as hub:
+    async with asking_hub(tmp_path, "s", server, AgentSettings(profile="work", ask=("s__get",))) as hub:
         client, get = RawClient(hub.url + "/mcp", hub.key("ci")), {"name": "s__get", "arguments": {}}
         await allowed_always(hub, client.modern("tools/call", get))
         waiting = asyncio.ensure_future(client.modern("tools/call", get))
@@ -106,7 +115,7 @@ async def test_t129_a_rule_does_not_send_the_next_round_of_a_call_whose_caller_w
 ) -> None:
     async with InstructedServer().http() as web:
         server = ServerSettings(url=web.url, era="modern", trust="trusted")
-        async with asking_hub(tmp_path, "web", server, Agent(profile="work", ask=("web__do",))) as hub:
+        async with asking_hub(tmp_path, "web", server, AgentSettings(profile="work", ask=("web__do",))) as hub:
             client, wish = ModernClient(hub.url + "/mcp", answers("ada"), hub.key("ci")), in_the_call(QUESTIONS[0])
             await allowed_always(hub, client.call("web__do", wish))
             await client.call("web__do", wish)
@@ -127,7 +136,7 @@ async def test_t129_a_rule_does_not_send_the_next_round_of_a_call_whose_caller_w
 async def test_t129_an_approval_from_before_the_taint_does_not_answer_it(tmp_path: Path) -> None:
     async with InstructedServer().http() as web:
         server = ServerSettings(url=web.url, era="modern", trust="trusted")
-        async with asking_hub(tmp_path, "web", server, Agent(profile="work", ask=("web__do",))) as hub:
+        async with asking_hub(tmp_path, "web", server, AgentSettings(profile="work", ask=("web__do",))) as hub:
             client, wish = ModernClient(hub.url + "/mcp", {}, hub.key("ci")), {"text": "done"}
             params = {"name": "web__do", "arguments": wish}
             first = asyncio.ensure_future(client.ask("tools/call", dict(params)))
@@ -152,7 +161,7 @@ async def test_t129_a_rule_about_a_finding_does_not_answer_the_taint_behind_a_lo
     schema = {"type": "object", "properties": {"command": {"type": "string"}}}
     wish.write_text(json.dumps({"name": "run_command", "inputSchema": schema}))
     server = child("changing_server.py", str(wish), era="legacy", trust="trusted")
-    async with asking_hub(tmp_path, "s", server, Agent(profile="work", attended_by="ada")) as hub:
+    async with asking_hub(tmp_path, "s", server, AgentSettings(profile="work", attended_by="ada")) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("ci"))
         long = {"name": "s__run_command", "arguments": {"command": "rm -rf /", "text": "a" * FIND_HERE}}
         await allowed_always(hub, client.modern("tools/call", long))

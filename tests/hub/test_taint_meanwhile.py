@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from interlock.config.settings import ApprovalSettings, HubSettings, Profile, ServerSettings, TimeoutSettings
+from interlock.config.settings import ApprovalSettings, HubSettings, ProfileSettings, ServerSettings, TimeoutSettings
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.call import FleetingCheck
 from interlock.hub.calls.gates.taint import RULE, TaintGate, TaintPolicy
@@ -23,7 +23,7 @@ async def test_t129_a_call_that_waited_for_roots_asks_if_its_caller_was_tainted_
     settings = HubSettings(
         timeouts=TimeoutSettings(start_s=120, discovery_s=60, tool_s=20), approvals=ApprovalSettings(hold_s=0)
     )
-    profiles = {"work": Profile(taint="ask")}
+    profiles = {"work": ProfileSettings(taint="ask")}
     async with RawHttpServer() as web:
         servers = {"r": OFFICIAL, "web": ServerSettings(url=web.url, era="legacy")}
         async with running_hub(tmp_path, servers, hub=settings, profiles=profiles) as hub:
@@ -49,6 +49,8 @@ async def test_t129_a_call_that_waited_for_roots_asks_if_its_caller_was_tainted_
 def test_a_taint_gate_that_only_observes_passes_a_call_for_good() -> None:
     tool = SimpleNamespace(name="save")
     target = Target("tool", "notes", "save", cast("Any", tool))
-    policy = TaintPolicy({"work": Profile(taint="ask")}, cast("Any", None), cast("Any", None), lambda _: Risk.DANGEROUS)
+    policy = TaintPolicy(
+        {"work": ProfileSettings(taint="ask")}, cast("Any", None), cast("Any", None), lambda _: Risk.DANGEROUS
+    )
     assert isinstance(TaintGate(policy, "guard", print).check(target), FleetingCheck)
     assert not isinstance(TaintGate(policy, "observe", print).check(target), FleetingCheck)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ProfileSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.upstreams.states import ServerState
 
@@ -30,7 +30,7 @@ async def dying(folder: Path, **settings: Any) -> AsyncIterator[RunningHub]:
             "dying": Settings(command=command, **settings),
             "notes": Settings(url=inside.url, trust="trusted"),
         }
-        profiles = {"careful": Profile(taint="ask")}
+        profiles = {"careful": ProfileSettings(taint="ask")}
         async with running_hub(
             folder, servers, hub=HubSettings(approvals=ApprovalSettings(hold_s=0)), profiles=profiles
         ) as hub:
@@ -85,7 +85,7 @@ async def test_t129_a_page_of_a_long_result_counts_when_it_is_read(tmp_path: Pat
             "web": Settings(url=outside.url, max_result_tokens=500),
             "notes": Settings(url=inside.url, trust="trusted"),
         }
-        profiles, agents = {"careful": Profile(taint="ask")}, {"mine": Agent(profile="careful")}
+        profiles, agents = {"careful": ProfileSettings(taint="ask")}, {"mine": AgentSettings(profile="careful")}
         hub_settings = HubSettings(approvals=ApprovalSettings(hold_s=0))
         async with running_hub(tmp_path, servers, hub=hub_settings, profiles=profiles, agents=agents) as hub:
             mine = client(hub, "mine")

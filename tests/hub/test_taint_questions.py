@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from interlock.client import Handlers
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ProfileSettings
 from interlock.config.settings import ServerSettings as Settings
 from interlock.wire.errors import Fault
 
@@ -32,7 +32,7 @@ from .test_tasks_of_clients import AS_TASK, HOSTING, Host, about
 async def asking_hub(folder: Path, web: Settings) -> AsyncIterator[RunningHub]:
     """A hub that asks after text of `web`, which says on the wire what a call wants."""
     _, notes = make_servers()
-    profiles, agents = {"careful": Profile(taint="ask")}, {"mine": Agent(profile="careful")}
+    profiles, agents = {"careful": ProfileSettings(taint="ask")}, {"mine": AgentSettings(profile="careful")}
     async with notes.http() as inside:
         servers = {"web": web, "notes": Settings(url=inside.url, trust="trusted")}
         hub = HubSettings(approvals=ApprovalSettings(hold_s=0))

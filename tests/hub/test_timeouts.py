@@ -12,7 +12,7 @@ import pytest
 
 from cases import each_case
 from interlock.config.settings import (
-    Agent,
+    AgentSettings,
     ApprovalSettings,
     HubSettings,
     ServerSettings,
@@ -257,7 +257,7 @@ async def test_a_call_that_waits_for_a_lock_for_too_long_is_refused_as_overloade
     own = ToolSettings(timeouts={"echo": ToolTimeoutSettings(lock_s=0.1)}) if where == "tool" else ToolSettings()
     hub_s = 30 if where == "tool" else 0.1
     settings = HubSettings(timeouts=TimeoutSettings(start_s=30, lock_s=hub_s), approvals=ApprovalSettings(hold_s=0))
-    agents = {"careful": Agent(ask=("**",))}
+    agents = {"careful": AgentSettings(ask=("**",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py", tools=own)}, hub=settings, agents=agents) as hub:
         key = hub.key("careful")
         wanted = {"name": "busy__echo", "arguments": {"text": "a"}}

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, HubSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, HubSettings, TimeoutSettings
 from interlock.containment.backends import reports
 from interlock.events import EventFilter
 from interlock.events.types import RegistrationDecided
@@ -51,7 +51,11 @@ def mean(values: list[float]) -> float:
 if __name__ == "__main__":
     server.run()
 '''
-AGENTS = {"maker": Agent(create_tools="ask"), "free": Agent(create_tools="auto_approve"), "plain": Agent()}
+AGENTS = {
+    "maker": AgentSettings(create_tools="ask"),
+    "free": AgentSettings(create_tools="auto_approve"),
+    "plain": AgentSettings(),
+}
 
 
 @pytest.fixture

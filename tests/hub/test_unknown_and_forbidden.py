@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import ApprovalSettings, HubSettings, Profile, TimeoutSettings
+from interlock.config.settings import ApprovalSettings, HubSettings, ProfileSettings, TimeoutSettings
 
 from .mgp_script import MgpScript, needing, tool
 from .running_hub import RawClient, RunningHub, child, running_hub, until
@@ -35,7 +35,7 @@ async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
         timeouts=TimeoutSettings(start_s=30, discovery_s=10, tool_s=20), approvals=ApprovalSettings(hold_s=0)
     )
     servers = {"s": child("mgp_server.py", str(script.path)), "busy": child("busy_server.py")}
-    profiles = {"narrow": Profile(tools=("busy__*", "s__visible"))}
+    profiles = {"narrow": ProfileSettings(tools=("busy__*", "s__visible"))}
     async with running_hub(tmp_path, servers, hub=settings, profiles=profiles) as running:
         script.say(tools=[*TOOLS.values(), tool("visible"), TOOLS["changed"] | {"description": "Another."}])
         script.say(tools=[one for one in script.said["tools"] if one != TOOLS["changed"]])

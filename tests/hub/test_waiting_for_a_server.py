@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import (
-    Agent,
+    AgentSettings,
     ApprovalSettings,
     HubSettings,
     ServerSettings,
@@ -97,7 +97,9 @@ async def test_a_call_that_waits_is_asked_about_where_a_person_is_to_be_asked_by
     async with starting(tmp_path) as (hub, web, key):
         waiting = asyncio.ensure_future(RawClient(hub.url + "/mcp", key).modern("tools/call", OK))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
-        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, agents={"ci": Agent(ask=("web__ok",))}))
+        await hub.hub_app.apply(
+            msgspec.structs.replace(hub.hub_app.config, agents={"ci": AgentSettings(ask=("web__ok",))})
+        )
         web.gate.set()
         (decision,) = await until(lambda: hub.hub_app.inbox.all(only_open=True))
         assert (web.called, hub.hub_app.hub.open_calls) == (0, 0)

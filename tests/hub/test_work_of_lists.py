@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from interlock.config.settings import Profile
+from interlock.config.settings import ProfileSettings
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import Item
 from interlock.hub.catalog.offer import Offer
@@ -26,7 +26,7 @@ def offer(server: str, text: str = "Does it.") -> Offer:
 def arranged() -> tuple[Catalog, list[str]]:
     names = [f"s{number}" for number in range(SERVERS)]
     made = Catalog()
-    made.arrange(names, {"few": Profile(tools=("s1__*",))})
+    made.arrange(names, {"few": ProfileSettings(tools=("s1__*",))})
     for name in names:
         made.put(offer(name))
     return made, names
@@ -92,7 +92,7 @@ def test_a_profile_is_applied_anew_with_a_new_configuration() -> None:
     catalog, names = arranged()
     view = View(profile="few")
     assert [tool["name"] for tool in json.loads(catalog.listing(view, "tool"))] == ["s1__run"]
-    catalog.arrange(names, {"few": Profile(tools=("s2__*",), describe={"s2__run": "Two."})})
+    catalog.arrange(names, {"few": ProfileSettings(tools=("s2__*",), describe={"s2__run": "Two."})})
     (tool,) = json.loads(catalog.listing(view, "tool"))
     assert (tool["name"], tool["description"]) == ("s2__run", "Two.")
     assert [item.exposed for item in catalog.items(view, "tool")] == ["s2__run"]

@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from hub.running_hub import AT_A_TERMINAL
-from interlock.config.settings import Config, HubSettings, Rooms, Topic
+from interlock.config.settings import Config, HubSettings, RoomSettings, TopicSettings
 from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Kind, Principal
@@ -68,7 +68,7 @@ class RunningRooms:
         except InvalidStatus as refusal:
             return refusal.response.status_code, json.loads(refusal.response.body or b"null")
 
-    async def reload(self, **topics: Topic) -> None:
+    async def reload(self, **topics: TopicSettings) -> None:
         """Apply a configuration with these topics."""
         rooms = msgspec.structs.replace(self.hub_app.config.rooms, topics=topics)
         await self.hub_app.apply(msgspec.structs.replace(self.hub_app.config, rooms=rooms))
@@ -137,10 +137,10 @@ async def running_rooms(
     profiles: Mapping[str, tuple[str, ...]] | None = None,
     *,
     config: Config | None = None,
-    **topics: Topic,
+    **topics: TopicSettings,
 ) -> AsyncIterator[RunningRooms]:
     """A hub with these topics, and without servers unless `config` has some."""
-    rooms = Rooms(profiles=dict(profiles or {}), topics=topics)
+    rooms = RoomSettings(profiles=dict(profiles or {}), topics=topics)
     config = msgspec.structs.replace(config or Config(hub=hub or HubSettings()), rooms=rooms)
     hub_app = HubApp(config, home)
     gateway = Gateway(hub_app)

@@ -14,7 +14,7 @@ from websockets.asyncio.client import connect
 from websockets.frames import Close, CloseCode, Frame, Opcode
 
 from hub.running_hub import until
-from interlock.config.settings import Rate, Topic
+from interlock.config.settings import Rate, TopicSettings
 from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.frame_queue import AT_ONCE, MAX_FRAMES, MAX_WAITING
 from interlock.rooms.member import Member
@@ -26,8 +26,8 @@ from .running import RunningRooms, running_rooms
 
 pytestmark = pytest.mark.anyio
 
-OPEN = Topic(visibility="restricted", profile="full-access")
-SHY = Topic(visibility="restricted", profile="proposal-only")
+OPEN = TopicSettings(visibility="restricted", profile="full-access")
+SHY = TopicSettings(visibility="restricted", profile="proposal-only")
 
 
 def raw(**changes: Any) -> str:
@@ -134,7 +134,7 @@ async def test_a_text_message_that_is_not_utf8_ends_the_connection_as_websocket_
 
 async def test_a_pong_keeps_its_place_among_the_answers(tmp_path: Path) -> None:
     """A ping between two envelopes of one packet, the first of them fragmented around another ping."""
-    async with running_rooms(tmp_path, build=Topic(visibility="restricted", profile="full-access")) as rooms:
+    async with running_rooms(tmp_path, build=TopicSettings(visibility="restricted", profile="full-access")) as rooms:
         reader, writer = await asyncio.open_connection("127.0.0.1", rooms.port)
         head = f"GET /ws?topic=build HTTP/1.1\r\nHost: 127.0.0.1:{rooms.port}\r\nUpgrade: websocket\r\n"
         head += "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -201,7 +201,7 @@ async def test_a_second_connection_replaces_the_first_which_is_told(tmp_path: Pa
 
 
 async def test_a_flood_is_slowed_and_answered(tmp_path: Path) -> None:
-    slow = Topic(visibility="restricted", profile="full-access", rate=Rate(per_minute=50))
+    slow = TopicSettings(visibility="restricted", profile="full-access", rate=Rate(per_minute=50))
     async with running_rooms(tmp_path, build=slow) as rooms:
         ann, eve = await rooms.join("ann"), await rooms.join("eve")
         for number in range(60):
@@ -216,7 +216,7 @@ async def test_a_flood_is_slowed_and_answered(tmp_path: Path) -> None:
 
 
 async def test_joining_again_and_again_is_limited(tmp_path: Path) -> None:
-    slow = Topic(visibility="restricted", rate=Rate(per_minute=3))
+    slow = TopicSettings(visibility="restricted", rate=Rate(per_minute=3))
     async with running_rooms(tmp_path, build=slow) as rooms:
         for _ in range(3):
             await (await rooms.join("eve")).leave()
@@ -227,7 +227,7 @@ async def test_joining_again_and_again_is_limited(tmp_path: Path) -> None:
 
 
 async def test_a_participant_that_never_reads_is_cut_off_and_the_others_are_served(tmp_path: Path) -> None:
-    fast = Topic(visibility="restricted", profile="full-access", rate=Rate())
+    fast = TopicSettings(visibility="restricted", profile="full-access", rate=Rate())
     async with running_rooms(tmp_path, build=fast) as rooms:
         ann, bob = await rooms.join("ann"), await rooms.join("bob")
         deaf = await connect(
@@ -280,7 +280,7 @@ class SilentConnection:
 
 
 async def test_many_participants_that_never_read_are_cut_off_and_their_sender_stays(tmp_path: Path) -> None:
-    public = Topic(visibility="public", profile="full-access", rate=Rate())
+    public = TopicSettings(visibility="public", profile="full-access", rate=Rate())
     async with running_rooms(tmp_path, build=public) as rooms:
         ann, bob = await rooms.join("ann"), await rooms.join("bob")
         silent = [SilentConnection(rooms.gateway.topics.admit("build", Admitted(None), Mode.ALL)) for _ in range(200)]
@@ -306,7 +306,7 @@ async def test_many_participants_that_never_read_are_cut_off_and_their_sender_st
 
 
 async def test_a_burst_to_a_large_topic_waits_with_its_sender_and_arrives_in_order(tmp_path: Path) -> None:
-    large = Topic(visibility="public", profile="full-access", rate=Rate(), participants=1_000)
+    large = TopicSettings(visibility="public", profile="full-access", rate=Rate(), participants=1_000)
     async with running_rooms(tmp_path, build=large) as rooms:
         ann, bob = await rooms.join("ann"), await rooms.join("bob")
         for _ in range(2 * AT_ONCE):
@@ -360,7 +360,7 @@ async def test_nobody_comes_while_too_many_frames_wait_for_the_store(
 
 
 async def test_a_full_topic_takes_nobody_else_and_its_participants_come_back(tmp_path: Path) -> None:
-    async with running_rooms(tmp_path, build=Topic(visibility="restricted", participants=1)) as rooms:
+    async with running_rooms(tmp_path, build=TopicSettings(visibility="restricted", participants=1)) as rooms:
         ann = await rooms.join("ann")
         key = {"Authorization": f"Bearer {await rooms.key('eve')}"}
         status, told = await rooms.refused("build", key)
@@ -371,7 +371,11 @@ async def test_a_full_topic_takes_nobody_else_and_its_participants_come_back(tmp
 
 
 async def test_upgrades_are_refused_before_they_happen(tmp_path: Path) -> None:
-    topics = {"build": OPEN, "closed": Topic(members={"ann": "full-access"}), "open": Topic(visibility="public")}
+    topics = {
+        "build": OPEN,
+        "closed": TopicSettings(members={"ann": "full-access"}),
+        "open": TopicSettings(visibility="public"),
+    }
     async with running_rooms(tmp_path, **topics) as rooms:
         key = {"Authorization": f"Bearer {await rooms.key('eve')}"}
         assert (await rooms.refused("nowhere", key))[0] == 404

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from interlock.config.settings import Topic
+from interlock.config.settings import TopicSettings
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
 
@@ -18,7 +18,7 @@ from .running import RunningRooms, running_rooms
 
 pytestmark = pytest.mark.anyio
 
-SHY = Topic(visibility="restricted", profile="proposal-only")
+SHY = TopicSettings(visibility="restricted", profile="proposal-only")
 PROPOSE = ["mcp/proposal:*", "mcp/response:*", "chat"]
 
 
@@ -26,7 +26,7 @@ async def test_a_reload_holds_for_the_next_envelope_and_is_announced(tmp_path: P
     async with running_rooms(tmp_path, build=SHY) as rooms:
         ann, eve = await rooms.join("ann"), await rooms.join("eve")
         await eve.next("system/presence")
-        await rooms.reload(build=Topic(visibility="restricted", members={"eve": "full-access"}))
+        await rooms.reload(build=TopicSettings(visibility="restricted", members={"eve": "full-access"}))
         await eve.send("mcp/request:tools/list", {})
         welcome = await eve.next()
         assert welcome["kind"] == "system/welcome"
@@ -41,7 +41,7 @@ async def test_a_reload_holds_for_the_next_envelope_and_is_announced(tmp_path: P
 async def test_members_that_were_removed_and_topics_that_were_closed_end(tmp_path: Path) -> None:
     async with running_rooms(tmp_path, build=SHY, other=SHY) as rooms:
         ann, eve, bob = await rooms.join("ann"), await rooms.join("eve"), await rooms.join("bob", "other")
-        await rooms.reload(build=Topic(members={"ann": "full-access"}))
+        await rooms.reload(build=TopicSettings(members={"ann": "full-access"}))
         for peer in (eve, bob):
             found, code, _ = await peer.closed()
             assert found[-1]["payload"]["error"] == "access_ended"
@@ -106,7 +106,7 @@ async def test_a_capability_that_was_taken_away_stays_away_after_a_restart(tmp_p
 
 
 async def test_operators_see_topics_and_who_is_there(tmp_path: Path) -> None:
-    async with running_rooms(tmp_path, build=SHY, empty=Topic()) as rooms:
+    async with running_rooms(tmp_path, build=SHY, empty=TopicSettings()) as rooms:
         await rooms.join("eve", mode="directed")
         build, empty = (await rooms.operate("rooms.list"))["rooms"]
         (row,) = build["participants"]
@@ -146,7 +146,7 @@ async def test_the_hubs_own_user_joins_with_a_ticket_that_is_good_once(tmp_path:
 
 
 async def test_violations_are_announced_where_the_topic_says_so(tmp_path: Path) -> None:
-    loud = Topic(visibility="restricted", profile="response-only", announce_violations=True)
+    loud = TopicSettings(visibility="restricted", profile="response-only", announce_violations=True)
     async with running_rooms(tmp_path, build=loud) as rooms:
         ann, eve = await rooms.join("ann"), await rooms.join("eve")
         await eve.send("mcp/request:tools/call:rm", {})

@@ -17,14 +17,14 @@ from websockets.server import ServerProtocol
 
 from attacks.watchdog import watching
 from hub.running_hub import until
-from interlock.config.settings import Rate, Topic
+from interlock.config.settings import Rate, TopicSettings
 from interlock.transports.websocket import WebSocketBounds, WebSocketConnection
 
 from .running import RunningRooms, running_rooms
 
 pytestmark = pytest.mark.anyio
 
-PUBLIC = Topic(visibility="public", profile="full-access")
+PUBLIC = TopicSettings(visibility="public", profile="full-access")
 PING, EMPTY = Frame(Opcode.PING, b"").serialize(mask=True), Frame(Opcode.TEXT, b"").serialize(mask=True)
 
 
@@ -86,7 +86,7 @@ async def test_t38_a_flood_of_frames_without_a_key_keeps_the_loop_free(tmp_path:
 async def test_t38_every_frame_counts_against_the_rate_and_a_flood_is_told_so_once(
     tmp_path: Path, frame: bytes
 ) -> None:
-    slow = Topic(visibility="public", profile="full-access", rate=Rate(per_minute=100))
+    slow = TopicSettings(visibility="public", profile="full-access", rate=Rate(per_minute=100))
     async with running_rooms(tmp_path, build=slow) as rooms, guest(rooms) as (reader, writer):
         writer.write(frame * 5_000)
         pong_or_refusal = b"\x8a\x00" if frame is PING else b'"not_json"'
@@ -103,7 +103,7 @@ async def test_t38_every_frame_counts_against_the_rate_and_a_flood_is_told_so_on
 
 async def test_t26_pongs_are_within_the_bound_of_unread_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WebSocketConnection.__init__, "__defaults__", (WebSocketBounds(unread_bytes=65_536),))
-    fast = Topic(visibility="public", rate=Rate())
+    fast = TopicSettings(visibility="public", rate=Rate())
     async with running_rooms(tmp_path, build=fast) as rooms, guest(rooms) as (_, writer):
         room = next(iter(rooms.gateway.rooms))
         (member,) = room.members

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import Topic
+from interlock.config.settings import TopicSettings
 
 from .running import running_rooms
 
 pytestmark = pytest.mark.anyio
 
-OPEN = Topic(visibility="restricted", profile="full-access")
+OPEN = TopicSettings(visibility="restricted", profile="full-access")
 INBOX = {"id": "system:inbox", "capabilities": []}
 
 

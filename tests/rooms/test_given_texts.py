@@ -12,8 +12,15 @@ from msgspec.structs import replace
 
 from hub.running_hub import RawClient, until
 from hub.test_taint import call, make_servers
-from interlock.config.live_settings import Live
-from interlock.config.settings import Agent, ApprovalSettings, Config, HubSettings, Profile, Topic
+from interlock.config.live_settings import LiveSettings
+from interlock.config.settings import (
+    AgentSettings,
+    ApprovalSettings,
+    Config,
+    HubSettings,
+    ProfileSettings,
+    TopicSettings,
+)
 from interlock.config.settings import ServerSettings as Settings
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.live.touches import LIVE_TOUCHED
@@ -25,14 +32,14 @@ from .test_inbox import answer, offered
 
 pytestmark = pytest.mark.anyio
 
-BUILD = Topic(visibility="public", profile="full-access", servers=("web", "notes"), history=100)
-CAREFUL = Agent(profile="careful")
+BUILD = TopicSettings(visibility="public", profile="full-access", servers=("web", "notes"), history=100)
+CAREFUL = AgentSettings(profile="careful")
 LISTENING = "response-only"
 
 
 @contextlib.asynccontextmanager
 async def rooms_of(
-    folder: Path, live: Live | None = None, hub: HubSettings | None = None
+    folder: Path, live: LiveSettings | None = None, hub: HubSettings | None = None
 ) -> AsyncIterator[RunningRooms]:
     """Rooms with an untrusted server `web` and a trusted one `notes`; the agents' profile asks after untrusted text."""
     web, notes = make_servers()
@@ -40,9 +47,9 @@ async def rooms_of(
         config = Config(
             hub=hub or HubSettings(approvals=ApprovalSettings(hold_s=0)),
             servers={"web": Settings(url=outside.url), "notes": Settings(url=inside.url, trust="trusted")},
-            profiles={"careful": Profile(taint="ask")},
+            profiles={"careful": ProfileSettings(taint="ask")},
             agents=dict.fromkeys(("ann", "bob", "cat"), CAREFUL),
-            live=live or Live(),
+            live=live or LiveSettings(),
         )
         async with running_rooms(folder, config=config, build=BUILD) as rooms:
             for name in ("web", "notes"):
@@ -91,7 +98,7 @@ async def test_t43_a_history_counts_as_what_was_missed(tmp_path: Path) -> None:
 
 
 async def test_t129_a_result_in_a_room_taints_everyone_who_reads_it(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path, Live(ask_s=0)) as rooms:
+    async with rooms_of(tmp_path, LiveSettings(ask_s=0)) as rooms:
         ann, bob = await rooms.join("ann"), await rooms.join("bob")
         await ask_in_room(ann, "notes", "look")
         await bob.next("mcp/response:tools/call:look")
@@ -106,7 +113,7 @@ async def test_t129_a_result_in_a_room_taints_everyone_who_reads_it(tmp_path: Pa
 
 
 async def test_t129_a_result_that_waits_for_a_tool_of_rooms_taints_its_reader(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path, Live(ask_s=0)) as rooms:
+    async with rooms_of(tmp_path, LiveSettings(ask_s=0)) as rooms:
         cat = RawClient(f"http://127.0.0.1:{rooms.port}/mcp", await rooms.key("cat"))
 
         async def use(tool: str, **arguments: object) -> str:
@@ -140,7 +147,7 @@ async def test_callers_without_a_key_are_one_principal_in_rooms_too(tmp_path: Pa
 
 
 async def test_t129_no_rule_fulfils_the_proposal_of_a_tainted_agent(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path, Live(ask_s=0)) as rooms:
+    async with rooms_of(tmp_path, LiveSettings(ask_s=0)) as rooms:
         ann = await rooms.join("ann", mode="directed")
 
         async def propose() -> str:

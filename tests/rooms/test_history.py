@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hub.running_hub import until
-from interlock.config.settings import Topic
+from interlock.config.settings import TopicSettings
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead
 from interlock.protocols.mcpx.capabilities import CapabilitySet
@@ -27,8 +27,8 @@ from .running import Peer, RunningRooms, running_rooms
 pytestmark = pytest.mark.anyio
 
 MEMBERS = {"ann": "full-access", "bob": "full-access", "eve": "full-access"}
-KEPT = Topic(members=MEMBERS, history=20)
-NONE = Topic(members=MEMBERS)
+KEPT = TopicSettings(members=MEMBERS, history=20)
+NONE = TopicSettings(members=MEMBERS)
 
 
 def cursor(peer: Peer) -> str:
@@ -217,7 +217,7 @@ async def test_a_participant_that_reconnects_misses_nothing_and_hears_nothing_tw
 ) -> None:
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
     chance = random.Random(7)
-    big = Topic(members=MEMBERS, history=1_000)
+    big = TopicSettings(members=MEMBERS, history=1_000)
     async with running_rooms(tmp_path, build=big) as rooms:
         ann, url = await rooms.join("ann"), f"http://127.0.0.1:{rooms.port}"
         heard: list[str] = []

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hub.running_hub import child, until
-from interlock.config.settings import Config, Topic
+from interlock.config.settings import Config, TopicSettings
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.access_methods import Give
@@ -31,8 +31,8 @@ MEMBERS = {
     "sam": "full-access",
     "watcher": "response-only",
 }
-BUILD = Topic(visibility="restricted", members=MEMBERS, kinds={"person": "full-access"}, servers=("busy",))
-QUIET = Topic(visibility="restricted", kinds={"person": "response-only"}, servers=("busy",))
+BUILD = TopicSettings(visibility="restricted", members=MEMBERS, kinds={"person": "full-access"}, servers=("busy",))
+QUIET = TopicSettings(visibility="restricted", kinds={"person": "response-only"}, servers=("busy",))
 BUSY = "server:busy"
 
 

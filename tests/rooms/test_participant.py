@@ -13,7 +13,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from cases import each_case
 from hub.running_hub import until
-from interlock.config.settings import Rate, Topic
+from interlock.config.settings import Rate, TopicSettings
 from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
 from interlock.rooms import Participant, RoomError
 from interlock.rooms import participant_connection as module
@@ -25,7 +25,7 @@ from .running import RunningRooms, running_rooms
 
 pytestmark = pytest.mark.anyio
 
-BUILD = Topic(members={"coder": "proposal-only", "boss": "full-access", "worker": "response-only"})
+BUILD = TopicSettings(members={"coder": "proposal-only", "boss": "full-access", "worker": "response-only"})
 
 
 async def participant(rooms: RunningRooms, name: str, **more: object) -> Participant:
@@ -184,7 +184,7 @@ async def test_a_participant_that_may_not_respond_runs_no_tool(tmp_path: Path) -
         ran.append(1)
         return "done"
 
-    quiet = Topic(members={"boss": "full-access", "worker": "chatting"})
+    quiet = TopicSettings(members={"boss": "full-access", "worker": "chatting"})
     async with running_rooms(tmp_path, profiles={"chatting": ("chat",)}, build=quiet) as rooms:
         boss = await rooms.join("boss")
         async with await participant(rooms, "worker", server=server) as worker:
@@ -255,7 +255,7 @@ async def test_it_changes_its_mode_and_stays_the_same_participant(tmp_path: Path
 
 
 async def test_a_change_of_mode_that_is_refused_changes_nothing(tmp_path: Path) -> None:
-    few = Topic(members=dict(BUILD.members), rate=Rate(per_hour=3))
+    few = TopicSettings(members=dict(BUILD.members), rate=Rate(per_hour=3))
     async with running_rooms(tmp_path, build=few) as rooms:
         async with await participant(rooms, "worker") as worker, await participant(rooms, "boss") as boss:
             asked = asyncio.create_task(boss.request("ping", {}, ["worker"]))

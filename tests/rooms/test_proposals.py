@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.settings import Topic
+from interlock.config.settings import TopicSettings
 from protocols.mcpx import vectors
 
 from .running import Peer, running_rooms
@@ -23,7 +23,7 @@ MEMBERS = {
     "user-alice": "response-only",
     "robot-alpha": "tool-only",
 }
-BUILD = Topic(members=MEMBERS)
+BUILD = TopicSettings(members=MEMBERS)
 
 
 def call(number: int, name: str = "write") -> dict[str, object]:
@@ -38,7 +38,7 @@ async def propose(peer: Peer, **members: object) -> str:
 async def test_every_example_of_the_specification_passes_or_is_refused_as_its_text_says(
     tmp_path: Path, strict: bool
 ) -> None:
-    async with running_rooms(tmp_path, build=Topic(members=MEMBERS, strict=strict)) as rooms:
+    async with running_rooms(tmp_path, build=TopicSettings(members=MEMBERS, strict=strict)) as rooms:
         peers = {name: await rooms.join(name) for name in MEMBERS}
         observer = peers["user-alice"]
         order = [vectors.REQUEST, vectors.RESPONSE, vectors.PROPOSAL, vectors.FULFILMENT, vectors.FULFILMENT_RESPONSE]
@@ -94,7 +94,7 @@ async def test_nobody_fulfils_its_own_proposal(tmp_path: Path) -> None:
 
 
 async def test_guests_are_one_owner(tmp_path: Path) -> None:
-    async with running_rooms(tmp_path, build=Topic(visibility="public", profile="full-access")) as rooms:
+    async with running_rooms(tmp_path, build=TopicSettings(visibility="public", profile="full-access")) as rooms:
         one, other = await rooms.join(None), await rooms.join(None)
         proposal = await propose(one)
         await other.next("mcp/proposal:tools/call:write")
@@ -126,7 +126,7 @@ async def test_withdrawn_and_rejected_proposals_cannot_be_fulfilled(tmp_path: Pa
 
 
 async def test_a_proposal_expires_and_its_proposer_is_told(tmp_path: Path) -> None:
-    async with running_rooms(tmp_path, build=Topic(members=MEMBERS, proposal_s=0.2)) as rooms:
+    async with running_rooms(tmp_path, build=TopicSettings(members=MEMBERS, proposal_s=0.2)) as rooms:
         proposer, ann = await rooms.join("untrusted-agent"), await rooms.join("human-user")
         proposal = await propose(proposer)
         error = await proposer.error()
@@ -139,7 +139,7 @@ async def test_a_proposal_expires_and_its_proposer_is_told(tmp_path: Path) -> No
 
 
 async def test_agents_can_track_proposals_themselves(tmp_path: Path) -> None:
-    async with running_rooms(tmp_path, build=Topic(members=MEMBERS, proposals="agents")) as rooms:
+    async with running_rooms(tmp_path, build=TopicSettings(members=MEMBERS, proposals="agents")) as rooms:
         proposer, ann = await rooms.join("untrusted-agent"), await rooms.join("human-user")
         target = await rooms.join("target-agent")
         proposal = await propose(proposer)
@@ -149,7 +149,7 @@ async def test_agents_can_track_proposals_themselves(tmp_path: Path) -> None:
 
 
 async def test_a_strict_topic_refuses_a_kind_that_does_not_match_its_payload(tmp_path: Path) -> None:
-    async with running_rooms(tmp_path, build=Topic(members=MEMBERS, strict=True), lax=BUILD) as rooms:
+    async with running_rooms(tmp_path, build=TopicSettings(members=MEMBERS, strict=True), lax=BUILD) as rooms:
         for topic, refused in (("build", True), ("lax", False)):
             eve, target = await rooms.join("robot-alpha", topic), await rooms.join("target-agent", topic)
             await eve.send("mcp/request:tools/call:safe", call(1, "dangerous"))

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from hub.running_hub import until
-from interlock.config.settings import Topic
+from interlock.config.settings import TopicSettings
 from interlock.hub.approvals.states import DecisionState
 from interlock.rooms import room as topic_room
 
@@ -29,7 +29,7 @@ STEPS = 25
 NAMES = ("ann", "bob", "cat")
 ACTIONS = ("join", "leave", *("propose",) * 3, *("fulfil", "withdraw", "reject") * 2, "expire")
 RESTARTS = 0.02
-OPEN = Topic(visibility="restricted", profile="full-access", proposal_s=300)
+OPEN = TopicSettings(visibility="restricted", profile="full-access", proposal_s=300)
 KIND = "mcp/request:tools/call:write"
 CALL = {"name": "write", "arguments": {"path": "a"}}
 REQUEST = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}

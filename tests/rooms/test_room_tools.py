@@ -13,7 +13,7 @@ import pytest
 
 from hub.running_hub import RawClient, child, until
 from interlock.client import Client
-from interlock.config.settings import Agent, Config, Topic
+from interlock.config.settings import AgentSettings, Config, TopicSettings
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.audit.record import TOOL_FAILED
 from interlock.hub.audit.search import search
@@ -32,19 +32,19 @@ from .running import RunningRooms, running_rooms
 
 pytestmark = pytest.mark.anyio
 
-BUILD = Topic(
+BUILD = TopicSettings(
     visibility="private",
     members={"coder": "proposal-only", "other": "proposal-only", "lead": "full-access", "mute": "response-only"},
     servers=("busy",),
 )
-PUBLIC = Topic(visibility="public", profile="proposal-only")
-KEPT = Topic(visibility="private", members={"keeper": "full-access", "lead": "full-access"}, history=10)
+PUBLIC = TopicSettings(visibility="public", profile="proposal-only")
+KEPT = TopicSettings(visibility="private", members={"keeper": "full-access", "lead": "full-access"}, history=10)
 BUSY = "server:busy"
 
 
 @pytest.fixture(scope="module")
 async def rooms(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningRooms]:
-    config = Config(servers={"busy": child("busy_server.py")}, agents={"mute": Agent(budget=2_000)})
+    config = Config(servers={"busy": child("busy_server.py")}, agents={"mute": AgentSettings(budget=2_000)})
     async with running_rooms(
         tmp_path_factory.mktemp("tools"), config=config, build=BUILD, hall=PUBLIC, kept=KEPT
     ) as rooms:

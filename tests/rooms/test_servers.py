@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hub.running_hub import child, until
-from interlock.config.live_settings import Live
-from interlock.config.settings import Config, Topic
+from interlock.config.live_settings import LiveSettings
+from interlock.config.settings import Config, TopicSettings
 from interlock.hub.auth.access_methods import Give
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.states import ServerState
@@ -21,9 +21,9 @@ from .running import Peer, RunningRooms, running_rooms
 pytestmark = pytest.mark.anyio
 
 MEMBERS = {"ann": "full-access", "coder": "proposal-only", "reader": "readers", "bob": "full-access"}
-BUILD = Topic(visibility="public", members=MEMBERS, profile="full-access", servers=("busy", "none"))
-STRICT = Topic(visibility="restricted", profile="full-access", servers=("busy",), strict=True)
-OTHER = Topic(visibility="restricted", profile="full-access")
+BUILD = TopicSettings(visibility="public", members=MEMBERS, profile="full-access", servers=("busy", "none"))
+STRICT = TopicSettings(visibility="restricted", profile="full-access", servers=("busy",), strict=True)
+OTHER = TopicSettings(visibility="restricted", profile="full-access")
 READERS = {"readers": ("mcp/request:tools/list", "mcp/request:tools/call:echo", "chat")}
 BUSY = "server:busy"
 
@@ -31,7 +31,7 @@ BUSY = "server:busy"
 @pytest.fixture(scope="module")
 async def rooms(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningRooms]:
     home = tmp_path_factory.mktemp("servers")
-    config = Config(servers={"busy": child("busy_server.py")}, live=Live(ask_s=0))
+    config = Config(servers={"busy": child("busy_server.py")}, live=LiveSettings(ask_s=0))
     async with running_rooms(home, None, READERS, config=config, build=BUILD, strict=STRICT, other=OTHER) as rooms:
         await until(lambda: rooms.hub_app.upstreams["busy"].state is ServerState.CONNECTED)
         yield rooms
@@ -183,7 +183,7 @@ async def test_a_fulfilment_runs_a_real_tool_with_the_fulfillers_arguments_and_a
 
 
 async def test_servers_come_and_go_with_the_configuration_and_open_requests_are_answered(tmp_path: Path) -> None:
-    config = Config(servers={"busy": child("busy_server.py")}, live=Live(ask_s=0))
+    config = Config(servers={"busy": child("busy_server.py")}, live=LiveSettings(ask_s=0))
     async with running_rooms(tmp_path, config=config, build=OTHER) as rooms:
         await until(lambda: rooms.hub_app.upstreams["busy"].state is ServerState.CONNECTED)
         ann = await rooms.join("ann")

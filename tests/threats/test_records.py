@@ -15,7 +15,7 @@ import msgspec
 from hub.committed import CommittedRecords
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
-from interlock.config.settings import Agent, HubSettings, ServerSettings
+from interlock.config.settings import AgentSettings, HubSettings, ServerSettings
 
 SECRETS = {
     "a GitHub token": "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8",
@@ -34,7 +34,7 @@ TELLING = {
 
 async def test_t23_secrets_are_in_no_record_log_question_metric_or_file(tmp_path: Path) -> None:
     script = {"tools": [tool("say", text=TEXT), tool("ask", text=TEXT)]}
-    agents = {"a": Agent(ask=("s__ask",))}
+    agents = {"a": AgentSettings(ask=("s__ask",))}
     settings = HubSettings(metrics="open")
     async with running_hub(tmp_path, {"s": scripted(tmp_path, script)}, hub=settings, agents=agents) as hub:
         key = hub.key("a")

@@ -12,8 +12,15 @@ from typing import Any, TypeVar
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_live import DECLARED, event, offer
-from interlock.config.model_settings import Host, Model
-from interlock.config.settings import Agent, ApprovalSettings, Rooms, ServerSettings, TimeoutSettings, Topic
+from interlock.config.model_settings import HostSettings, ModelSettings
+from interlock.config.settings import (
+    AgentSettings,
+    ApprovalSettings,
+    RoomSettings,
+    ServerSettings,
+    TimeoutSettings,
+    TopicSettings,
+)
 from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server as ToolServer
 from interlock.server import Tool
@@ -22,7 +29,9 @@ from protected_server import ProtectedServer
 from .console_issuer import ConsoleIssuer
 
 Result = TypeVar("Result")
-ROOMS = Rooms(topics={"build": Topic(visibility="restricted", kinds={"person": "full-access"}, servers=("busy",))})
+ROOMS = RoomSettings(
+    topics={"build": TopicSettings(visibility="restricted", kinds={"person": "full-access"}, servers=("busy",))}
+)
 
 
 class HubInThread:
@@ -121,10 +130,10 @@ class HubInThread:
                 if self._hostile:
                     servers["evil"] = ServerSettings(url=evil.url)
                 tables: dict[str, Any] = {
-                    "agents": {"careful": Agent(ask=("busy__ec*",))},
+                    "agents": {"careful": AgentSettings(ask=("busy__ec*",))},
                     "rooms": ROOMS,
-                    "models": {"toy": Model(kind="scripted", script=str(script))},
-                    "host": Host(model="toy"),
+                    "models": {"toy": ModelSettings(kind="scripted", script=str(script))},
+                    "host": HostSettings(model="toy"),
                 }
                 async with running_hub(self._home, servers, wait=False, hub=settings, **tables) as self.hub:
                     for server in servers.keys() - {"docs"}:  # That one waits for a login.

@@ -13,7 +13,7 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_operations import broken, sample
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ProfileSettings, TimeoutSettings
 from interlock.hub.admin.operation import Operation
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
@@ -48,7 +48,7 @@ class Admin:
 @contextlib.asynccontextmanager
 async def hub_in(folder: Path) -> AsyncIterator[RunningHub]:
     settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
-    agents = {"careful": Agent(ask=("busy__ec*",))}
+    agents = {"careful": AgentSettings(ask=("busy__ec*",))}
     async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
         yield running
 
@@ -425,7 +425,7 @@ async def test_nobody_hands_out_more_than_their_own_key_permits(
 
 
 async def test_nobody_hands_out_another_profile_than_the_one_they_are_held_to(tmp_path: Path) -> None:
-    profiles = {"work": Profile(), "play": Profile()}
+    profiles = {"work": ProfileSettings(), "play": ProfileSettings()}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, profiles=profiles) as hub:
         held = Admin(hub, await hub.new_key("held", "person", profile="work"))
         assert (await held.ask("POST", "/admin/keys", {"agent": "a", "profile": "work"}))[0] == 200

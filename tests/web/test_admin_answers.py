@@ -14,15 +14,15 @@ import pytest
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_live import event, offer, push
 from hub.test_registration import ASKED, SERVES
-from interlock.config.model_settings import Host, Model
+from interlock.config.model_settings import HostSettings, ModelSettings
 from interlock.config.settings import (
-    Agent,
+    AgentSettings,
     ApprovalSettings,
     HubSettings,
     PermissionSettings,
-    Rooms,
+    RoomSettings,
     TimeoutSettings,
-    Topic,
+    TopicSettings,
 )
 from interlock.hub.taints import TAINTS, Source, Taint
 from interlock.rooms import Participant
@@ -48,18 +48,18 @@ async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
 @contextlib.asynccontextmanager
 async def hub_in(folder: Path) -> AsyncIterator[RunningHub]:
     settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
-    agents = {"careful": Agent(ask=("busy__ec*",))}
+    agents = {"careful": AgentSettings(ask=("busy__ec*",))}
     needs = PermissionSettings(require=("network.outbound",), policy="auto_approve")
     servers = {
         "busy": child("busy_server.py", permissions=needs),
         "s": child("live_server.py", offer(), "{}"),
         "chat": child("channel_server.py"),
     }
-    rooms = Rooms(topics={"build": Topic(members={"careful": "proposal-only", "ada": "full-access"})})
+    rooms = RoomSettings(topics={"build": TopicSettings(members={"careful": "proposal-only", "ada": "full-access"})})
     # Only a hub with a model has channels.
     (folder / "script.json").write_text('[{"text": "yes"}]')
-    models = {"toy": Model(kind="scripted", script=str(folder / "script.json"))}
-    more = {"models": models, "host": Host(model="toy")}
+    models = {"toy": ModelSettings(kind="scripted", script=str(folder / "script.json"))}
+    more = {"models": models, "host": HostSettings(model="toy")}
     async with running_hub(folder, servers, hub=settings, agents=agents, rooms=rooms, **more) as running:
         yield running
 

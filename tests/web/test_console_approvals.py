@@ -16,7 +16,15 @@ from urllib.parse import quote
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Profile, Rooms, TimeoutSettings, Topic
+from interlock.config.settings import (
+    AgentSettings,
+    ApprovalSettings,
+    HubSettings,
+    ProfileSettings,
+    RoomSettings,
+    TimeoutSettings,
+    TopicSettings,
+)
 from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
@@ -36,7 +44,7 @@ VISIBLE = ("\\u001b[2J", "\\u202eevil\\u2066")
 @pytest.fixture
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningHub]:
     settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
-    agents = {"careful": Agent(ask=("busy__ec*",))}
+    agents = {"careful": AgentSettings(ask=("busy__ec*",))}
     folder = tmp_path_factory.mktemp("console")
     async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
         yield running
@@ -87,7 +95,7 @@ async def test_a_request_is_read_and_approved_once_without_a_script(hub: Running
 
 async def test_t129_a_taint_request_offers_no_rule_and_is_shown_as_approved_also_when_used(tmp_path: Path) -> None:
     settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
-    profiles, servers = {"asks": Profile(taint="ask")}, {"busy": child("busy_server.py")}
+    profiles, servers = {"asks": ProfileSettings(taint="ask")}, {"busy": child("busy_server.py")}
     async with running_hub(tmp_path, servers, hub=settings, profiles=profiles) as hub:
         hub.key("careful")
         caller = hub.hub_app.authenticator.admit_principal(Principal("careful", "agent"), "/mcp")
@@ -103,8 +111,8 @@ async def test_t129_a_taint_request_offers_no_rule_and_is_shown_as_approved_also
 
 
 async def test_a_proposal_of_a_room_is_fulfilled_in_the_console(tmp_path: Path) -> None:
-    topic = Topic(visibility="restricted", kinds={"person": "full-access"}, servers=("busy",))
-    rooms = Rooms(topics={"build": topic})
+    topic = TopicSettings(visibility="restricted", kinds={"person": "full-access"}, servers=("busy",))
+    rooms = RoomSettings(topics={"build": topic})
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, rooms=rooms) as hub:
         visitor, inbox = await Visitor(hub).log_in(), hub.hub_app.inbox
         async with Participant(hub.url, "build", hub.key("coder")) as coder:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.hub.approvals.rules import RULES, Rule
 from interlock.hub.audit.record import OPERATED, Outcome, Record
 from interlock.hub.audit.search import FoundEntry
@@ -38,7 +38,7 @@ async def hub(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> A
     settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
     folder = tmp_path_factory.mktemp("pages")
     servers = {"busy": child("busy_server.py")}
-    async with running_hub(folder, servers, hub=settings, agents={"ann": Agent()}) as running:
+    async with running_hub(folder, servers, hub=settings, agents={"ann": AgentSettings()}) as running:
         yield running
 
 

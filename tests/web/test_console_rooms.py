@@ -12,7 +12,7 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_live import event, offer
-from interlock.config.settings import Rooms, Topic
+from interlock.config.settings import RoomSettings, TopicSettings
 from interlock.rooms import visitors
 from waiting import until
 
@@ -21,15 +21,15 @@ from .test_console_approvals import HOSTILE
 
 pytestmark = pytest.mark.anyio
 
-BUILD = Topic(visibility="restricted", kinds={"person": "full-access"}, profile="proposal-only", servers=("s",))
-SECRET = Topic(visibility="private", members={"coder": "full-access"})
+BUILD = TopicSettings(visibility="restricted", kinds={"person": "full-access"}, profile="proposal-only", servers=("s",))
+SECRET = TopicSettings(visibility="private", members={"coder": "full-access"})
 LOOK = {"name": "look", "arguments": {}}
 
 
 @pytest.fixture(scope="module")
 async def hub(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[RunningHub]:
     servers = {"s": child("live_server.py", offer(), "{}")}
-    topics = Rooms(topics={"build": BUILD, "secret": SECRET})
+    topics = RoomSettings(topics={"build": BUILD, "secret": SECRET})
     async with running_hub(tmp_path_factory.mktemp("rooms"), servers, rooms=topics) as running:
         yield running
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.events import Gap
 from interlock.events.subscription import BATCH_EVENTS, Subscription
 from interlock.events.types import ApprovalChanged, Delivery
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningHub]:
     settings = HubSettings(timeouts=TimeoutSettings(start_s=120), approvals=ApprovalSettings(hold_s=0))
-    agents = {"ann": Agent()}
+    agents = {"ann": AgentSettings()}
     folder = tmp_path_factory.mktemp("timeline")
     async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
         yield running

@@ -102,9 +102,9 @@ async def test_states_queues_sessions_and_decisions_are_read_when_asked(tmp_path
 
 
 async def test_a_call_under_way_and_a_question_that_waits_are_seen(tmp_path: Path) -> None:
-    from interlock.config.settings import Agent
+    from interlock.config.settings import AgentSettings
 
-    agents = {"cursor": Agent(ask=("busy__echo",))}
+    agents = {"cursor": AgentSettings(ask=("busy__echo",))}
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN, agents=agents) as hub:
         asking = asyncio.ensure_future(RawClient(hub.url + "/mcp", hub.key("cursor")).modern("tools/call", ECHO))
         await until(lambda: hub.hub_app.inbox.open_count)

@@ -14,11 +14,11 @@ import pytest
 from cases import each_case
 from hub.running_hub import SOURCE, RawClient, RunningHub, child, running_hub, until
 from interlock.config.settings import (
-    Agent,
+    AgentSettings,
     ApprovalSettings,
     HubSettings,
     LimitSettings,
-    Profile,
+    ProfileSettings,
     Rate,
     ServerSettings,
     TimeoutSettings,
@@ -336,8 +336,8 @@ async def test_the_page_loads_nothing_from_elsewhere_and_may_not(rest: Rest) -> 
 
 
 async def test_a_principal_sees_and_calls_what_its_profile_shows(tmp_path: Path) -> None:
-    profiles = {"small": Profile(tools=("fin__*",), deny=("fin__quote",))}
-    agents = {"bound": Agent(profile="small"), "asked": Agent(ask=("fin__compare",))}
+    profiles = {"small": ProfileSettings(tools=("fin__*",), deny=("fin__quote",))}
+    agents = {"bound": AgentSettings(profile="small"), "asked": AgentSettings(ask=("fin__compare",))}
     settings = HubSettings(anonymous=False, timeouts=TimeoutSettings(start_s=30), approvals=ApprovalSettings(hold_s=0))
     servers = {"fin": example(), "busy": child("busy_server.py")}
     async with running_hub(tmp_path, servers, hub=settings, profiles=profiles, agents=agents) as hub:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
-from interlock.config.settings import Agent, ApprovalSettings, HubSettings, Rate, TimeoutSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, Rate, TimeoutSettings
 
 from .running import example
 
@@ -35,7 +35,7 @@ async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
         approvals=ApprovalSettings(hold_s=0),
         rate=Rate(per_minute=2),
     )
-    agents = {"asked": Agent(ask=("fin__compare",))}
+    agents = {"asked": AgentSettings(ask=("fin__compare",))}
     async with running_hub(
         tmp_path, {"fin": example(), "busy": child("busy_server.py")}, hub=settings, agents=agents
     ) as hub:

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from interlock.protocols.mcpl.channels import split_hub_channel_id
 from interlock.protocols.patterns import PatternError, compile_pattern
 
-from .channel_settings import Channel
+from .channel_settings import ChannelSettings
 from .names import why_bad_agent, why_bad_url
 from .problems import Section
 from .shape import build
 
 
-def read_channel(table: Mapping[str, object], name: str, section: Section) -> Channel:
+def read_channel(table: Mapping[str, object], name: str, section: Section) -> ChannelSettings:
     """Read one `[channels.NAME]`."""
-    channel = build(Channel, table, section)
+    channel = build(ChannelSettings, table, section)
     if why := why_bad_agent(channel.agent) if channel.agent else "is missing":
         section.add("agent", f"`agent` of [channels.{name}] {why}", "name the agent whose rights it has")
     check_channels(channel.incoming, "incoming", section)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class ChannelWebhook(msgspec.Struct, frozen=True):
+class ChannelWebhookSettings(msgspec.Struct, frozen=True):
     """`[channels.NAME.webhook]`: an address of yours that gets the answers of a conversation too, besides the channel
     that they go to. Signed as Standard Webhooks says, and sent again if it is not taken."""
 
@@ -16,7 +16,7 @@ class ChannelWebhook(msgspec.Struct, frozen=True):
     `whsec_` before it."""
 
 
-class Channel(msgspec.Struct, frozen=True):
+class ChannelSettings(msgspec.Struct, frozen=True):
     """`[channels.NAME]`: a conversation of one agent that begins turns by itself: for messages of channels that servers
     register, and for everything else that wakes the agent. Which of them wake is in `[live.rules]`. See
     [Host](host.md#channels)."""
@@ -33,6 +33,6 @@ class Channel(msgspec.Struct, frozen=True):
     """Whether each thread of a channel is a conversation of its own."""
     publish: str | None = None
     """The channel that answers go to, as `server/channel`; unset: the one that the newest message came from."""
-    webhook: ChannelWebhook = ChannelWebhook()
+    webhook: ChannelWebhookSettings = ChannelWebhookSettings()
     model: str | None = None
     """Its model; unset: as in `[host]`."""

@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.protocols.patterns import FEATURE_SETS, NAMES, PatternError, compile_pattern
 
-from .live_settings import Hook, Live, LiveRule
+from .live_settings import HookSettings, LiveRuleSettings, LiveSettings
 from .names import why_bad_agent, why_bad_name
 from .problems import KeyPath, Report, Section
 from .shape import build, kind, read_sections
@@ -23,19 +23,19 @@ MIN_SECRET_BYTES: Final = 24
 """Standard Webhooks: a secret has 24 to 64 bytes."""
 
 
-def read_live(table: object, section: Section) -> Live:
+def read_live(table: object, section: Section) -> LiveSettings:
     """Read the rules and the rest."""
     if not isinstance(table, Mapping):
         section.add((), f"`live` must be a table, not {kind(table)}", "write [live.rules.NAME]")
-        return Live()
+        return LiveSettings()
     rest = dict(table)
     rules = read_sections(rest.pop("rules", {}), section.inside("rules"), why_bad_name, _read_rule)
-    return msgspec.structs.replace(build(Live, rest, section), rules=rules)
+    return msgspec.structs.replace(build(LiveSettings, rest, section), rules=rules)
 
 
-def read_hook(table: Mapping[str, object], name: str, section: Section) -> Hook:
+def read_hook(table: Mapping[str, object], name: str, section: Section) -> HookSettings:
     """Read one webhook."""
-    hook = build(Hook, table, section)
+    hook = build(HookSettings, table, section)
     if why := why_bad_agent(hook.agent) if hook.agent else "is missing":
         section.add("agent", f"`agent` of the webhook `{name}` {why}", "name the agent that gets its events")
     if not hook.secret_env:
@@ -75,8 +75,8 @@ def check_webhook_secrets(config: Config, environ: Mapping[str, str], report: Re
             report.add(at, f"{effect}: its secret in ${variable} {why}", hint, fatal=False)
 
 
-def _read_rule(table: Mapping[str, object], name: str, section: Section) -> LiveRule:
-    rule = build(LiveRule, table, section)
+def _read_rule(table: Mapping[str, object], name: str, section: Section) -> LiveRuleSettings:
+    rule = build(LiveRuleSettings, table, section)
     for setting in ("agents", "servers", "channels", "tags_any", "tags_all", "tags_none", "feature_sets"):
         for pattern in getattr(rule, setting) or ():
             try:

@@ -16,7 +16,7 @@ Count = Annotated[int, Meta(ge=0, le=2**31)]
 Pause = Annotated[float, Meta(ge=0, le=86_400)]
 
 
-class LiveRule(msgspec.Struct, frozen=True):
+class LiveRuleSettings(msgspec.Struct, frozen=True):
     """`[live.rules.NAME]`: what becomes of some events. The first rule in the file that matches decides; an event that
     no rule names is held. A setting with patterns that is unset matches everything."""
 
@@ -53,7 +53,7 @@ class LiveRule(msgspec.Struct, frozen=True):
     """Tokens of the events that wake by this rule in any hour, for each server; unset: no limit."""
 
 
-class QuietHours(msgspec.Struct, frozen=True):
+class QuietHoursSettings(msgspec.Struct, frozen=True):
     """`[live.quiet_hours]`: a daily time, by this machine's clock, in which events are held."""
 
     start: Clock | None = None
@@ -64,7 +64,7 @@ class QuietHours(msgspec.Struct, frozen=True):
     """The days on which it starts."""
 
 
-class LiveWebhook(msgspec.Struct, frozen=True):
+class LiveWebhookSettings(msgspec.Struct, frozen=True):
     """`[live.webhook]`: an address of yours that is told when an agent is woken, so that it can start the agent. Signed
     as Standard Webhooks says, and sent again for a day, also after a restart, until it is taken."""
 
@@ -75,13 +75,13 @@ class LiveWebhook(msgspec.Struct, frozen=True):
     `whsec_` before it."""
 
 
-class Live(msgspec.Struct, frozen=True):
+class LiveSettings(msgspec.Struct, frozen=True):
     """`[live]`: events that servers push. A server may push only what a person enabled with `interlock features`."""
 
-    rules: dict[str, LiveRule] = {}
+    rules: dict[str, LiveRuleSettings] = {}
     """Rules for events; see below."""
-    quiet_hours: QuietHours = QuietHours()
-    webhook: LiveWebhook = LiveWebhook()
+    quiet_hours: QuietHoursSettings = QuietHoursSettings()
+    webhook: LiveWebhookSettings = LiveWebhookSettings()
     wakes_per_hour: Count | None = 60
     """Wakes of one agent in any hour."""
     tokens_per_hour: Count | None = None
@@ -95,7 +95,7 @@ class Live(msgspec.Struct, frozen=True):
     long."""
 
 
-class ServerLive(msgspec.Struct, frozen=True):
+class ServerLiveSettings(msgspec.Struct, frozen=True):
     """`[servers.ID.live]`: what a server may do in conversations, besides what its enabled feature sets bring. See
     [Host](host.md#hooks)."""
 
@@ -112,7 +112,7 @@ class ServerLive(msgspec.Struct, frozen=True):
     """Channels of other servers that it is told of as an observer, as patterns over `server/channel` (`chat/**`)."""
 
 
-class Hook(msgspec.Struct, frozen=True):
+class HookSettings(msgspec.Struct, frozen=True):
     """`[hooks.NAME]`: a webhook that others may call, `POST /hooks/NAME`, signed as Standard Webhooks says. Each
     message is an event of the server `hook:NAME` for one agent."""
 

@@ -22,12 +22,12 @@ from .expand import Expanded, all_variables, expand, literal, variables_in
 from .home import home_folder, user_config, user_home
 from .hub_secret import BadHubSecret, configured_secret
 from .live_sections import check_webhook_secrets
-from .model_settings import ADD_MODEL, NO_MODEL, Model
+from .model_settings import ADD_MODEL, NO_MODEL, ModelSettings
 from .names import why_bad_url
 from .problems import KeyPath, Problem, Report, Section
 from .secret_sources import SecretSources
 from .sections import is_one_line, read_config
-from .settings import Config, Origin, ServerOAuthSettings, ServerSettings
+from .settings import Config, ConfigOrigin, ServerOAuthSettings, ServerSettings
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
 BUILT_IN = "built in"
@@ -114,7 +114,7 @@ class _Loading:
         self._import_from_surroundings()
         servers = {name: self._filled(name, server) for name, server in self.servers.items()}
         demo = not servers and not self.unconfirmed and not any(problem.fatal for problem in self.problems)
-        origin = Origin(
+        origin = ConfigOrigin(
             path=str(document.path) if document else str(named) if named else None,
             explicit=named is not None,
             folder=str(self.folder) if self.folder else None,
@@ -216,7 +216,7 @@ class _Loading:
 
     def _with_models(self, config: Config, report: Report) -> Config:
         """Fill in the addresses and keys of models. One without its key is left out; the hub runs without it."""
-        models: dict[str, Model] = {}
+        models: dict[str, ModelSettings] = {}
         for name, model in config.models.items():
             written = {key: text for key in ("url", "key") if "${" in (text := getattr(model, key) or "")}
             results = {key: self._expand(text, report.file) for key, text in written.items()}

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
 
-from .model_settings import Host, Model
+from .model_settings import HostSettings, ModelSettings
 from .names import why_bad_url
 from .problems import KeyPath, Section
 from .shape import build
 
 
-def read_model(table: Mapping[str, object], name: str, section: Section) -> Model:
+def read_model(table: Mapping[str, object], name: str, section: Section) -> ModelSettings:
     """Read one model."""
-    model = build(Model, table, section)
+    model = build(ModelSettings, table, section)
     if model.kind == "scripted":
         if model.script is None:
             section.add("script", f"the scripted model `{name}` has no `script`", 'add script = "answers.json"')
@@ -25,7 +25,7 @@ def read_model(table: Mapping[str, object], name: str, section: Section) -> Mode
     return model
 
 
-def check_host(host: Host, models: Mapping[str, Model], section: Section) -> None:
+def check_host(host: HostSettings, models: Mapping[str, ModelSettings], section: Section) -> None:
     """Report names of models that do not exist, and routes that are no patterns."""
     inference = host.inference
     named: dict[KeyPath, str | None] = {("model",): host.model, ("inference", "default"): inference.default}

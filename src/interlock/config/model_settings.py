@@ -15,7 +15,7 @@ NO_MODEL: Final = "no model is configured"
 ADD_MODEL: Final = 'add [models.NAME] with kind, model and key = "${secret:NAME}" to interlock.toml'
 
 
-class Model(msgspec.Struct, frozen=True):
+class ModelSettings(msgspec.Struct, frozen=True):
     """`[models.NAME]`: a model that conversations and servers may use. `url` and `key` may use variables and, in your
     own file, secrets: `key = "${secret:openai}"`."""
 
@@ -54,7 +54,7 @@ class Model(msgspec.Struct, frozen=True):
     """How long one answer may wait, in all, for an endpoint that is busy or asks to try again later."""
 
 
-class Inference(msgspec.Struct, frozen=True):
+class InferenceSettings(msgspec.Struct, frozen=True):
     """`[host.inference]`: inferences that servers ask for by themselves (`inference/request` of MCPL). A server may ask
     only in a feature set that a person enabled with `interlock features`."""
 
@@ -78,7 +78,7 @@ class Inference(msgspec.Struct, frozen=True):
     """Inferences of one server at a time."""
 
 
-class Host(msgspec.Struct, frozen=True):
+class HostSettings(msgspec.Struct, frozen=True):
     """`[host]`: conversations that this hub holds with a model, as `interlock chat` does."""
 
     model: str | None = None
@@ -93,4 +93,4 @@ class Host(msgspec.Struct, frozen=True):
     """Conversations of one agent that are kept. The one unused for longest gives way."""
     keep_days: Annotated[int, Meta(ge=1, le=3650)] = 90
     """How long a conversation is kept after its last turn, and how long inferences are counted by `interlock usage`."""
-    inference: Inference = Inference()
+    inference: InferenceSettings = InferenceSettings()

@@ -12,23 +12,23 @@ from interlock.protocols.patterns import PatternError
 
 from .names import why_bad_name
 from .problems import KeyPath, Section
-from .settings import Rooms, Topic
+from .settings import RoomSettings, TopicSettings
 from .shape import build, kind, read_sections
 
 
-def read_rooms(table: object, section: Section) -> Rooms:
+def read_rooms(table: object, section: Section) -> RoomSettings:
     """Read the profiles and topics."""
     if not isinstance(table, Mapping):
         section.add((), f"`rooms` must be a table, not {kind(table)}", "write [rooms.topics.NAME]")
-        return Rooms()
+        return RoomSettings()
     rest = dict(table)
     topics = rest.pop("topics", {})
-    rooms = build(Rooms, rest, section)
+    rooms = build(RoomSettings, rest, section)
     _check_profiles(rooms.profiles, section.inside("profiles"))
     profiles = {*PROFILES, *rooms.profiles}
 
-    def read_topic(table: Mapping[str, object], _name: str, section: Section) -> Topic:
-        topic = build(Topic, table, section)
+    def read_topic(table: Mapping[str, object], _name: str, section: Section) -> TopicSettings:
+        topic = build(TopicSettings, table, section)
         _check_topic(topic, profiles, section)
         return topic
 
@@ -50,7 +50,7 @@ def _check_profiles(profiles: Mapping[str, tuple[str, ...]], section: Section) -
             section.add(name, f"the profile `{name}` is not valid: {why_not}", 'write ["mcp/proposal:*", "chat"]')
 
 
-def _check_topic(topic: Topic, profiles: set[str], section: Section) -> None:
+def _check_topic(topic: TopicSettings, profiles: set[str], section: Section) -> None:
     named: dict[KeyPath, str] = {("profile",): topic.profile}
     named |= {("members", member): profile for member, profile in topic.members.items()}
     named |= {("kinds", of): profile for of, profile in topic.kinds.items()}

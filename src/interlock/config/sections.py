@@ -18,11 +18,11 @@ from .names import why_bad_agent, why_bad_id, why_bad_name, why_bad_url
 from .oauth import check_oauth
 from .problems import Report, Section
 from .room_sections import read_rooms
-from .settings import Agent, Config, HubSettings, Profile, ServerSettings, ToolTimeoutSettings
+from .settings import AgentSettings, Config, HubSettings, ProfileSettings, ServerSettings, ToolTimeoutSettings
 from .shape import T, build, kind, read_sections
 from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators, wrong_sandbox
 
-B = TypeVar("B", Profile, Agent)
+B = TypeVar("B", ProfileSettings, AgentSettings)
 
 MAX_ARGUMENTS = 256
 MAX_COMMAND_CHARS = 32_768
@@ -37,8 +37,8 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
         return read_sections(rest.pop(section, {}), top.inside(section), why_bad, read)
 
     servers = named("servers", why_bad_id, read_server)
-    profiles = named("profiles", why_bad_name, partial(_read_budgeted, Profile))
-    agents = named("agents", why_bad_agent, partial(_read_budgeted, Agent))
+    profiles = named("profiles", why_bad_name, partial(_read_budgeted, ProfileSettings))
+    agents = named("agents", why_bad_agent, partial(_read_budgeted, AgentSettings))
     for name, agent in agents.items():
         if agent.profile is not None and agent.profile not in profiles:
             others = ", ".join(sorted(profiles)) or "none yet"
@@ -156,7 +156,7 @@ def _not_texts(value: object) -> str:
     return f"one with {kind(others[0])} in it" if others else kind(value)
 
 
-def _check_hub(hub: HubSettings, profiles: Mapping[str, Profile], section: Section) -> None:
+def _check_hub(hub: HubSettings, profiles: Mapping[str, ProfileSettings], section: Section) -> None:
     try:
         split_listen(hub.listen)
     except ValueError as error:
@@ -193,7 +193,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
 
 
-def _check_budget(of: Profile | Agent, section: Section) -> None:
+def _check_budget(of: ProfileSettings | AgentSettings, section: Section) -> None:
     """A budget is set once, with all of its parts or none, and they fit into it."""
     budget = of.tool_context_budget
     parts = (budget.pinned_reserve, budget.discovery_reserve, budget.cache_limit)

@@ -11,7 +11,7 @@ from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
 from .hub_settings import PermissionSettings
-from .live_settings import ServerLive
+from .live_settings import ServerLiveSettings
 from .problems import Problem
 from .rates import Rate
 from .value_types import (
@@ -317,7 +317,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     tools: ToolSettings = ToolSettings()
     scopes: dict[str, ScopeSettings] = {}
     """Objects that tools of scoped feature sets may act on; see below."""
-    live: ServerLive = ServerLive()
+    live: ServerLiveSettings = ServerLiveSettings()
     validators: dict[str, ValidationSettings] = {}
     """Checks of calls, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from .channel_settings import Channel
+from .channel_settings import ChannelSettings
 from .hub_settings import (
     ApprovalSettings,
     AuditSettings,
@@ -28,8 +28,8 @@ from .hub_settings import (
     TracingSettings,
     WebhookSettings,
 )
-from .live_settings import Hook, Live
-from .model_settings import Host, Model
+from .live_settings import HookSettings, LiveSettings
+from .model_settings import HostSettings, ModelSettings
 from .rates import Rate
 from .server_settings import (
     MaskSettings,
@@ -47,11 +47,12 @@ from .server_settings import (
 from .value_types import Count, Level, Seconds, Tokens
 
 __all__ = [
-    "Agent",
+    "AgentSettings",
     "ApprovalSettings",
     "AuditSettings",
     "Config",
-    "ContextBudget",
+    "ConfigOrigin",
+    "ContextBudgetSettings",
     "EmbeddingSettings",
     "HubLoginSettings",
     "HubSettings",
@@ -59,15 +60,14 @@ __all__ = [
     "LimitSettings",
     "MaskSettings",
     "OAuthSettings",
-    "Origin",
     "PermissionSettings",
-    "Profile",
+    "ProfileSettings",
     "Rate",
     "RegistrationSettings",
     "RequestSettings",
     "RestartSettings",
     "RetentionSettings",
-    "Rooms",
+    "RoomSettings",
     "SandboxSettings",
     "ScopeSettings",
     "ServerOAuthSettings",
@@ -76,14 +76,14 @@ __all__ = [
     "TimeoutSettings",
     "ToolSettings",
     "ToolTimeoutSettings",
-    "Topic",
+    "TopicSettings",
     "TracingSettings",
     "ValidationSettings",
     "WebhookSettings",
 ]
 
 
-class ContextBudget(msgspec.Struct, frozen=True):
+class ContextBudgetSettings(msgspec.Struct, frozen=True):
     """`tool_context_budget` of a profile or an agent: the parts of `budget`, in tokens (MGP, Context Budget)."""
 
     max_tokens: Tokens | None = None
@@ -103,7 +103,7 @@ class ContextBudget(msgspec.Struct, frozen=True):
         return self.pinned_reserve, self.discovery_reserve, self.cache_limit
 
 
-class Profile(msgspec.Struct, frozen=True):
+class ProfileSettings(msgspec.Struct, frozen=True):
     """`[profiles.NAME]`: a subset of all tools. Patterns match exposed names (`github__*`)."""
 
     tools: tuple[str, ...] = ("**",)
@@ -116,7 +116,7 @@ class Profile(msgspec.Struct, frozen=True):
     """New descriptions, by exposed name."""
     budget: Tokens | None = None
     """Tokens that the tool list, the instructions and any one search result may take together; unset: the hub's."""
-    tool_context_budget: ContextBudget = ContextBudget()
+    tool_context_budget: ContextBudgetSettings = ContextBudgetSettings()
     level: Level | None = None
     """How much is listed: `L0` all tools, `L1` the tools for finding tools and the categories, `L2` the tools for
     finding tools, `L3` those and the pinned tools. Unset: `L0` within the budget, else `L3`."""
@@ -127,7 +127,7 @@ class Profile(msgspec.Struct, frozen=True):
     approval unless they only read, for `taint_s` of `[hub.approvals]`."""
 
 
-class Agent(msgspec.Struct, frozen=True):
+class AgentSettings(msgspec.Struct, frozen=True):
     """`[agents.NAME]`: settings of one agent."""
 
     profile: str | None = None
@@ -135,7 +135,7 @@ class Agent(msgspec.Struct, frozen=True):
     budget: Tokens | None = None
     """Tokens that the tool list, the instructions and any one search result may take together; unset: its profile's. It
     also limits a `level` of `L0`."""
-    tool_context_budget: ContextBudget = ContextBudget()
+    tool_context_budget: ContextBudgetSettings = ContextBudgetSettings()
     level: Level | None = None
     """How much is listed; unset: as in its profile."""
     pinned: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class Agent(msgspec.Struct, frozen=True):
     rate: Rate = Rate()
 
 
-class Origin(msgspec.Struct, frozen=True):
+class ConfigOrigin(msgspec.Struct, frozen=True):
     """The files that a configuration came from, to load it again."""
 
     path: str | None = None
@@ -171,7 +171,7 @@ class Origin(msgspec.Struct, frozen=True):
     """The address of the command line, which holds over that of the file."""
 
 
-class Topic(msgspec.Struct, frozen=True):
+class TopicSettings(msgspec.Struct, frozen=True):
     """`[rooms.topics.NAME]`: a topic that agents and people share over `/ws?topic=NAME`."""
 
     visibility: Literal["public", "private", "restricted"] = "private"
@@ -201,13 +201,13 @@ class Topic(msgspec.Struct, frozen=True):
     """Envelopes of one participant: `per_minute`, `per_hour`, or both."""
 
 
-class Rooms(msgspec.Struct, frozen=True):
+class RoomSettings(msgspec.Struct, frozen=True):
     """`[rooms]`: topics that agents and people share."""
 
     profiles: dict[str, tuple[str, ...]] = {}
     """Your own capability profiles, besides `full-access`, `proposal-only`, `response-only`, `read-only` and
     `tool-only`."""
-    topics: dict[str, Topic] = {}
+    topics: dict[str, TopicSettings] = {}
     """The topics; see below."""
 
 
@@ -217,17 +217,17 @@ class Config(msgspec.Struct, frozen=True):
     hub: HubSettings = HubSettings()
     audit: AuditSettings = AuditSettings()
     servers: dict[str, ServerSettings] = {}
-    profiles: dict[str, Profile] = {}
-    agents: dict[str, Agent] = {}
-    rooms: Rooms = Rooms()
-    live: Live = Live()
-    hooks: dict[str, Hook] = {}
-    models: dict[str, Model] = {}
-    host: Host = Host()
-    channels: dict[str, Channel] = {}
+    profiles: dict[str, ProfileSettings] = {}
+    agents: dict[str, AgentSettings] = {}
+    rooms: RoomSettings = RoomSettings()
+    live: LiveSettings = LiveSettings()
+    hooks: dict[str, HookSettings] = {}
+    models: dict[str, ModelSettings] = {}
+    host: HostSettings = HostSettings()
+    channels: dict[str, ChannelSettings] = {}
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""
-    origin: Origin = Origin()
+    origin: ConfigOrigin = ConfigOrigin()
 
     derived: ClassVar[frozenset[str]] = frozenset({"demo", "origin"})

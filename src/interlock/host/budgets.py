@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from interlock.config.model_settings import Inference as Settings
+from interlock.config.model_settings import InferenceSettings
 from interlock.hub.conversation_documents import StoredInference
 from interlock.protocols.mcpl.budgets import Budget, Ledger, fits, fits_from
 from interlock.wire.errors import Fault
@@ -19,7 +19,7 @@ from interlock.wire.errors import Fault
 class Budgets:
     """The spending of one hub's servers."""
 
-    def __init__(self, settings: Callable[[], Settings], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: Callable[[], InferenceSettings], clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
         self._clock = clock
         self._ledger = Ledger()

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.config.channel_settings import Channel as Table
+from interlock.config.channel_settings import ChannelSettings
 from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import AgentWoken, Delivery
 from interlock.host.channel_turns import ChannelPlaces, context_of, messages_of_people
@@ -170,7 +170,7 @@ class ChannelConversations:
         shown = conversation if answer.accepted else None
         return Received(message.message_id, answer.accepted, shown, answer.reason)
 
-    def _table_of(self, server: str, channel: str) -> tuple[str, Table]:
+    def _table_of(self, server: str, channel: str) -> tuple[str, ChannelSettings]:
         """The table that a channel belongs to. Raises CHANNEL_NOT_PERMITTED."""
         place = hub_channel_id(server, channel)
         for name, table in self._tables.items():
@@ -277,12 +277,12 @@ class ChannelConversations:
                 return
             await asyncio.sleep(0.1)
 
-    async def _begin_turn(self, name: str, table: Table, thread: str | None, events: list[Pending]) -> Turn:
+    async def _begin_turn(self, name: str, table: ChannelSettings, thread: str | None, events: list[Pending]) -> Turn:
         owner = principal_of(self._hub_app, table.agent).owner
         context = await self._hub_app.judging.run_result(owner, lambda: judged(context_of(events)))
         return await self.begin(name, table, thread, messages_of_people(events), context.kept, events)
 
-    async def _answer(self, turn: Turn, name: str, table: Table) -> None:
+    async def _answer(self, turn: Turn, name: str, table: ChannelSettings) -> None:
         """Send the answer of a turn to its channel and to the webhook."""
         try:
             answer = await turn.answer()
@@ -298,7 +298,7 @@ class ChannelConversations:
     async def begin(
         self,
         name: str,
-        table: Table,
+        table: ChannelSettings,
         thread: str | None,
         text: str | None,
         context: tuple[Sourced, ...] = (),
@@ -318,7 +318,7 @@ class ChannelConversations:
                     raise
                 await asyncio.sleep((fault.retry_after_ms or 1000) / 1000)
 
-    async def _conversation(self, name: str, table: Table, thread: str | None) -> str:
+    async def _conversation(self, name: str, table: ChannelSettings, thread: str | None) -> str:
         """The conversation of a table, or of a thread: begun with the first message, and kept."""
         id_ = f"{name}\x1f{thread or ''}" if table.threads else name
         store = self._hub_app.store
@@ -339,5 +339,5 @@ class ChannelConversations:
         return begun.id
 
     @property
-    def _tables(self) -> dict[str, Table]:
+    def _tables(self) -> dict[str, ChannelSettings]:
         return self._hub_app.config.channels

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from interlock.config.model_settings import Host as Settings
+from interlock.config.model_settings import HostSettings
 from interlock.host.models.model import Message
 from interlock.host.turn_leases import TurnLeases
 from interlock.hub.app import HubApp
@@ -259,7 +259,7 @@ class Conversations:
         return True
 
     @property
-    def _settings(self) -> Settings:
+    def _settings(self) -> HostSettings:
         return self._hub_app.config.host
 
     @property

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.model_settings import Model as ModelSettings
+from interlock.config.model_settings import ModelSettings
 from interlock.host.budgets import Budgets
 from interlock.host.client_models import HostModel, HostModels
 from interlock.host.conversations import Conversations

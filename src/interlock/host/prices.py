@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from interlock.config.model_settings import Model
+from interlock.config.model_settings import ModelSettings
 from interlock.protocols.mcpl.inference import Usage
 
 
-def cost_of(usage: Usage, model: Model | None) -> float:
+def cost_of(usage: Usage, model: ModelSettings | None) -> float:
     """The price of an inference; 0 for a model that is no longer configured."""
     if model is None:
         return 0.0

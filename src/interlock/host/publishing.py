@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from interlock.config.channel_settings import ChannelWebhook
+from interlock.config.channel_settings import ChannelWebhookSettings
 from interlock.host.turn import Turn
 from interlock.hub.app import HubApp
 from interlock.hub.calls.background_tasks import BackgroundTasks
@@ -59,7 +59,7 @@ class Publishing:
         journal.live_published(server, channel, conversation, outcome, agent=agent)
         return result.delivered
 
-    def post(self, turn: Turn, name: str, webhook: ChannelWebhook, answer: str) -> None:
+    def post(self, turn: Turn, name: str, webhook: ChannelWebhookSettings, answer: str) -> None:
         """Deliver an answer to the webhook of the table `name`. No turn waits for that."""
         if webhook.url is None:
             return

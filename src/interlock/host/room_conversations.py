@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from interlock.config.channel_settings import Channel as Table
+from interlock.config.channel_settings import ChannelSettings
 from interlock.host.channels import ChannelConversations
 from interlock.hub.admin.agents import principal_of
 from interlock.hub.app import HubApp
@@ -75,7 +75,7 @@ class RoomConversations:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _take_part(self, rooms: Rooms, name: str, table: Table, topic: str) -> None:
+    async def _take_part(self, rooms: Rooms, name: str, table: ChannelSettings, topic: str) -> None:
         last_problem = ""
         while True:
             try:
@@ -90,7 +90,7 @@ class RoomConversations:
                     self._hub_app.logs.add("hub", "hub", f"[channels.{name}] is not in {topic}: {last_problem}"[:500])
             await asyncio.sleep(PAUSE_S)
 
-    async def _listen(self, member: Participant, name: str, table: Table, topic: str) -> None:
+    async def _listen(self, member: Participant, name: str, table: ChannelSettings, topic: str) -> None:
         while not member.ended:
             await member.wait()
             while (envelope := member.read()) is not None:
@@ -99,7 +99,7 @@ class RoomConversations:
                     await self._answer(member, name, table, topic, envelope, text)
 
     async def _answer(
-        self, member: Participant, name: str, table: Table, topic: str, envelope: Envelope, text: str
+        self, member: Participant, name: str, table: ChannelSettings, topic: str, envelope: Envelope, text: str
     ) -> None:
         await self._hub_app.live.touches.added(table.agent)
         conversation, outcome, reason = "", "delivered", ""

@@ -6,11 +6,11 @@ nothing names is refused: the conservative choice is to spend nothing.
 
 from __future__ import annotations
 
-from interlock.config.model_settings import Inference as Settings
+from interlock.config.model_settings import InferenceSettings
 from interlock.protocols.patterns import FEATURE_SETS, compile_pattern
 
 
-def route(settings: Settings, server: str, feature_set: str, conversation: str) -> tuple[str, str] | None:
+def route(settings: InferenceSettings, server: str, feature_set: str, conversation: str) -> tuple[str, str] | None:
     """The model, and the rule that chose it; None where no rule does."""
     pinned = settings.pins.get(conversation) if conversation else None
     if pinned is not None:

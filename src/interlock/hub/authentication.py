@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet, WeakValueDictionary
 
-from interlock.config.settings import Agent, Config, Profile
+from interlock.config.settings import AgentSettings, Config, ProfileSettings
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.keys import PREFIX, Keys, expired
 from interlock.hub.auth.list_scope import ListScope
@@ -147,13 +147,15 @@ class Authenticator:
             successor = caller.successor = self.admit_principal(caller.principal, caller.path)
         return successor
 
-    def _list_scope(self, view: View, agent: Agent | None, principal: Principal) -> ListScope:
+    def _list_scope(self, view: View, agent: AgentSettings | None, principal: Principal) -> ListScope:
         """The agent's settings override its profile's, and those the hub's."""
         config = self._config()
-        profile = config.profiles.get(view.profile or "") or Profile()
-        own = agent or Agent()
+        profile = config.profiles.get(view.profile or "") or ProfileSettings()
+        own = agent or AgentSettings()
         level = own.level or profile.level
-        stated = next((each for each in (own, profile) if each.budget or each.tool_context_budget.max_tokens), Agent())
+        stated = next(
+            (each for each in (own, profile) if each.budget or each.tool_context_budget.max_tokens), AgentSettings()
+        )
         chosen = stated.budget or stated.tool_context_budget.max_tokens
         pinned = (*own.pinned, *profile.pinned)
         by_default = chosen is None and level is None

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from interlock.config.settings import Topic as TopicSettings
+from interlock.config.settings import TopicSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
 from interlock.protocols.mcpx.errors import Reason, Refusal

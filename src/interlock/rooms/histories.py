@@ -9,8 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from interlock.config.settings import Rooms as RoomSettings
-from interlock.config.settings import Topic as TopicSettings
+from interlock.config.settings import RoomSettings, TopicSettings
 from interlock.hub.app import HubApp
 from interlock.hub.room_documents import HISTORY_HEADS
 from interlock.store import StoreError

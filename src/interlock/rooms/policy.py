@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from interlock.config.settings import Topic
+from interlock.config.settings import TopicSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.auth.room_membership import may_join
 from interlock.hub.room_documents import CapabilityChange
@@ -24,7 +24,7 @@ GUEST: Final = "guest-"
 """Begins the id of a participant without a credential."""
 
 
-def check_member(name: str, topic: Topic | None, principal: Principal | None) -> Topic:
+def check_member(name: str, topic: TopicSettings | None, principal: Principal | None) -> TopicSettings:
     """Refuse a principal that may not join. Raises the same Fault where there is no such topic."""
     if topic is not None and may_join(topic, principal):
         return topic
@@ -35,7 +35,7 @@ def check_member(name: str, topic: Topic | None, principal: Principal | None) ->
 
 
 def capabilities_of(
-    topic: Topic,
+    topic: TopicSettings,
     profiles: Mapping[str, tuple[str, ...]],
     principal: Principal | None,
     change: CapabilityChange | None,
@@ -48,7 +48,7 @@ def capabilities_of(
     return _compiled(texts if change is None else change.apply(texts))
 
 
-def rules_of(topic: Topic) -> TopicRules:
+def rules_of(topic: TopicSettings) -> TopicRules:
     """How a topic is governed, as the pure topic has it."""
     return TopicRules(
         strict=topic.strict,

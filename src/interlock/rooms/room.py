@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from websockets.frames import CloseCode
 
-from interlock.config.settings import Topic as TopicSettings
+from interlock.config.settings import TopicSettings
 from interlock.hub.auth.principals import SERVER, Principal
 from interlock.hub.journal import Journal
 from interlock.protocols.mcpx import system

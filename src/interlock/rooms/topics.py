@@ -12,8 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from interlock.config.settings import Rooms as RoomSettings
-from interlock.config.settings import Topic as TopicSettings
+from interlock.config.settings import RoomSettings, TopicSettings
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpx.capabilities import CapabilitySet

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.config.model_settings import Model as Settings
+from interlock.config.model_settings import ModelSettings
 from interlock.host.models.endpoint import EndpointSecrets, arguments_of, body_of, read, reported
 from interlock.host.models.model import (
     Chunk,
@@ -46,7 +46,7 @@ _CACHED: Final = {"type": "ephemeral"}
 class AnthropicModel(StreamedModel):
     """A model of Anthropic's API."""
 
-    def __init__(self, settings: Settings, resolver: Resolver) -> None:
+    def __init__(self, settings: ModelSettings, resolver: Resolver) -> None:
         url = (settings.url or ADDRESS).rstrip("/").removesuffix("/messages").removesuffix("/v1") + "/v1/messages"
         headers = {"anthropic-version": VERSION} | ({"x-api-key": settings.key} if settings.key else {})
         super().__init__(settings, "anthropic", url, headers, resolver)

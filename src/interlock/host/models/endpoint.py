@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from interlock.config.model_settings import Model as Settings
+from interlock.config.model_settings import ModelSettings
 from interlock.host.models.model import Message, Prompt, size_of
 from interlock.judge.secrets import redact
 from interlock.transports.http.client.reading import retry_after_ms
@@ -47,7 +47,7 @@ T = TypeVar("T")
 class Endpoint:
     """One address of a model API."""
 
-    def __init__(self, settings: Settings, url: str, headers: Mapping[str, str], resolver: Resolver) -> None:
+    def __init__(self, settings: ModelSettings, url: str, headers: Mapping[str, str], resolver: Resolver) -> None:
         self._settings = settings
         self.secrets = EndpointSecrets.of(settings)
         self._under_way = 0
@@ -144,7 +144,7 @@ class EndpointSecrets:
         self._texts = sorted(found, key=len, reverse=True)
 
     @classmethod
-    def of(cls, settings: Settings) -> EndpointSecrets:
+    def of(cls, settings: ModelSettings) -> EndpointSecrets:
         """The key, and the user, password and query of the address."""
         try:
             parts = urlsplit(settings.url or "")
@@ -165,7 +165,7 @@ class EndpointSecrets:
 class _AnswerClock:
     """The time that one answer may take: in all, and without an event that belongs to it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
         self._began = self._progress = time.monotonic()
 

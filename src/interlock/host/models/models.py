@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from interlock.config.model_settings import Model as Settings
+from interlock.config.model_settings import ModelSettings
 from interlock.host.models.model import ConfiguredModel
 from interlock.process.task_set import TaskSet
 from interlock.transports.resolving import Resolver
@@ -14,10 +14,10 @@ from interlock.wire.errors import Fault
 class Models:
     """All models of one hub."""
 
-    def __init__(self, settings: Callable[[], Mapping[str, Settings]], resolver: Resolver) -> None:
+    def __init__(self, settings: Callable[[], Mapping[str, ModelSettings]], resolver: Resolver) -> None:
         self._settings = settings
         self._resolver = resolver
-        self._made: dict[str, tuple[Settings, ConfiguredModel]] = {}
+        self._made: dict[str, tuple[ModelSettings, ConfiguredModel]] = {}
         self._closing = TaskSet()
 
     @property
@@ -25,7 +25,7 @@ class Models:
         """The models of the configuration."""
         return tuple(self._settings())
 
-    def settings(self, name: str) -> Settings:
+    def settings(self, name: str) -> ModelSettings:
         """The settings of a model. Raises NOT_FOUND."""
         found = self._settings().get(name)
         if found is None:
@@ -63,7 +63,7 @@ class Models:
         self._closing.begin(retire())
 
 
-def _make(settings: Settings, resolver: Resolver) -> ConfiguredModel:
+def _make(settings: ModelSettings, resolver: Resolver) -> ConfiguredModel:
     if settings.kind == "anthropic":
         from interlock.host.models.anthropic import AnthropicModel
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from interlock.config.model_settings import Model as Settings
+from interlock.config.model_settings import ModelSettings
 from interlock.host.models.endpoint import EndpointSecrets, arguments_of, body_of, read, reported
 from interlock.host.models.model import (
     Chunk,
@@ -43,7 +43,7 @@ FINISH: Final[dict[str, Finish]] = {
 class OpenAiModel(StreamedModel):
     """A model of an OpenAI-compatible endpoint."""
 
-    def __init__(self, settings: Settings, resolver: Resolver) -> None:
+    def __init__(self, settings: ModelSettings, resolver: Resolver) -> None:
         url = (settings.url or ADDRESS).rstrip("/")
         url = url if url.endswith("/chat/completions") else f"{url}/chat/completions"
         headers = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.config.model_settings import Model as Settings
+from interlock.config.model_settings import ModelSettings
 from interlock.host.models.model import Chunk, Finished, Prompt, TextDelta, ToolResult, ToolUse, estimated
 from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.inference import ModelInfo
@@ -48,7 +48,7 @@ class ScriptedModel:
         self.info = info
 
     @classmethod
-    def of(cls, settings: Settings) -> ScriptedModel:
+    def of(cls, settings: ModelSettings) -> ScriptedModel:
         """The model of a configuration. Raises a `Fault` for a script that cannot be read."""
         path = Path(settings.script or "")
         try:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.model_settings import Model as Settings
+from interlock.config.model_settings import ModelSettings
 from interlock.host.models.endpoint import Endpoint, EndpointSecrets, cut_off
 from interlock.host.models.media import presentable
 from interlock.host.models.model import (
@@ -43,7 +43,7 @@ class StreamedModel(abc.ABC):
     """A model behind one endpoint."""
 
     def __init__(
-        self, settings: Settings, vendor: str, url: str, headers: Mapping[str, str], resolver: Resolver
+        self, settings: ModelSettings, vendor: str, url: str, headers: Mapping[str, str], resolver: Resolver
     ) -> None:
         self._settings = settings
         self._endpoint = Endpoint(settings, url, headers, resolver)

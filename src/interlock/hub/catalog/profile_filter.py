@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.config.settings import Profile
+from interlock.config.settings import ProfileSettings
 from interlock.hub.catalog.items import Item
 from interlock.hub.catalog.offer import QuarantinedItem
 from interlock.protocols.patterns import PatternSet
@@ -13,7 +13,7 @@ from interlock.protocols.patterns import PatternSet
 class ProfileFilter:
     """Applies a profile to items: selects, renames and describes them."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ProfileSettings) -> None:
         self._patterns = PatternSet(profile.tools, profile.deny)
         self._rename = profile.rename
         self._describe = profile.describe

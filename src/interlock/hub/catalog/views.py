@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from interlock.config.settings import Profile
+from interlock.config.settings import ProfileSettings
 from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import Item, ItemKind, Tool, max_bytes_of
 from interlock.hub.catalog.offer import Offer, QuarantinedItem
@@ -59,7 +59,7 @@ class Catalog:
         """The audiences of items that not everybody has."""
         self._changed = changed
 
-    def arrange(self, servers: Iterable[str], profiles: Mapping[str, Profile]) -> None:
+    def arrange(self, servers: Iterable[str], profiles: Mapping[str, ProfileSettings]) -> None:
         """Use the servers and profiles of a configuration. Offers of removed servers are dropped."""
         self._offers = {server: self._offers.get(server) or Offer(server) for server in servers}
         self._whole = {server: self._whole.get(server) or _parts(offer) for server, offer in self._offers.items()}

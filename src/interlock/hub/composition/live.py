@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from interlock.client.connection import Connection
-from interlock.config.live_settings import Hook, Live
+from interlock.config.live_settings import HookSettings, LiveSettings
 from interlock.config.settings import ServerSettings
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.auth.principals import Principal
@@ -184,8 +184,8 @@ class LiveParts:
     def _servers(self) -> Mapping[str, ServerSettings]:
         return self._foundation.config.servers
 
-    def _hook_settings(self) -> Mapping[str, Hook]:
+    def _hook_settings(self) -> Mapping[str, HookSettings]:
         return self._foundation.config.hooks
 
-    def _settings(self) -> Live:
+    def _settings(self) -> LiveSettings:
         return self._foundation.config.live

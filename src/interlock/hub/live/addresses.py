@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from interlock.config.live_settings import Hook
+from interlock.config.live_settings import HookSettings
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.features import Features
@@ -18,7 +18,7 @@ PREFIX: Final = "hook:"
 class Addresses:
     """Answers for every event when it is handed out, so that a revoked grant also stops what is under way."""
 
-    def __init__(self, features: Features, access: Access, hooks: Callable[[], Mapping[str, Hook]]) -> None:
+    def __init__(self, features: Features, access: Access, hooks: Callable[[], Mapping[str, HookSettings]]) -> None:
         self._hooks = hooks
         self._features = features
         self._access = access

@@ -16,7 +16,7 @@ import msgspec
 from standardwebhooks import Webhook
 
 from interlock.config.live_sections import why_weak_secret
-from interlock.config.live_settings import Hook
+from interlock.config.live_settings import HookSettings
 from interlock.config.settings import Rate
 from interlock.hub.live.addresses import PREFIX
 from interlock.hub.live.intake import Incoming, Intake
@@ -38,7 +38,9 @@ UNREADY: Final = "the webhook has no secret yet"
 class IncomingWebhooks:
     """The webhooks of one hub."""
 
-    def __init__(self, settings: Callable[[], Mapping[str, Hook]], intake: Intake, refusals: RecordedRefusals) -> None:
+    def __init__(
+        self, settings: Callable[[], Mapping[str, HookSettings]], intake: Intake, refusals: RecordedRefusals
+    ) -> None:
         self._settings = settings
         self._intake = intake
         self._refusals = refusals
@@ -63,7 +65,7 @@ class IncomingWebhooks:
                 raise _not_signed() from None
             raise
 
-    def _id_of(self, hook: Hook, headers: Mapping[str, str], body: bytes) -> str:
+    def _id_of(self, hook: HookSettings, headers: Mapping[str, str], body: bytes) -> str:
         try:
             return _verified(hook, headers, body)
         except Fault:
@@ -78,7 +80,7 @@ class IncomingWebhooks:
         self._unverified.take("", UNVERIFIED, time.monotonic())
 
 
-def _verified(hook: Hook, headers: Mapping[str, str], body: bytes) -> str:
+def _verified(hook: HookSettings, headers: Mapping[str, str], body: bytes) -> str:
     """The id of a message whose signature and time are good. Raises AUTH_REQUIRED."""
     lower = {name.lower(): value for name, value in headers.items()}
     id_ = lower.get("webhook-id", "")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.config.live_settings import Live
+from interlock.config.live_settings import LiveSettings
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
 from interlock.hub.live.connection import LiveConnection
@@ -101,7 +101,7 @@ class Intake:
 
     def __init__(
         self,
-        settings: Callable[[], Live],
+        settings: Callable[[], LiveSettings],
         features: Features,
         deliveries: Deliveries,
         wakes: Wakes,

@@ -6,7 +6,7 @@ from datetime import datetime
 from datetime import time as clock
 from typing import Final
 
-from interlock.config.live_settings import Day, Live, LiveRule
+from interlock.config.live_settings import Day, LiveRuleSettings, LiveSettings
 from interlock.protocols.mcpl.budgets import Budget
 from interlock.protocols.mcpl.coalescing import Timing
 from interlock.protocols.mcpl.wake import QuietHours, Verdict, WakePolicy, WakeRule
@@ -18,7 +18,7 @@ _DAYS: Final[dict[Day, int]] = {"mon": 0, "tue": 1, "wed": 2, "thu": 3, "fri": 4
 class AgentRules:
     """The wake policy of one agent."""
 
-    def __init__(self, settings: Live, agent: str) -> None:
+    def __init__(self, settings: LiveSettings, agent: str) -> None:
         mine = {name: rule for name, rule in settings.rules.items() if _concerns(rule, agent)}
         self.names = tuple(mine)
         """The names of its rules, in their order."""
@@ -40,11 +40,11 @@ def local_now() -> datetime:
     return datetime.now().astimezone()
 
 
-def _concerns(rule: LiveRule, agent: str) -> bool:
+def _concerns(rule: LiveRuleSettings, agent: str) -> bool:
     return rule.agents is None or any(compile_pattern(pattern).matches(agent) for pattern in rule.agents)
 
 
-def _rule(name: str, rule: LiveRule) -> WakeRule:
+def _rule(name: str, rule: LiveRuleSettings) -> WakeRule:
     return WakeRule(
         Verdict(rule.then),
         rule.servers,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from interlock.config.live_settings import LiveWebhook
+from interlock.config.live_settings import LiveWebhookSettings
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.live.events import UNSENT_WAKES, UnsentWake, Wake, now
 from interlock.hub.live.webhook_sender import WebhookSender, is_final
@@ -34,7 +34,7 @@ class WakeWebhook:
 
     def __init__(
         self,
-        settings: Callable[[], LiveWebhook],
+        settings: Callable[[], LiveWebhookSettings],
         resolver: Resolver,
         node: Callable[[], str],
         log: Callable[[str, str], None],

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.config.live_settings import Live
+from interlock.config.live_settings import LiveSettings
 from interlock.events import Bus
 from interlock.events.types import AgentWoken, now_us
 from interlock.hub.calls.background_tasks import BackgroundTasks
@@ -100,7 +100,7 @@ class Wakes:
 
     def __init__(
         self,
-        settings: Callable[[], Live],
+        settings: Callable[[], LiveSettings],
         deliveries: Deliveries,
         causes: Causes,
         journal: Journal,
@@ -121,7 +121,7 @@ class Wakes:
         self._latest: dict[str, float] = {}
         """When the latest event of each group came, by the loop's clock."""
         self._rules: dict[str, AgentRules] = {}
-        self._rules_of: Live | None = None
+        self._rules_of: LiveSettings | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         """When the timer ends, by the loop's clock."""

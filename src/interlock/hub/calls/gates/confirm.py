@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from interlock.config.settings import Agent
+from interlock.config.settings import AgentSettings
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
@@ -19,7 +19,7 @@ class ConfirmGate:
 
     name = "confirm"
 
-    def __init__(self, agents: Mapping[str, Agent], mode: Mode, note: Note) -> None:
+    def __init__(self, agents: Mapping[str, AgentSettings], mode: Mode, note: Note) -> None:
         self._ask = {name: PatternSet(agent.ask) for name, agent in agents.items() if agent.ask}
         self._observing = mode == "observe"
         self._note = note

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Profile
+from interlock.config.settings import ProfileSettings
 from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check, ChunkFilter, EveryChunk, FleetingCheck, ResultProcessor
@@ -34,7 +34,7 @@ class TaintPolicy:
 
     def __init__(
         self,
-        profiles: Mapping[str, Profile],
+        profiles: Mapping[str, ProfileSettings],
         taints: Taints,
         trust_of: Callable[[str], Trust],
         risk_of: Callable[[Tool], Risk],
