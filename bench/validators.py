@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.config.documents import Document, parse_json, parse_toml
+from interlock.config.documents import ParsedFile, parse_json, parse_toml
 from interlock.config.imports import read_import
-from interlock.config.problems import Problem, Report
+from interlock.config.problems import Problem, ProblemReport
 from interlock.config.settings import ServerSettings
 from interlock.judge.definitions import judge_definition
 from interlock.judge.fingerprints import fingerprint
@@ -259,8 +259,8 @@ def _imported(text: str, suffix: str) -> tuple[dict[str, ServerSettings], list[P
     parsed = (parse_toml if suffix == ".toml" else parse_json)(text, str(path))
     if isinstance(parsed, Problem):
         return {}, [parsed]
-    report = Report(path, parsed[1], fatal=False)
-    return read_import(Document(path, "", *parsed), report, trusted=False), report.problems
+    report = ProblemReport(path, parsed[1], fatal=False)
+    return read_import(ParsedFile(path, "", *parsed), report, trusted=False), report.problems
 
 
 def _bytes(given: Mapping[str, Any]) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.load import Loaded, load
+from interlock.config.load import LoadedConfig, load
 
 
 class UserFiles:
@@ -26,13 +26,13 @@ class UserFiles:
         path.write_text(text)
         return path
 
-    def own(self, text: str, environ: Mapping[str, str] | None = None) -> Loaded:
+    def own(self, text: str, environ: Mapping[str, str] | None = None) -> LoadedConfig:
         """The user's own file with that text, loaded outside of any project."""
         self.user_config.parent.mkdir(parents=True, exist_ok=True)
         self.user_config.write_text(text)
         return load(home=self.home, environ={**self.environ, **(environ or {})})
 
-    def in_project(self, environ: Mapping[str, str] | None = None) -> Loaded:
+    def in_project(self, environ: Mapping[str, str] | None = None) -> LoadedConfig:
         return load(home=self.home, folder=self.project, environ={**self.environ, **(environ or {})})
 
 
@@ -42,5 +42,5 @@ def user_files(tmp_path: Path) -> UserFiles:
 
 
 @pytest.fixture
-def own(user_files: UserFiles) -> Callable[..., Loaded]:
+def own(user_files: UserFiles) -> Callable[..., LoadedConfig]:
     return user_files.own

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.config.load import Loaded
+from interlock.config.load import LoadedConfig
 
-Own = Callable[..., Loaded]
+Own = Callable[..., LoadedConfig]
 WHOLE = "max_tokens = 8000\npinned_reserve = 2000\ndiscovery_reserve = 3000\ncache_limit = 3000\n"
 
 

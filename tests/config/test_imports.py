@@ -10,14 +10,14 @@ import pytest
 from cases import each_case
 from interlock.config.confirmations import Confirmations
 from interlock.config.launch import changes_loading, why_unsafe
-from interlock.config.load import Loaded, load
+from interlock.config.load import LoadedConfig, load
 from interlock.config.names import adopt_id, why_bad_id
 from interlock.config.settings import ServerSettings
 
 from .conftest import UserFiles
 
 
-def imported(user_files: UserFiles, name: str, text: str, environ: dict[str, str] | None = None) -> Loaded:
+def imported(user_files: UserFiles, name: str, text: str, environ: dict[str, str] | None = None) -> LoadedConfig:
     """The file named by its absolute path in the user's own configuration."""
     path = user_files.write(name, text)
     return user_files.own(f"import = [{json.dumps(str(path))}]", environ)

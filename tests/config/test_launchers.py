@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.config.launch import why_unsafe
-from interlock.config.launchers import Target, Way, launchers
+from interlock.config.launchers import CodeKind, Way, launchers
 from interlock.config.settings import ServerSettings
 
 ORDINARY = """
@@ -128,15 +128,15 @@ def test_t48_other_spellings_of_code_and_of_places_to_fetch_it_from_are_unusual(
 FLAGS = st.from_regex(r"--?[A-Za-z@][A-Za-z:-]{0,12}(?:=[a-z/:.]{0,8})?", fullmatch=True)
 WAYS = [(launcher, way) for launcher, ways in launchers().items() for way in ways]
 TARGETS = {
-    Target.MODULE: "server",
-    Target.SCRIPT: "server.py",
-    Target.REGISTERED_SCRIPT: "server.ts",
-    Target.PROJECT: "server.py",
+    CodeKind.MODULE: "server",
+    CodeKind.SCRIPT: "server.py",
+    CodeKind.REGISTERED_SCRIPT: "server.ts",
+    CodeKind.PROJECT: "server.py",
 }
 
 
 def ordinary(launcher: str, way: Way) -> list[str]:
-    return [launcher, *way.words, *([] if way.target is Target.NOTHING else [TARGETS.get(way.target, "server")])]
+    return [launcher, *way.words, *([] if way.target is CodeKind.NOTHING else [TARGETS.get(way.target, "server")])]
 
 
 @given(case=st.sampled_from(WAYS), flag=FLAGS, place=st.integers(1, 3), value=st.sampled_from([(), ("x",)]))

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from cases import each_case
-from interlock.config.load import Loaded, listening, load, load_again
+from interlock.config.load import LoadedConfig, listening, load, load_again
 from interlock.config.settings import HubSettings, RestartSettings, ServerSettings
 
 from .conftest import UserFiles
 
-Own = Callable[..., Loaded]
+Own = Callable[..., LoadedConfig]
 
 FULL = """\
 [hub]

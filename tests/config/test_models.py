@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config.load import Loaded, load
+from interlock.config.load import LoadedConfig, load
 
 
-def loaded(folder: Path, text: str, **environ: str) -> Loaded:
+def loaded(folder: Path, text: str, **environ: str) -> LoadedConfig:
     path = folder / "interlock.toml"
     path.write_text(text)
     return load(path, home=folder / "home", environ=environ)

@@ -13,17 +13,17 @@ import pytest
 
 from interlock.config.confirmations import Confirmations
 from interlock.config.hub_secret import BadHubSecret
-from interlock.config.load import Loaded
+from interlock.config.load import LoadedConfig
 from interlock.config.secret_store import SecretStore
 
 from .conftest import UserFiles
 
-Own = Callable[..., Loaded]
+Own = Callable[..., LoadedConfig]
 URL = '[servers.a]\nurl = "https://a.example"\n'
 GOOD_KEY = base64.b64encode(bytes(range(100, 132))).decode()
 
 
-def header_of(loaded: Loaded) -> str:
+def header_of(loaded: LoadedConfig) -> str:
     assert loaded.problems == ()
     return loaded.config.servers["a"].headers["X-Key"]
 

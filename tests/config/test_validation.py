@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.config.load import Loaded
+from interlock.config.load import LoadedConfig
 
-Own = Callable[..., Loaded]
+Own = Callable[..., LoadedConfig]
 SERVER = '[servers.x]\ncommand = ["a"]\n'
 
 

@@ -26,7 +26,7 @@ MAX_NUMBER_BITS = 256
 """Longer integers fail in later steps: Python prints none of more than 4,300 digits."""
 
 
-class Document(msgspec.Struct, frozen=True):
+class ParsedFile(msgspec.Struct, frozen=True):
     """A parsed file."""
 
     path: Path
@@ -35,7 +35,7 @@ class Document(msgspec.Struct, frozen=True):
     lines: Callable[[], Mapping[KeyPath, int]]
 
 
-def read_document(path: Path) -> Document | Problem:
+def read_document(path: Path) -> ParsedFile | Problem:
     """Read a TOML, YAML or JSON file, by its suffix. JSON may have comments and trailing commas."""
     try:
         raw = read_regular(path)
@@ -52,7 +52,7 @@ def read_document(path: Path) -> Document | Problem:
     if isinstance(parsed, Problem):
         return parsed
     content, lines = parsed
-    return Document(path, hashlib.sha256(raw).hexdigest(), content, lines)
+    return ParsedFile(path, hashlib.sha256(raw).hexdigest(), content, lines)
 
 
 Parsed = tuple[Mapping[str, object], Callable[[], Mapping[KeyPath, int]]]

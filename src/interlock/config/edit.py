@@ -16,7 +16,7 @@ from interlock.wire.explained import ExplainedError
 from .documents import parse_toml
 from .files import BYTE_ORDER_MARK, back_up, locked_for_change, read_exactly, write_atomically
 from .names import why_bad_id, why_bad_name
-from .problems import Problem, Report
+from .problems import Problem, ProblemReport
 from .sections import read_config
 from .settings import ServerSettings
 from .toml_tables import CannotChange, add_tables, remove_table, set_value
@@ -138,7 +138,7 @@ def _save(path: Path, text: str, change: Callable[[str], str], *, new: Collectio
     if isinstance(parsed, Problem):
         raise EditError(f"the change would break the file: {parsed.message}", "edit the file by hand")
     content, lines = parsed
-    report = Report(path, lines)
+    report = ProblemReport(path, lines)
     read_config(content, report)
     if report.problems:
         first = report.problems[0]

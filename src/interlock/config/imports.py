@@ -16,11 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from .confirmations import project_folder
-from .documents import Document
+from .documents import ParsedFile
 from .expand import literal, sources_in
 from .launch import why_unsafe
 from .names import adopt_id
-from .problems import KeyPath, Report, Section
+from .problems import KeyPath, ProblemReport, Section
 from .sections import check_server
 from .settings import PermissionSettings, RestartSettings, ServerSettings, ToolSettings
 from .shape import kind
@@ -32,7 +32,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-def read_import(document: Document, report: Report, *, trusted: bool) -> dict[str, ServerSettings]:
+def read_import(document: ParsedFile, report: ProblemReport, *, trusted: bool) -> dict[str, ServerSettings]:
     """Read the servers of `document` by id. A server with a fault has its `problem` set.
 
     A file that is not `trusted`, because it came with a project, may only use well-known launchers and plain variables.
@@ -67,7 +67,7 @@ def _is_own_entry(table: object) -> bool:
 
 
 def _read(
-    name: str, table: object, at: KeyPath, project: Path | None, report: Report, *, trusted: bool
+    name: str, table: object, at: KeyPath, project: Path | None, report: ProblemReport, *, trusted: bool
 ) -> ServerSettings:
     """`project` is the folder that the file assigns the server to, if it covers several."""
     folder = project or project_folder(report.file)
@@ -239,7 +239,7 @@ class _ImportedTable:
 _Entry = tuple[str, object, KeyPath, Path | None]
 
 
-def _entries(content: Mapping[str, object], report: Report, *, trusted: bool) -> Iterator[_Entry]:
+def _entries(content: Mapping[str, object], report: ProblemReport, *, trusted: bool) -> Iterator[_Entry]:
     """Name, table and path of each server in any of the formats, and the project it is for."""
     of_projects = list(_of_projects(content)) if trusted else []
     for at in _SECTIONS:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .documents import blank_comments
 
 
-class Member(NamedTuple):
+class JsonMember(NamedTuple):
     """The positions of one `"key": value` in the text."""
 
     key: str
@@ -56,23 +56,23 @@ def remove_member(text: str, path: tuple[str, ...]) -> str:
     return text
 
 
-def _members(plain: str, opening: int) -> tuple[list[Member], int]:
+def _members(plain: str, opening: int) -> tuple[list[JsonMember], int]:
     """The members of the object that opens at `opening`, and where it closes."""
     decoder = json.JSONDecoder()
-    members: list[Member] = []
+    members: list[JsonMember] = []
     at = _skip(plain, opening + 1)
     while plain[at] != "}":
         key, after = decoder.raw_decode(plain, at)
         value = _skip(plain, _skip(plain, after) + 1)
         _, end = decoder.raw_decode(plain, value)
-        members.append(Member(key, at, value, end))
+        members.append(JsonMember(key, at, value, end))
         at = _skip(plain, end)
         if plain[at] == ",":
             at = _skip(plain, at + 1)
     return members, at
 
 
-def _insert(text: str, plain: str, opening: int, members: list[Member], key: str, value: object) -> str:
+def _insert(text: str, plain: str, opening: int, members: list[JsonMember], key: str, value: object) -> str:
     end = _line_end(text)
     if members:
         last = members[-1]
@@ -86,7 +86,7 @@ def _insert(text: str, plain: str, opening: int, members: list[Member], key: str
     return text[: opening + 1] + comments + inserted + text[closing:]
 
 
-def _cut(text: str, opening: int, closing: int, members: list[Member], at: int) -> str:
+def _cut(text: str, opening: int, closing: int, members: list[JsonMember], at: int) -> str:
     member = members[at]
     if at > 0:
         return text[: members[at - 1].end] + text[member.end :]

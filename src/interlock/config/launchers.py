@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from interlock.judge.tables import Row
 
 
-class Target(Enum):
+class CodeKind(Enum):
     """The kind of code that a command runs."""
 
     PACKAGE = "a plain package name with an optional version"
@@ -35,7 +35,7 @@ class Target(Enum):
 class Way(NamedTuple):
     """One way to start a server."""
 
-    target: Target
+    target: CodeKind
     words: tuple[str, ...] = ()
     """The subcommands, in order."""
     alone: frozenset[str] = frozenset()
@@ -93,26 +93,31 @@ def _compare(launcher: str, way: Way, arguments: Sequence[str]) -> tuple[int, st
             if not pattern.fullmatch(value) or (pattern is _PACKAGE and _ARCHIVE.search(value)):
                 return matched, f"passes `{flag} {value}` to {launcher}, a value that the hub does not know"
             has_package = has_package or flag in way.packages
-    if matched < len(way.words) or way.target is not Target.NOTHING:
+    if matched < len(way.words) or way.target is not CodeKind.NOTHING:
         return matched, f"uses `{launcher}` for something else than running a server"
     return matched, ""
 
 
-def _check_target(target: Target, word: str, rest: Sequence[str], *, has_package: bool) -> str:
-    if target is Target.PACKAGE and not has_package:
+def _check_target(target: CodeKind, word: str, rest: Sequence[str], *, has_package: bool) -> str:
+    if target is CodeKind.PACKAGE and not has_package:
         return _check_package(word, rest)
-    if target is Target.PACKAGE:
+    if target is CodeKind.PACKAGE:
         return _check_program(word, "its package")
-    if target is Target.MODULE:
+    if target is CodeKind.MODULE:
         return _check_module(word)
-    if target is Target.PROJECT and not _SCRIPT.fullmatch(word):
+    if target is CodeKind.PROJECT and not _SCRIPT.fullmatch(word):
         if launcher_name(word) == "python":
             return why_unusual("python", rest)
         return "" if word in _SERVER_RUNNERS else _check_program(word, "its project")
     registered = word.partition(":")
-    if target is Target.REGISTERED_SCRIPT and registered[0] in ("npm", "jsr"):
+    if target is CodeKind.REGISTERED_SCRIPT and registered[0] in ("npm", "jsr"):
         return _check_package(registered[2].removeprefix("/"), rest)
-    pattern = {Target.SCRIPT: _SCRIPT, Target.REGISTERED_SCRIPT: _SCRIPT, Target.PROJECT: _SCRIPT, Target.IMAGE: _IMAGE}
+    pattern = {
+        CodeKind.SCRIPT: _SCRIPT,
+        CodeKind.REGISTERED_SCRIPT: _SCRIPT,
+        CodeKind.PROJECT: _SCRIPT,
+        CodeKind.IMAGE: _IMAGE,
+    }
     if target not in pattern or not pattern[target].fullmatch(word):
         return f"runs `{word}`, which is not {target.value}"
     return ""
@@ -210,7 +215,7 @@ def launchers() -> dict[str, tuple[Way, ...]]:
 def _way(row: Row, words: list[str]) -> Way:
     valued = [text.split() for key, text in row.fields if key == "valued"]
     return Way(
-        Target[row.one("target").upper()],
+        CodeKind[row.one("target").upper()],
         tuple(words),
         alone=_flags(row, "alone"),
         valued={flag: _VALUES[pattern] for pattern, *flags in valued for flag in flags},

@@ -13,7 +13,7 @@ from interlock.protocols.patterns import FEATURE_SETS, NAMES, PatternError, comp
 
 from .live_settings import HookSettings, LiveRuleSettings, LiveSettings
 from .names import why_bad_agent, why_bad_name
-from .problems import KeyPath, Report, Section
+from .problems import KeyPath, ProblemReport, Section
 from .shape import build, kind, read_sections
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def why_weak_secret(secret: str) -> str:
     return "" if len(key) >= MIN_SECRET_BYTES else f"has less than {MIN_SECRET_BYTES} bytes"
 
 
-def check_webhook_secrets(config: Config, environ: Mapping[str, str], report: Report) -> None:
+def check_webhook_secrets(config: Config, environ: Mapping[str, str], report: ProblemReport) -> None:
     """Report each webhook whose secret is missing or weak. The hub runs without it, and the webhook does nothing."""
     rows: list[tuple[KeyPath, str, str]] = [
         (("hooks", name, "secret_env"), f"the webhook `{name}` takes no message", hook.secret_env)

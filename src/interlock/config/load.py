@@ -17,14 +17,14 @@ import msgspec
 from msgspec.structs import replace
 
 from .confirmations import Confirmations, Planned, Unconfirmed
-from .documents import Document, read_document
+from .documents import ParsedFile, read_document
 from .expand import Expanded, all_variables, expand, literal, variables_in
 from .home import home_folder, user_config, user_home
 from .hub_secret import BadHubSecret, configured_secret
 from .live_sections import check_webhook_secrets
 from .model_settings import ADD_MODEL, NO_MODEL, ModelSettings
 from .names import why_bad_url
-from .problems import KeyPath, Problem, Report, Section
+from .problems import KeyPath, Problem, ProblemReport, Section
 from .secret_sources import SecretSources
 from .sections import is_one_line, read_config
 from .settings import Config, ConfigOrigin, ServerOAuthSettings, ServerSettings
@@ -34,7 +34,7 @@ BUILT_IN = "built in"
 DEMO_SERVER = ServerSettings(command=(sys.executable, "-P", "-m", "interlock.server.demo"), source=BUILT_IN)
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedConfig(msgspec.Struct, frozen=True):
     """A loaded configuration, its problems, and the files that a person has not confirmed."""
 
     config: Config
@@ -53,7 +53,7 @@ def load(
     home: Path | None = None,
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Loaded:
+) -> LoadedConfig:
     """Load `path`, else `$INTERLOCK_CONFIG`, else the confirmed `interlock.toml` of `folder`, else the user's.
 
     Project-local files are searched only in `folder`.
@@ -62,20 +62,20 @@ def load(
     return _Loading(home or home_folder(env), folder, env).run(path)
 
 
-def load_again(config: Config, *, home: Path) -> Loaded:
+def load_again(config: Config, *, home: Path) -> LoadedConfig:
     """Load `config` again from the same files."""
     origin = config.origin
     if origin.path is not None and not os.path.lexists(origin.path):
         # An editor may be in the middle of saving it. No server stops for that.
         hint = "restore the file; to run without it: `interlock down`, then `interlock up`"
         message = "the file was deleted; its settings stay in use"
-        return Loaded(config, (Problem(origin.path, None, message, hint),))
+        return LoadedConfig(config, (Problem(origin.path, None, message, hint),))
     path = Path(origin.path) if origin.path and origin.explicit else None
     loaded = load(path, home=home, folder=Path(origin.folder) if origin.folder else None)
     return loaded if origin.listen is None else listening(loaded, origin.listen)
 
 
-def listening(loaded: Loaded, listen: str) -> Loaded:
+def listening(loaded: LoadedConfig, listen: str) -> LoadedConfig:
     """The same configuration with the address of the command line, which stays when the files are read again."""
     config = loaded.config
     hub, origin = replace(config.hub, listen=listen), replace(config.origin, listen=listen)
@@ -99,7 +99,7 @@ class _Loading:
         self._secrets: dict[str, SecretSources] = {}
         """By file: the sources of secrets. Only the operator's own file has them."""
 
-    def run(self, path: Path | None) -> Loaded:
+    def run(self, path: Path | None) -> LoadedConfig:
         named = path or (Path(self.env["INTERLOCK_CONFIG"]) if self.env.get("INTERLOCK_CONFIG") else None)
         config = Config()
         own = True
@@ -122,9 +122,9 @@ class _Loading:
         )
         config = replace(config, servers={"demo": DEMO_SERVER} if demo else servers, demo=demo, origin=origin)
         problems = sorted(self.problems, key=lambda problem: (self.files.index(problem.file), problem.line or 0))
-        return Loaded(config, tuple(problems), tuple(self.unconfirmed.values()))
+        return LoadedConfig(config, tuple(problems), tuple(self.unconfirmed.values()))
 
-    def _read(self, path: Path, *, fatal: bool = True) -> Document | None:
+    def _read(self, path: Path, *, fatal: bool = True) -> ParsedFile | None:
         self.files.append(str(path))
         document = read_document(path)
         if isinstance(document, Problem):
@@ -132,13 +132,13 @@ class _Loading:
             return None
         return document
 
-    def _user_config(self, path: Path) -> Document | None:
+    def _user_config(self, path: Path) -> ParsedFile | None:
         if path.exists():
             return self._read(path)
         self.files.append(str(path))  # the hub watches for its creation
         return None
 
-    def _project_config(self) -> Document | None:
+    def _project_config(self) -> ParsedFile | None:
         """The folder's `interlock.toml`, if a person confirmed it."""
         path = self.folder / "interlock.toml" if self.folder else None
         if path is None or path == user_config(self.env).resolve() or not path.is_file():
@@ -146,14 +146,14 @@ class _Loading:
         document = self._read(path, fatal=False)
         if document is None or self.confirmations.holds(path, document.sha256):
             return document
-        report = Report(path, document.lines)
+        report = ProblemReport(path, document.lines)
         servers = read_config(document.content, report).servers
         others = {key: value for key, value in document.content.items() if key != "servers"}
         self._await_confirmation(document, servers, report, others)
         return None
 
-    def _main(self, document: Document, *, own: bool) -> Config:
-        report = Report(document.path, document.lines)
+    def _main(self, document: ParsedFile, *, own: bool) -> Config:
+        report = ProblemReport(document.path, document.lines)
         if own:
             self._secrets[str(document.path)] = SecretSources(self._home, document.path.parent, self.env)
         config = read_config(document.content, report)
@@ -214,7 +214,7 @@ class _Loading:
         hub.add(name, *_why_unfilled(f"`{name}`", result))
         return None
 
-    def _with_models(self, config: Config, report: Report) -> Config:
+    def _with_models(self, config: Config, report: ProblemReport) -> Config:
         """Fill in the addresses and keys of models. One without its key is left out; the hub runs without it."""
         models: dict[str, ModelSettings] = {}
         for name, model in config.models.items():
@@ -267,7 +267,7 @@ class _Loading:
         document = self._read(path, fatal=False)
         if document is None:
             return
-        report = Report(path, document.lines, fatal=False)
+        report = ProblemReport(path, document.lines, fatal=False)
         found = read_import(document, report, trusted=trusted)
         if not found and not report.problems:
             return
@@ -285,9 +285,9 @@ class _Loading:
 
     def _await_confirmation(
         self,
-        document: Document,
+        document: ParsedFile,
         servers: Mapping[str, ServerSettings],
-        report: Report,
+        report: ProblemReport,
         others: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         refused = {problem.server: problem.message for problem in reversed(report.problems)}

@@ -31,7 +31,7 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.place}: {self.message}" + (f" ({self.hint})" if self.hint else "")
 
 
-class Report:
+class ProblemReport:
     """Collects the problems of one file. It looks up lines only when there is a problem."""
 
     def __init__(self, file: Path, lines: Callable[[], Mapping[KeyPath, int]], *, fatal: bool = True) -> None:
@@ -64,7 +64,7 @@ class Section(NamedTuple):
     The parsed content of a section is a `table`, as TOML calls it.
     """
 
-    report: Report
+    report: ProblemReport
     path: KeyPath = ()
     server: str | None = None
 

@@ -16,7 +16,7 @@ from .live_sections import read_hook, read_live
 from .model_sections import check_host, read_model
 from .names import why_bad_agent, why_bad_id, why_bad_name, why_bad_url
 from .oauth import check_oauth
-from .problems import Report, Section
+from .problems import ProblemReport, Section
 from .room_sections import read_rooms
 from .settings import AgentSettings, Config, HubSettings, ProfileSettings, ServerSettings, ToolTimeoutSettings
 from .shape import T, build, kind, read_sections
@@ -28,7 +28,7 @@ MAX_ARGUMENTS = 256
 MAX_COMMAND_CHARS = 32_768
 
 
-def read_config(document: Mapping[str, object], report: Report) -> Config:
+def read_config(document: Mapping[str, object], report: ProblemReport) -> Config:
     """Read the configuration from `document`. Settings that cannot be read are in `report`."""
     rest = dict(document)
     top = Section(report)

@@ -22,7 +22,7 @@ known_to_serve: set[BackendName] = set()
 """Backends that were tried on this kernel and work. A failure is looked at again: somebody may have repaired it."""
 
 
-class Report(NamedTuple):
+class BackendReport(NamedTuple):
     """Whether a backend serves here."""
 
     backend: BackendName
@@ -31,7 +31,7 @@ class Report(NamedTuple):
     hint: str = ""
 
 
-def reports() -> list[Report]:
+def reports() -> list[BackendReport]:
     """Every backend, in the order in which they are tried."""
     return [_report(backend) for backend in BACKENDS]
 
@@ -56,38 +56,42 @@ def choose(containment: Containment) -> BackendName:
     )
 
 
-def _report(backend: BackendName) -> Report:
+def _report(backend: BackendName) -> BackendReport:
     if sys.platform != "linux":
-        return Report(backend, "containment needs Linux", "run the hub on Linux, or in a virtual machine")
+        return BackendReport(backend, "containment needs Linux", "run the hub on Linux, or in a virtual machine")
     if machine() is None:
-        return Report(backend, f"only {' and '.join(MACHINES)} are supported")
+        return BackendReport(backend, f"only {' and '.join(MACHINES)} are supported")
     if backend in known_to_serve:
-        return Report(backend, "")
+        return BackendReport(backend, "")
     report = _sandlock() if backend == "sandlock" else _bubblewrap()
     if not report.missing:
         known_to_serve.add(backend)
     return report
 
 
-def _sandlock() -> Report:
+def _sandlock() -> BackendReport:
     abi = landlock_abi()
     if abi < LANDLOCK_ABI:
         has = f"has version {abi}" if abi > 0 else "has none"
-        return Report(
+        return BackendReport(
             "sandlock", f"needs Landlock version {LANDLOCK_ABI}, this kernel {has}", "use Linux 6.12 or later"
         )
     if importlib.util.find_spec("sandlock") is None:
-        return Report("sandlock", "is not installed", "pip install 'interlock[sandbox]'")
-    return Report("sandlock", "")
+        return BackendReport("sandlock", "is not installed", "pip install 'interlock[sandbox]'")
+    return BackendReport("sandlock", "")
 
 
-def _bubblewrap() -> Report:
+def _bubblewrap() -> BackendReport:
     program = shutil.which("bwrap")
     if program is None:
-        return Report("bubblewrap", "is not installed", "install the package `bubblewrap` of your Linux distribution")
+        return BackendReport(
+            "bubblewrap", "is not installed", "install the package `bubblewrap` of your Linux distribution"
+        )
     if not cgroups.parents():
         hint = "run the hub as a service of systemd (`systemctl --user`), which hands it control groups"
-        return Report("bubblewrap", "memory and processes cannot be bounded: the hub has no control groups", hint)
+        return BackendReport(
+            "bubblewrap", "memory and processes cannot be bounded: the hub has no control groups", hint
+        )
     probe = (
         program,
         "--unshare-user",
@@ -103,11 +107,13 @@ def _bubblewrap() -> Report:
     try:
         done = subprocess.run(probe, capture_output=True, timeout=PROBE_S, stdin=subprocess.DEVNULL, check=False)
     except (OSError, subprocess.SubprocessError) as cause:
-        return Report("bubblewrap", f"does not run: {cause}")
+        return BackendReport("bubblewrap", f"does not run: {cause}")
     if done.returncode != 0:
         why = done.stderr.decode(errors="replace").strip().removeprefix("bwrap: ")[:200]
-        return Report("bubblewrap", f"does not work: {why}", "allow unprivileged user namespaces on this machine")
-    return Report("bubblewrap", "")
+        return BackendReport(
+            "bubblewrap", f"does not work: {why}", "allow unprivileged user namespaces on this machine"
+        )
+    return BackendReport("bubblewrap", "")
 
 
 def landlock_abi() -> int:

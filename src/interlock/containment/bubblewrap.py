@@ -8,14 +8,14 @@ import sys
 from functools import cache
 
 from interlock.containment import seccomp
-from interlock.containment.policy import Plan
+from interlock.containment.policy import StartPlan
 from interlock.containment.syscalls import machine
 
 if sys.platform != "linux":
     raise ImportError("containment needs Linux")
 
 
-def become(plan: Plan, processors: list[int]) -> None:
+def become(plan: StartPlan, processors: list[int]) -> None:
     """Replace this process by the contained server. Raises OSError.
 
     `bwrap` itself is not contained yet. So neither the server's PATH nor its variables choose or change it, and its
@@ -69,7 +69,7 @@ def filter_below() -> bytes:
     return seccomp.program(on, [*seccomp.SHARED, *seccomp.OTHER_PROCESSES, *seccomp.LISTENING])
 
 
-def options_of(plan: Plan, filter_fd: int) -> list[str]:
+def options_of(plan: StartPlan, filter_fd: int) -> list[str]:
     """The options of `bwrap`. Folders come before the folders inside them."""
     mounts = {path: ("--ro-bind", path) for path in plan.read} | {path: ("--bind", path) for path in plan.write}
     mounts["/tmp"] = ("--bind", f"{plan.home}/tmp")  # noqa: S108 - its own

@@ -41,7 +41,7 @@ class Install(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedPackage(msgspec.Struct, frozen=True):
     """The package that a command fetches, the program in it, and that program's arguments."""
 
     launcher: str
@@ -50,7 +50,7 @@ class Wanted(msgspec.Struct, frozen=True):
     arguments: tuple[str, ...]
 
 
-def wanted(command: tuple[str, ...]) -> Wanted | None:
+def wanted(command: tuple[str, ...]) -> WantedPackage | None:
     """The package that a command would fetch; None if it fetches none.
 
     Raises `ContainmentRefused` for launchers that fetch packages and have no install step here.
@@ -72,10 +72,10 @@ def wanted(command: tuple[str, ...]) -> Wanted | None:
     if not rest:
         raise ContainmentRefused(f"`{launcher}` names no package", f"write {launcher} PACKAGE")
     program = rest.pop(0)
-    return Wanted(launcher, package or program, bare(program) if not package else program, tuple(rest))
+    return WantedPackage(launcher, package or program, bare(program) if not package else program, tuple(rest))
 
 
-def names_own_program(package: Wanted) -> bool:
+def names_own_program(package: WantedPackage) -> bool:
     """Whether a command runs the program that has its package's name, and no other one that its environment has."""
     return package.program == bare(package.package)
 
@@ -138,7 +138,7 @@ def digest_of(folder: Path) -> str:
     return total.hexdigest()
 
 
-def _npm(place: Path, wanted: Wanted, env: Mapping[str, str]) -> tuple[str, ...]:
+def _npm(place: Path, wanted: WantedPackage, env: Mapping[str, str]) -> tuple[str, ...]:
     flags = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--global=false")
     _run(("npm", "install", "--prefix", str(place), *flags, "--", wanted.package), place, env)
     node = shutil.which("node", path=env.get("PATH"))
@@ -157,7 +157,7 @@ def _npm(place: Path, wanted: Wanted, env: Mapping[str, str]) -> tuple[str, ...]
     return node, str((module / found).resolve())
 
 
-def _uv(place: Path, wanted: Wanted, env: Mapping[str, str]) -> tuple[str, ...]:
+def _uv(place: Path, wanted: WantedPackage, env: Mapping[str, str]) -> tuple[str, ...]:
     venv = place / "venv"
     _run(("uv", "venv", "--quiet", "--python", sys.executable, str(venv)), place, env)
     only_wheels = ("--only-binary", ":all:")  # building a source package would run its code

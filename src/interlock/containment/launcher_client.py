@@ -20,7 +20,7 @@ import msgspec
 
 from interlock.containment import cgroups
 from interlock.containment.plan import plan
-from interlock.containment.policy import Containment, ContainmentRefused, Plan, Request
+from interlock.containment.policy import Containment, ContainmentRefused, LauncherRequest, StartPlan
 
 if sys.platform == "win32":
     raise ImportError("containment needs Linux")
@@ -98,13 +98,13 @@ class LauncherClient:
         self.alive = True
         threading.Thread(target=self._read, name="launcher", daemon=True).start()
 
-    def start(self, plan: Plan, pipes: tuple[int, int, int]) -> Started:
+    def start(self, plan: StartPlan, pipes: tuple[int, int, int]) -> Started:
         """Start a server on its ends of three pipes. Raises `ContainmentRefused`."""
         starting: Future[Started] = Future()
         with self._lock:
             self._number += 1
             number = self._number
-        packet = msgspec.json.encode(Request(number, msgspec.Raw(msgspec.json.encode(plan))))
+        packet = msgspec.json.encode(LauncherRequest(number, msgspec.Raw(msgspec.json.encode(plan))))
         if len(packet) > PACKET:
             raise ContainmentRefused("the server's command and variables are too long to contain it", "shorten them")
         with self._lock:
@@ -126,7 +126,7 @@ class LauncherClient:
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a server and its group, unless it has ended."""
         with contextlib.suppress(OSError):
-            self._control.send(msgspec.json.encode(Request(pid=pid, signal=number)))
+            self._control.send(msgspec.json.encode(LauncherRequest(pid=pid, signal=number)))
 
     def _read(self) -> None:
         while True:

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from interlock.containment import bubblewrap, cgroups, sandlock_backend
-from interlock.containment.policy import Plan, Request
+from interlock.containment.policy import LauncherRequest, StartPlan
 
 if sys.platform != "linux":
     raise ImportError("containment needs Linux")
@@ -39,23 +39,23 @@ QUIET_S: Final = 0.1
 FAILED: Final = 126
 """Exit code of a server whose containment could not be made."""
 
-_REQUEST: Final = msgspec.json.Decoder(Request)
-_PLAN: Final = msgspec.json.Decoder(Plan)
+_REQUEST: Final = msgspec.json.Decoder(LauncherRequest)
+_PLAN: Final = msgspec.json.Decoder(StartPlan)
 _SET_PARENT_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
 
-class Kind(NamedTuple):
+class ServerKind(NamedTuple):
     """The facts about its server that a waiting process needs beforehand."""
 
     backend: str
     network: bool
 
     @classmethod
-    def of(cls, plan: Plan) -> Kind:
+    def of(cls, plan: StartPlan) -> ServerKind:
         return cls(plan.backend, bool(plan.hosts))
 
 
-class Bounds(NamedTuple):
+class GroupBounds(NamedTuple):
     """The bounds of a server's control groups."""
 
     memory_bytes: int
@@ -69,7 +69,7 @@ class Spare:
     that needs no plan, if the kind of the server is known.
     """
 
-    def __init__(self, name: str, kind: Kind | None, expected: Bounds | None) -> None:
+    def __init__(self, name: str, kind: ServerKind | None, expected: GroupBounds | None) -> None:
         parents = cgroups.parents()
         self.groups = cgroups.make(parents, name)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -81,11 +81,11 @@ class Spare:
         self._socket = ours
         self.pins = sandlock_backend.pin(self.pid) if self.groups else []
         """Descriptors that the launcher holds while the process lives."""
-        self._bounds: Bounds | None = None
+        self._bounds: GroupBounds | None = None
         if expected is not None:
             self.bound(expected)
 
-    def bound(self, bounds: Bounds) -> None:
+    def bound(self, bounds: GroupBounds) -> None:
         """Bound its control groups, unless they are bounded so already. Raises OSError."""
         if bounds != self._bounds:
             cgroups.bound(self.groups, *bounds)
@@ -142,11 +142,11 @@ class Launcher:
         signal.set_wakeup_fd(waking)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)
-        self._spares: dict[Kind, Spare] = {}
+        self._spares: dict[ServerKind, Spare] = {}
         """One for each kind of server that was asked for."""
-        self._expected: dict[Kind, Bounds] = {}
+        self._expected: dict[ServerKind, GroupBounds] = {}
         """The bounds of the last server of each kind: those of the next one, most likely."""
-        self._wanted: set[Kind] = {Kind("sandlock" if "sandlock" in sys.modules else "bubblewrap", False)}
+        self._wanted: set[ServerKind] = {ServerKind("sandlock" if "sandlock" in sys.modules else "bubblewrap", False)}
         self._spare_at = 0.0
         """When the next spare process is made."""
 
@@ -194,11 +194,11 @@ class Launcher:
 
     def _start(self, packet: bytes, pipes: list[int]) -> int:
         plan = _PLAN.decode(packet)
-        kind = Kind.of(plan)
+        kind = ServerKind.of(plan)
         spare = self._spares.pop(kind, None) or self._new_spare(None)
         self._wanted.add(kind)
         self._spare_at = time.monotonic() + QUIET_S
-        self._expected[kind] = Bounds(plan.memory_bytes, plan.processes)
+        self._expected[kind] = GroupBounds(plan.memory_bytes, plan.processes)
         spare.bound(self._expected[kind])
         alone = plan.backend == "sandlock" and not sandlock_backend.needs_supervisor(plan, bounded=bool(spare.groups))
         if alone:
@@ -219,7 +219,7 @@ class Launcher:
             kind = missing.pop()
             self._spares[kind] = self._new_spare(kind)
 
-    def _new_spare(self, kind: Kind | None) -> Spare:
+    def _new_spare(self, kind: ServerKind | None) -> Spare:
         self._number += 1
         expected = None if kind is None else self._expected.get(kind)
         return Spare(f"{cgroups.names_of(os.getpid())}{self._number}", kind, expected)
@@ -287,7 +287,7 @@ class Launcher:
             self._control.send(msgspec.json.encode(message))
 
 
-def _child(launcher: socket.socket, groups: list[Path], parent: int, kind: Kind | None) -> None:
+def _child(launcher: socket.socket, groups: list[Path], parent: int, kind: ServerKind | None) -> None:
     """Wait for a plan, then turn into the contained server or into its supervisor. Never returns."""
     code = FAILED
     try:
@@ -320,7 +320,7 @@ def _child(launcher: socket.socket, groups: list[Path], parent: int, kind: Kind 
         os._exit(code)
 
 
-def _become(plan: Plan, *, bounded: bool) -> int:
+def _become(plan: StartPlan, *, bounded: bool) -> int:
     _bound(plan)
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and programs that are started inherit that
         signal.signal(ignored, signal.SIG_DFL)
@@ -331,12 +331,12 @@ def _become(plan: Plan, *, bounded: bool) -> int:
     return sandlock_backend.become(plan, _processors(plan), bounded=bounded)
 
 
-def _processors(plan: Plan) -> list[int]:
+def _processors(plan: StartPlan) -> list[int]:
     available = sorted(os.sched_getaffinity(0))
     return random.sample(available, min(plan.cpus, len(available)))
 
 
-def _bound(plan: Plan) -> None:
+def _bound(plan: StartPlan) -> None:
     """Set the limits that the kernel keeps for each process, whatever the backend."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (plan.memory_bytes, plan.memory_bytes))

@@ -11,7 +11,7 @@ from typing import Final
 
 from interlock.containment.backends import choose
 from interlock.containment.installs import Install, bare, installed
-from interlock.containment.policy import OPEN_FILES, Containment, ContainmentRefused, Plan
+from interlock.containment.policy import OPEN_FILES, Containment, ContainmentRefused, StartPlan
 from interlock.containment.scripts import interpreter_of
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -47,7 +47,7 @@ _DROPPED: Final = ("LOGNAME", "SHELL", "USER")
 """Variables that tell of the user outside."""
 
 
-def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> Plan:
+def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> StartPlan:
     """How to start the contained program. Touches the disk. Raises `ContainmentRefused`, or OSError."""
     backend = choose(containment)
     install = installed(containment.folder, argv)
@@ -73,7 +73,7 @@ def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str]
         raise ContainmentRefused(
             f"the server may not read its working folder {place}", "name that folder in `read` or `write`"
         )
-    return Plan(
+    return StartPlan(
         backend=backend,
         argv=argv,
         env=_own_file(install, home) | _environment(env, home, real),

@@ -36,18 +36,18 @@ class Containment(msgspec.Struct, frozen=True):
     time_s: float
 
 
-class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+class LauncherRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A request of the hub to the launcher: to start a server, or to signal one."""
 
     id: int = 0
     plan: msgspec.Raw = msgspec.Raw()
-    """The `Plan` of a server to start; its three pipes come along."""
+    """The `StartPlan` of a server to start; its three pipes come along."""
     pid: int = 0
     signal: int = 0
     """A signal for a running server, instead of a start."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class StartPlan(msgspec.Struct, frozen=True):
     """How one server is started by the launcher."""
 
     backend: BackendName

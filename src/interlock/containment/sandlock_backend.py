@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from interlock.containment import capabilities, seccomp
 from interlock.containment.fork_filter import filter_forks, filters_of
 from interlock.containment.plan import DEVICES, SETTINGS, SYSTEM
-from interlock.containment.policy import OPEN_FILES, Plan
+from interlock.containment.policy import OPEN_FILES, StartPlan
 from interlock.containment.syscalls import machine, number
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ FACTS: Final = tuple(f"/proc/{name}" for name in ("cpuinfo", "loadavg", "meminfo
 _SET_SUBREAPER: Final = 36
 
 
-def needs_supervisor(plan: Plan, *, bounded: bool) -> bool:
+def needs_supervisor(plan: StartPlan, *, bounded: bool) -> bool:
     """Whether the kernel alone does not suffice. `bounded`: a control group bounds the memory."""
     return bool(plan.hosts) or not bounded
 
@@ -90,12 +90,12 @@ def warm_up(network: bool, *, bounded: bool) -> None:
             _rules((*read, *SETTINGS), ("/",))._ensure_native()
         return
     prepare(network)
-    plan = Plan("sandlock", ("/bin/true",), {}, "/", read, (), "/", (), 64 << 20, 1, 1, OPEN_FILES, 1.0)
+    plan = StartPlan("sandlock", ("/bin/true",), {}, "/", read, (), "/", (), 64 << 20, 1, 1, OPEN_FILES, 1.0)
     with contextlib.suppress(SandlockError, RuntimeError, OSError):
         _popen(plan, sorted(os.sched_getaffinity(0))[:1], bounded=bounded).wait()
 
 
-def become(plan: Plan, processors: list[int], *, bounded: bool) -> int:
+def become(plan: StartPlan, processors: list[int], *, bounded: bool) -> int:
     """Start the server and supervise it until it ends. Returns its exit code. Raises OSError or sandlock's errors.
 
     `bounded`: a control group bounds the memory.
@@ -144,7 +144,7 @@ def _check_hosts(hosts: tuple[str, ...]) -> None:
             raise OSError(f"the host {name} of `hosts` cannot be found: {cause.strerror}") from None
 
 
-def _replace(plan: Plan) -> None:
+def _replace(plan: StartPlan) -> None:
     """Replace this process by the contained server. Raises OSError or sandlock's errors."""
     from sandlock import confine
 
@@ -181,7 +181,7 @@ def filter_of_server() -> bytes:
     return seccomp.program(on, refused, sockets=False)
 
 
-def _popen(plan: Plan, processors: list[int], *, bounded: bool) -> Process:
+def _popen(plan: StartPlan, processors: list[int], *, bounded: bool) -> Process:
     on = machine()
     assert on is not None  # `backends.choose` has checked it
     from sandlock import Sandbox, StdioMode

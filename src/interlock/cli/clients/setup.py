@@ -145,7 +145,7 @@ def _find(present: Sequence[Client], configured: dict[str, ServerSettings]) -> t
     from interlock.config.imports import read_import
     from interlock.config.launch import why_unsafe
     from interlock.config.names import adopt_id
-    from interlock.config.problems import Problem, Report
+    from interlock.config.problems import Problem, ProblemReport
 
     found: dict[str, Found] = {}
     problems: list[str] = []
@@ -157,7 +157,7 @@ def _find(present: Sequence[Client], configured: dict[str, ServerSettings]) -> t
         if isinstance(document, Problem):
             problems.append(str(document))
             continue
-        report = Report(one.path, document.lines, fatal=False)
+        report = ProblemReport(one.path, document.lines, fatal=False)
         servers = read_import(document, report, trusted=True) if _has_servers(document.content, one) else {}
         problems += [str(problem) for problem in report.problems]
         for name, server in servers.items():

@@ -132,7 +132,7 @@ def _revoke(names: set[str]) -> list[str]:
 def own_servers(path: Path) -> dict[str, ServerSettings]:
     """The servers of a configuration file. Raises Failure if it cannot be read."""
     from interlock.config.documents import read_document
-    from interlock.config.problems import Problem, Report
+    from interlock.config.problems import Problem, ProblemReport
     from interlock.config.sections import read_config
 
     document = read_document(path) if path.exists() else None
@@ -140,4 +140,4 @@ def own_servers(path: Path) -> dict[str, ServerSettings]:
         return {}
     if isinstance(document, Problem):
         raise Failure(f"{document.place}: {document.message}", document.hint)
-    return dict(read_config(document.content, Report(path, document.lines)).servers)
+    return dict(read_config(document.content, ProblemReport(path, document.lines)).servers)

@@ -18,7 +18,7 @@ from interlock.cli.terminal.failures import Failure, NoHub
 from interlock.cli.terminal.show import coloured, counted, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config.load import Loaded
+    from interlock.config.load import LoadedConfig
     from interlock.config.settings import ServerSettings
     from interlock.transports.http.client.origin import Origin
     from interlock.transports.http.client.outside import Proxy
@@ -114,7 +114,7 @@ def _home(home: Path) -> Check:
     return Check("home", "ok", str(home))
 
 
-def _containment(loaded: Loaded) -> Iterator[Check]:
+def _containment(loaded: LoadedConfig) -> Iterator[Check]:
     """Report whether this kernel can contain servers. Only a configured server that cannot be contained is wrong."""
     from interlock.containment.backends import landlock_abi, reports
 
@@ -130,7 +130,7 @@ def _containment(loaded: Loaded) -> Iterator[Check]:
             yield Check("containment", verdict, f"{report.backend} cannot be used here: {report.missing}", report.hint)
 
 
-def search_model_check(home: Path, loaded: Loaded) -> Check:
+def search_model_check(home: Path, loaded: LoadedConfig) -> Check:
     """How the hub finds tools: by their words alone, or by meaning as well."""
     from interlock.discovery import model_files
 
@@ -149,7 +149,7 @@ def search_model_check(home: Path, loaded: Loaded) -> Check:
     return Check(name, "ok", "none: tools are found by their words", "`interlock search-model install` adds meaning")
 
 
-def _configuration(loaded: Loaded) -> Iterator[Check]:
+def _configuration(loaded: LoadedConfig) -> Iterator[Check]:
     origin = loaded.config.origin
     for problem in loaded.problems:
         if problem.server is None or problem.fatal:
@@ -182,7 +182,7 @@ def _running_configuration(home: Path) -> Path | None:
     return None if path is None else Path(path)
 
 
-def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
+def _start(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
     """The checks that a hub makes before it starts: settings, the secret of the keys, and the store."""
     if not loaded.usable:
         return
@@ -208,7 +208,7 @@ def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
         return  # `_key` reports it.
 
 
-def _key(home: Path, loaded: Loaded) -> Iterator[Check]:
+def _key(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
     """Where the key is that seals tokens and secrets, and whether it can be read."""
     from interlock.config.hub_secret import FILE, BadHubSecret, existing_secret, has_secret, hub_secret, keyring_entry
     from interlock.config.next_secret import has_next
@@ -241,7 +241,7 @@ def _key(home: Path, loaded: Loaded) -> Iterator[Check]:
         yield Check("key", "warning", f"{home / FILE} is left over", "run `interlock secrets key keyring` again")
 
 
-def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
+def _hub(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
     from interlock.cli.control.hub_link import HubLink
     from interlock.config.home import socket_path
 
@@ -276,7 +276,7 @@ def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
         yield from _audit_log(home, loaded)
 
 
-def _audit_log(home: Path, loaded: Loaded) -> Iterator[Check]:
+def _audit_log(home: Path, loaded: LoadedConfig) -> Iterator[Check]:
     """Compares the ends of the audit log with the head files, if a hub has run here."""
     if not any(home.glob("audit*.head")):
         return

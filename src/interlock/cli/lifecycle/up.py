@@ -18,7 +18,7 @@ from interlock.cli.terminal.show import coloured, is_attended, json_option, plai
 
 if TYPE_CHECKING:
     from interlock.config.confirmations import Unconfirmed
-    from interlock.config.load import Loaded
+    from interlock.config.load import LoadedConfig
     from interlock.config.problems import Problem
     from interlock.config.settings import Config
     from interlock.web.run import Ready
@@ -85,7 +85,7 @@ def up(
         ctx.exit(_run(loaded, home, as_json))
 
 
-def _listening(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
+def _listening(loaded: LoadedConfig, host: str | None, port: int | None) -> LoadedConfig:
     """The configuration with the address of the command line. Raises WrongUsage."""
     if host is None and port is None:
         return loaded
@@ -102,7 +102,7 @@ def _listening(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
     return loaded
 
 
-def _run(loaded: Loaded, home: Path, as_json: bool) -> int:
+def _run(loaded: LoadedConfig, home: Path, as_json: bool) -> int:
     from interlock.hub.cannot_start import CannotStart
     from interlock.store.errors import StoreError
 
@@ -162,7 +162,7 @@ def show_problems(problems: tuple[Problem, ...]) -> None:
             say(f"  → {plain(problem.hint)}", err=True)
 
 
-def _ask_to_confirm(loaded: Loaded, *, may_ask: bool) -> list[Unconfirmed]:
+def _ask_to_confirm(loaded: LoadedConfig, *, may_ask: bool) -> list[Unconfirmed]:
     """Show each unconfirmed project file and ask the person, if there is one. Returns the confirmed files."""
     confirmed: list[Unconfirmed] = []
     for waiting in loaded.unconfirmed:
@@ -220,7 +220,7 @@ def show_running(home: Path, as_json: bool, *, already: bool) -> None:
         _say_next()
 
 
-def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], None]:
+def _announcer(loaded: LoadedConfig, home: Path, as_json: bool) -> Callable[[Ready], None]:
     """The output of `up` once the hub listens. A thread prints each server when it is ready."""
 
     def announce(ready: Ready) -> None:

@@ -111,12 +111,12 @@ def _read_other_file(file: Path, trust: bool, refused: list[str]) -> dict[str, S
     from interlock.config.documents import read_document
     from interlock.config.imports import read_import
     from interlock.config.launch import why_unsafe
-    from interlock.config.problems import Problem, Report
+    from interlock.config.problems import Problem, ProblemReport
 
     document = read_document(file)
     if isinstance(document, Problem):
         raise WrongConfiguration(f"{document.place}: {document.message}", document.hint)
-    report = Report(file, document.lines, fatal=False)
+    report = ProblemReport(file, document.lines, fatal=False)
     found = read_import(document, report, trusted=True)
     refused += [str(problem) for problem in report.problems]
     good: dict[str, ServerSettings] = {}

@@ -17,7 +17,7 @@ from interlock.cli.terminal.options import OneOf
 from interlock.cli.terminal.show import bold, coloured, counted, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config.load import Loaded
+    from interlock.config.load import LoadedConfig
     from interlock.config.settings import Config
     from interlock.judge.findings import Finding
 
@@ -260,7 +260,7 @@ def _check_config(path: Path | None, as_json: bool) -> None:
     from interlock.config.home import home_folder
     from interlock.config.load import load
 
-    loaded: Loaded = load(path, home=home_folder(), folder=Path.cwd())
+    loaded: LoadedConfig = load(path, home=home_folder(), folder=Path.cwd())
     problems = [str(problem) for problem in loaded.problems if problem.fatal]
     warnings = [str(problem) for problem in loaded.problems if not problem.fatal]
     failed, passed = _check_examples(loaded.config) if loaded.usable else ([], 0)

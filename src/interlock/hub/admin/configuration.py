@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.config.client_files import client_files
 from interlock.config.confirmations import Confirmations, project_folder
-from interlock.config.load import Loaded, load_again
+from interlock.config.load import LoadedConfig, load_again
 from interlock.config.problems import Problem
 from interlock.config.settings import Config
 from interlock.events.types import ConfigurationReloaded, now_us
@@ -62,11 +62,11 @@ class ConfigurationOperations:
             bus.publish(ConfigurationReloaded("configuration", bus.next(), now_us(), *outcome))
         return Reloaded(applied, changed, self.problems)
 
-    async def look(self) -> Loaded:
+    async def look(self) -> LoadedConfig:
         """Read the files, and note their problems and what waits for a person's confirmation."""
         hub_app = self._hub_app
         self._read = _stamps(hub_app.config)  # A change from now on is read again.
-        loaded: Loaded = await asyncio.to_thread(load_again, hub_app.config, home=hub_app.home)
+        loaded: LoadedConfig = await asyncio.to_thread(load_again, hub_app.config, home=hub_app.home)
         message = "nobody has confirmed this project file as it is now; the hub starts none of its servers"
         hint = "run `interlock up` in {}, in a terminal, to review and confirm it"
         unconfirmed = (
@@ -97,7 +97,7 @@ class ConfigurationOperations:
         asyncio.get_running_loop().call_soon(self._stop)
         return Stopping(True)
 
-    async def _apply(self, loaded: Loaded) -> list[str]:
+    async def _apply(self, loaded: LoadedConfig) -> list[str]:
         config, listen = loaded.config, self._hub_app.config.hub.listen
         if config.hub.listen != listen:
             hint = "restart the hub to use the new address"
