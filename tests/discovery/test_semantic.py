@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cases import each_case
 from interlock.discovery import fuse, static_vectors
@@ -27,6 +29,21 @@ def test_the_cosine_decides_whatever_the_length() -> None:
     index.remove(0)
     assert len(index) == 1
     assert index.score([[1.0, 0.0]], np.array([0, 7])) is None
+
+
+@given(
+    st.lists(st.sampled_from((-1.0, 0.0, 0.25, 0.5, 0.75, 1.0)), min_size=1, max_size=40),
+    st.integers(1, 1_500),
+    st.integers(1, 6),
+)
+def test_the_best_scores_and_their_equals_are_those_of_the_whole_list(
+    some: list[float], repeated: int, many: int
+) -> None:
+    scores = np.array((some * repeated)[:3_000], np.float32)
+    last = sorted(scores.tolist(), reverse=True)[:many][-1]
+    above = [place for place, score in enumerate(scores.tolist()) if score > max(last, 0)]
+    equal = [place for place, score in enumerate(scores.tolist()) if score == last > 0]
+    assert sorted(fuse.best(scores, many, 3)) == sorted(above + equal[:3])
 
 
 def test_a_tool_without_a_vector_stands_in_the_middle_of_those_beside_it() -> None:

@@ -22,6 +22,8 @@ MANY_STEPS = 3
 FIRST_OF_STEP = 0.3
 ENOUGH_KNOWN = 0.5
 """The share of tools from which meaning has its whole weight."""
+_BLOCK = 512
+"""Scores of which the best is looked at first."""
 
 
 def min_max(scores: Scores) -> Scores:
@@ -64,6 +66,24 @@ def choose(semantic: Scores, lexical: Scores, known: Flags, scale: float) -> Sco
     by_words = lexical * (scale / best) if best > 0 else lexical
     chosen: Scores = np.where(known, semantic, by_words)
     return chosen
+
+
+def best(scores: Scores, many: int, alike: int) -> list[int]:
+    """The places of the best scores above zero, and up to `alike` of those that are equal to the last of them.
+
+    Equals have the same claim, so that the answer need not depend on what was added when. The best of each block tell
+    soon which scores can be among them.
+    """
+    import numpy as np
+
+    highest = np.maximum.reduceat(scores, np.arange(0, len(scores), _BLOCK))
+    least = np.partition(highest, -many)[-many] if len(highest) >= many else 0.0
+    places = np.flatnonzero(scores >= least if least > 0 else scores > 0)
+    if len(places) <= many:
+        return [int(place) for place in places]
+    chosen = scores[places]
+    lowest = np.partition(chosen, -many)[-many]
+    return [*places[chosen > lowest].tolist(), *places[chosen == lowest][:alike].tolist()]
 
 
 def steps(whole: Scores, parts: Sequence[Scores]) -> Scores:

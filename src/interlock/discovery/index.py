@@ -260,22 +260,11 @@ class ToolIndex:
         return scores
 
     def _best(self, slots: Slots, scores: Scores, scale: float, limit: int) -> tuple[Hit, ...]:
-        import numpy as np
-
-        many = min(limit, len(scores))
-        top = np.argpartition(-scores, many - 1)[:many]
-        # Equal scores stand in the order of identity, so that the answer never depends on what was added when: those
-        # equal to the last of the best have the same claim as it.
-        lowest = scores[top].min()
-        alike = np.flatnonzero(scores == lowest)[:_MAX_ALIKE] if lowest > 0 else top
-        claiming = {*top.tolist(), *alike.tolist()}
+        claiming = fuse.best(scores, limit, _MAX_ALIKE)
         ranked = sorted(
             ((float(scores[i]), self._entry(int(slots[i]))) for i in claiming), key=lambda r: (-r[0], r[1].identity)
-        )[:many]
-        highest = ranked[0][0]
-        if highest <= 0:
-            return ()
-        return tuple(Hit(entry, round(scale * score / highest, 4)) for score, entry in ranked if score > 0)
+        )[:limit]
+        return tuple(Hit(entry, round(scale * score / ranked[0][0], 4)) for score, entry in ranked)
 
     def _candidates(self, filters: Filters, scope: lexical.Scope | None) -> Slots:
         """The slots that pass the filters and that the caller may see."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -246,12 +247,16 @@ class LexicalIndex:
         sharing = [np.frombuffer(self._grams[gram], np.int32) for gram in grams if gram in self._grams]
         if not sharing:
             return []
-        shared = np.bincount(np.concatenate(sharing), minlength=len(self._postings))
-        similarity = 2 * shared / (len(grams) + np.frombuffer(self._gram_counts, np.int32))
-        near = np.flatnonzero(similarity >= _FUZZY_LEAST)
-        held = (i for i in near if self._holders(self._postings[i], scope))
-        ranked = sorted(((float(similarity[i]), -int(i)) for i in held), reverse=True)
-        return [(self._postings[-i], alike) for alike, i in ranked[:_FUZZY_MOST]]
+        shared = np.zeros(len(self._postings), np.uint8)
+        for numbers in sharing:
+            shared[numbers] += 1
+        # No term has fewer triples than three, so one that shares fewer than this is not alike.
+        near = np.flatnonzero(shared >= math.ceil(_FUZZY_LEAST * (len(grams) + _FEWEST_GRAMS) / 2))
+        similarity = 2.0 * shared[near] / (len(grams) + np.frombuffer(self._gram_counts, np.int32)[near])
+        close = similarity >= _FUZZY_LEAST
+        ranked = sorted(zip(similarity[close].tolist(), (-near[close]).tolist(), strict=True), reverse=True)
+        found = ((self._postings[-number], alike) for alike, number in ranked)
+        return list(islice((each for each in found if self._holders(each[0], scope)), _FUZZY_MOST))
 
     def _number(self, term: str) -> int:
         number = self._ids.get(term)
@@ -383,6 +388,8 @@ _COMMON = 0.02
 """The share of tools beyond which a related word tells too little for its cost."""
 _UNKNOWN = 1 << 30
 _FUZZY_SHORTEST = 5
+_FEWEST_GRAMS = 3
+"""The triples of `aaaaa`, with its ends."""
 _FUZZY_LEAST = 0.45
 _FUZZY_MOST = 3
 _FUZZY_WEIGHT = 0.4
