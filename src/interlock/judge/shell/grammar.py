@@ -52,6 +52,14 @@ def _shared_parser() -> Parser:
     return _parser
 
 
+def dash_before(node: Node, source: bytes) -> int | None:
+    """Where the grammar leaves out the dash before a here-document: `python3 - <<EOF`."""
+    before = node.prev_sibling
+    start = before.end_byte if before is not None else node.start_byte
+    gap = source[start : source.index(b"<<", node.start_byte)]
+    return start + gap.index(b"-") if gap.strip(b" \t\\\n") == b"-" else None
+
+
 def first_error(root: Node) -> tuple[int, int]:
     node = root
     for _ in range(_MAX_STEPS):

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import chain
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell.budget import PATTERN, READING, Budget
 from interlock.judge.shell.commands import judge_argv
 from interlock.judge.shell.evaluation import evaluated
 from interlock.judge.shell.followed import FollowedScript
+from interlock.judge.shell.inputs import runs_input
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import program_name
 from interlock.judge.shell.redirects import judge_alone
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.script import Command, Script, Word
 from interlock.judge.shell.surroundings import judge_setting
-from interlock.judge.shell.unknown_words import unknown_code, worst_readings
+from interlock.judge.shell.unknown_words import readings_of_input, unknown_code, worst_readings
 from interlock.judge.shell.walk import judge_text, too_many
 from interlock.judge.shell.words import MAX_ADDED, has_glob, words_of
 
@@ -97,7 +99,12 @@ class EverydayPolicy(_Sandbox):
         for argv in followed.readings(command):
             yield from within.judge_argv(argv, (command.start, command.end), depth)
         yield from self._judge_unknown(command, followed, within, depth)
-        for inner in followed.given_to_shell(command):
+        argv = [text for word in command.words for text in followed.first_reading(word)]
+        runs = bool(argv) and runs_input(argv)
+        if runs and not followed.input_is_known(command):
+            message = "a shell runs the input of this command, and the input is not known"
+            yield Finding("shell.runs_shell", message, "write the commands", (command.start, command.end))
+        for inner in followed.given_to_shell(command, runs=runs):
             yield from judge_text(inner, within, depth + 1)
 
     def _judge_unknown(
@@ -109,7 +116,7 @@ class EverydayPolicy(_Sandbox):
             message = "the output of a command becomes code, so what runs is not known"
             yield Finding("shell.nested", message, "write the text it would give", (word.start, word.end))
             return
-        for word, argv in worst_readings(command, followed):
+        for word, argv in chain(worst_readings(command, followed), readings_of_input(command, followed)):
             if not self.budget.spend(READING + sum(map(len, argv))):
                 return  # refused as too many
             if next(within.judge_argv(argv, None, depth), None) is not None:

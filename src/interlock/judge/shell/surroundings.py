@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded
-from interlock.judge.shell.followed import INSERTED, FollowedScript
+from interlock.judge.shell.followed import FollowedScript
+from interlock.judge.shell.followed_values import INSERTED
 from interlock.judge.shell.hosts import stays_here
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from interlock.judge.shell import quoting, values
-from interlock.judge.shell.grammar import LOCK, first_error, is_costly, syntax_tree
+from interlock.judge.shell.grammar import LOCK, dash_before, first_error, is_costly, syntax_tree
 from interlock.judge.shell.script import Command, Operator, Redirect, Script, Value, Word, count_in_characters
 
 if TYPE_CHECKING:
@@ -262,6 +262,8 @@ class _Reader:
             elif kind not in ("file_descriptor", "heredoc_start", "heredoc_end"):
                 words.append(self.word(child, depth + 1))
         if node.type == "heredoc_redirect":
+            dash = dash_before(node, self.source)
+            words = [Word("-", dash, dash + 1), *words] if dash is not None else words
             self.redirects.append(Redirect("<<", None, node.start_byte, node.end_byte, body))
         else:
             target = words.pop(0) if words else None

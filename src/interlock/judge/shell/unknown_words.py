@@ -6,14 +6,17 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from interlock.judge.shell.conditions import Use, all_hold
-from interlock.judge.shell.flags import operands
-from interlock.judge.shell.followed import INSERTED, FollowedScript
+from interlock.judge.shell.flags import operands, option_values
+from interlock.judge.shell.followed import FollowedScript
+from interlock.judge.shell.followed_values import INSERTED
 from interlock.judge.shell.programs import known, lists, program_name
 from interlock.judge.shell.script import Command, Word
 from interlock.judge.shell.sed import sed_scripts
+from interlock.judge.shell.values import UNKNOWN
 
 _MAX_PROGRAMS = 8
 """Words of a wrapper among which the program that it runs is looked for."""
+_RUN_ON_INPUT = frozenset({"parallel", "xargs"})
 _MAX_WORDS = 16
 """Words that are not known, of one command."""
 
@@ -56,6 +59,27 @@ def worst_readings(command: Command, followed: FollowedScript) -> Iterator[tuple
         for worst in _worst(before) if at_most >= 0 else ():
             if len(worst) == 1 or not (word.quoted or followed.is_one_word(word)):
                 yield word, [*before, *worst, *behind]
+
+
+def readings_of_input(command: Command, followed: FollowedScript) -> Iterator[tuple[Word, list[str]]]:
+    """Argument lists of a command that makes arguments of its input: programs, and options where it lists no names."""
+    argv = [text for each in command.words for text in followed.first_reading(each)]
+    runner = next((at for at, word in enumerate(argv[:_MAX_PROGRAMS]) if program_name(word) in _RUN_ON_INPUT), None)
+    if runner is None:
+        return
+    mark = next(option_values(argv[runner:], "-I", "--replace", "EPLadns"), "{}")
+    given = [["sudo"], [UNKNOWN]]
+    producer = followed.producer_of(command)
+    if producer not in lists()["lists-names"]:
+        plain = [program_name(word) for word in argv[runner + 1 :] if word[:1] != "-"]
+        given += [list(words) for name in plain[:_MAX_PROGRAMS] for words, _ in known(name).worst]
+        given += [followed.printed_words(command)] if producer in ("echo", "printf") else []
+    for words in given:
+        replaced = [word.replace(mark, words[0]) for word in argv[runner + 1 :]] if words else []
+        if replaced and replaced != argv[runner + 1 :]:
+            yield command.words[0], [*argv[: runner + 1], *replaced]
+        elif words:
+            yield command.words[0], [*argv, *words]
 
 
 def _may_be_options(word: Word, followed: FollowedScript) -> bool:
