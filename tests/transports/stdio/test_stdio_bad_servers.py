@@ -28,10 +28,17 @@ from interlock.transports.stdio import process
 from interlock.transports.stdio.client import StdioLink
 from interlock.transports.stdio.orphan_processes import OrphanProcesses, end_run, in_ps
 from interlock.transports.stdio.server_lines import BAD_LINES
-from interlock.transports.stdio.stderr_lines import LINE_BYTES, LINES_PER_SECOND, StderrLines
+from interlock.transports.stdio.stderr_lines import (
+    LAST_BYTES,
+    LINE_BYTES,
+    LINES_PER_SECOND,
+    WAITING_BYTES,
+    StderrLines,
+)
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure
+from processor_work import work_of
 from unread_answers import FEW_MEMBERS, LOG_LINES, UNREAD
 from waiting import until
 
@@ -379,15 +386,21 @@ async def test_stderr_is_cut_into_bounded_lines(run) -> None:
     assert any("dropped" in line for line in lines)
 
 
+def logged(chatter: StderrLines, written: bytes, now: float = 0.0) -> list[str]:
+    """The lines for the log that these bytes complete."""
+    chatter.feed(written, now)
+    return list(chatter.lines())
+
+
 def test_a_long_line_of_stderr_is_cut_once() -> None:
     chatter = StderrLines()
-    assert chatter.feed(b"z" * (3 * LINE_BYTES), 0.0) == []
-    [line] = chatter.feed(b"z\n", 0.0)
-    assert line == "z" * LINE_BYTES + " (cut)"
+    assert logged(chatter, b"z" * (3 * LINE_BYTES)) == []
+    assert logged(chatter, b"z\n") == ["z" * LINE_BYTES + " (cut)"]
 
 
 def test_stderr_cannot_colour_the_operators_terminal() -> None:
-    assert StderrLines().feed(b"\x1b[31mred\x1b[0m \x07bell \xff\n", 0.0) == ["red \\x07bell �"]
+    written = b"\x1b[31mred\x1b[0m \x07bell \xff\tcaf\xc3\xa9 \xe2\x80\xae\n"
+    assert logged(StderrLines(), written) == ["red \\x07bell � café \\x202e"]
 
 
 async def test_one_waiters_bug_does_not_cost_another_its_answer(run) -> None:
@@ -407,11 +420,39 @@ async def test_one_waiters_bug_does_not_cost_another_its_answer(run) -> None:
 
 def test_a_flood_of_stderr_is_counted_and_its_end_remembered() -> None:
     chatter = StderrLines()
-    first = chatter.feed(b"".join(b"line %d\n" % number for number in range(LINES_PER_SECOND)), 0.0)
-    assert len(first) == LINES_PER_SECOND
-    assert chatter.feed(b"".join(b"more %d\n" % number for number in range(5_000)), 0.0) == []
+    first = logged(chatter, b"".join(b"line %d\n" % number for number in range(LINES_PER_SECOND + 1_000)))
+    assert first == [f"line {number}" for number in range(LINES_PER_SECOND)]
+    assert logged(chatter, b"".join(b"more %d\n" % number for number in range(5_000)) + b"and") == []
     assert chatter.last[-1] == "more 4999"
-    assert chatter.feed(b"", 1.0) == ["(5000 more lines were dropped)"]
+    assert logged(chatter, b" on\n", 1.0) == ["(6000 more lines were dropped)", "and on"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [(b"\x01" * LINE_BYTES + b"\n") * 32, b"a\n" * 131_072, (b"\x1b]" * 4096 + b"\n") * 32, b"\n" * 262_144],
+    ids=["controls", "short lines", "escapes", "blank lines"],
+)
+def test_a_flood_of_stderr_is_little_work_at_once(written: bytes) -> None:
+    chatter = StderrLines()
+    chatter.feed(written, 0.0)
+
+    def turn() -> None:
+        StderrLines().feed(written, 0.0)
+        next(chatter.lines(), "")
+
+    assert work_of(turn) < 150_000, "so many turns of an empty loop take 3 or 4 ms"
+
+
+def test_lines_of_stderr_that_wait_have_a_bound_of_bytes() -> None:
+    chatter = StderrLines()
+    line = b"x" * (LINE_BYTES - 1) + b"\n"
+    chatter.feed(line * 100, 0.0)
+    kept = len(list(chatter.lines()))
+    assert WAITING_BYTES <= kept * len(line) < WAITING_BYTES + 2 * len(line)
+    chatter.feed(line * 30, 1.0)
+    *lines, dropped = chatter.finish()
+    assert len(lines) * len(line) <= LAST_BYTES
+    assert dropped == f"({30 + 1 - len(lines)} more lines were dropped)"
 
 
 class Watcher:

@@ -7,6 +7,7 @@ reads the server's output.
 from __future__ import annotations
 
 import asyncio
+from time import thread_time
 from typing import Final
 
 import msgspec
@@ -16,7 +17,7 @@ from interlock.transports.batching import Batching
 from interlock.transports.link import Listener
 from interlock.transports.one_stream import OneStreamLink, Waiter
 from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
-from interlock.transports.stdio.server_lines import ServerLines
+from interlock.transports.stdio.server_lines import TURN_S, ServerLines
 from interlock.transports.stdio.stderr_lines import StderrLines
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED
@@ -58,6 +59,8 @@ class StdioLink(OneStreamLink):
         self.gone = False
         """Whether the link has been given up: nothing more is read."""
         self._stderr = StderrLines()
+        self._logging = False
+        """Whether lines of stderr wait for the next turn of the loop."""
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
         self._asked_last = 0
@@ -137,8 +140,21 @@ class StdioLink(OneStreamLink):
         self._full = full
 
     def on_stderr(self, data: bytes) -> None:
-        for line in self._stderr.feed(data, self._loop.time()):
-            self.listener.on_log("stderr", line)
+        self._stderr.feed(data, self._loop.time())
+        if not self._logging:
+            self._log_stderr()
+
+    def _log_stderr(self) -> None:
+        """Log the lines that wait, a millisecond of them in each turn of the loop."""
+        ends = thread_time() + TURN_S
+        self._logging = False
+        for line in self._stderr.lines():
+            if line:
+                self.listener.on_log("stderr", line)
+            if thread_time() > ends:
+                self._logging = True
+                self._loop.call_soon(self._log_stderr)
+                return
 
     def hung_up(self, fd: int) -> None:
         self._batching.settle()
@@ -237,7 +253,7 @@ class StdioLink(OneStreamLink):
     def _exit_fault(self, code: int | None) -> Fault:
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
         # A process that a signal ends from outside says nothing of it: its last lines are about something else.
-        last = "" if code in _SILENT_ENDS else "; ".join(list(self._stderr.last)[-3:])
+        last = "" if code in _SILENT_ENDS else "; ".join(self._stderr.last[-3:])
         return Fault("UPSTREAM_UNAVAILABLE", f"the server {how}", data={"exit_code": code}, operator_text=last)
 
 

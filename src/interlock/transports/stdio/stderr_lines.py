@@ -1,14 +1,23 @@
-"""A server's stderr, cut into lines for the operator. Bounded per line, per second and in memory."""
+"""A server's stderr, cut into lines for the operator. Bounded per line, per second, in memory and in time.
+
+Cutting costs little however many lines come. Making a line printable costs more, so lines wait for that until the loop
+has time, and lines that nobody sees are never made printable.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 LINE_BYTES: Final = 8 * 1024
 LINES_PER_SECOND: Final = 200
 REMEMBERED: Final = 12
+WAITING_BYTES: Final = 256 * 1024
+"""Upper bound for the bytes of lines that wait. Beyond it lines are dropped, and counted."""
+LAST_BYTES: Final = 2 * LINE_BYTES
+"""The same at the end of the stream, when lines can wait no longer."""
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
@@ -16,7 +25,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@
 class StderrLines:
     """Splits bytes into lines that are fit for a log. It keeps the last few, to explain an exit."""
 
-    __slots__ = ("_allowance", "_cut", "_dropped", "_second", "_tail", "last")
+    __slots__ = ("_allowance", "_cut", "_dropped", "_last", "_second", "_tail", "_waiting", "_waiting_bytes")
 
     def __init__(self) -> None:
         self._tail = b""
@@ -24,57 +33,83 @@ class StderrLines:
         self._second = 0
         self._allowance = LINES_PER_SECOND
         self._dropped = 0
-        self.last: deque[str] = deque(maxlen=REMEMBERED)
+        self._waiting: deque[tuple[bytes, bool]] = deque()
+        """Lines for the log, and whether each is cut."""
+        self._waiting_bytes = 0
+        self._last: deque[tuple[bytes, bool]] = deque(maxlen=REMEMBERED)
 
-    def feed(self, data: bytes, now: float) -> list[str]:
-        """The lines that these bytes complete and that the rate allows."""
-        lines = self._renew(now)
-        if self._allowance == 0 and data.count(b"\n") > REMEMBERED:
-            # A flood: it is no longer reported, and only its end is kept.
-            kept = data.rsplit(b"\n", REMEMBERED + 1)[1:]
-            self._dropped += data.count(b"\n") - REMEMBERED
-            self._tail, self._cut, data = b"", False, b"\n".join(kept)
+    @property
+    def last(self) -> list[str]:
+        """The last lines that say something."""
+        return [text for text in (_shown(line, cut) for line, cut in self._last) if text]
+
+    def feed(self, data: bytes, now: float) -> None:
+        """Take bytes in. `lines` gives the lines that they complete and that the rate allows."""
+        self._renew(now)
+        count = data.count(b"\n")
+        if count > self._allowance + REMEMBERED:
+            # A flood: what the rate does not allow is only counted, but for its end.
+            *whole, flood = data.split(b"\n", self._allowance)
+            for piece in whole:
+                self._end_line(piece)
+            data = b"\n".join(flood.rsplit(b"\n", REMEMBERED)[1:])
+            self._dropped += count - len(whole) - (REMEMBERED - 1)
+            self._tail, self._cut = b"", False
         *whole, rest = data.split(b"\n")
         for piece in whole:
-            lines += self._end_line(piece)
+            self._end_line(piece)
         self._hold(rest)
-        return lines
+
+    def lines(self) -> Iterator[str]:
+        """The lines for the log. A caller may stop at any of them, and go on later. One that only sets colours is empty
+        here: it took as long as any other."""
+        while self._waiting:
+            line, cut = self._waiting.popleft()
+            self._waiting_bytes -= len(line)
+            yield _shown(line, cut)
 
     def finish(self) -> list[str]:
         """The rest at the end of the stream."""
-        lines = self._end_line(b"")
+        self._end_line(b"")
+        while self._waiting_bytes > LAST_BYTES:
+            self._waiting_bytes -= len(self._waiting.popleft()[0])
+            self._dropped += 1
+        lines = [line for line in self.lines() if line]
         if self._dropped:
-            lines.append(f"({self._dropped} more lines were dropped)")
+            lines.append(_dropped(self._dropped))
             self._dropped = 0
         return lines
 
-    def _renew(self, now: float) -> list[str]:
+    def _renew(self, now: float) -> None:
         if int(now) == self._second:
-            return []
+            return
         self._second = int(now)
         self._allowance = LINES_PER_SECOND
-        dropped, self._dropped = self._dropped, 0
-        return [f"({dropped} more lines were dropped)"] if dropped else []
+        if self._dropped:
+            self._wait(_dropped(self._dropped).encode(), False)
+            self._dropped = 0
 
     def _hold(self, piece: bytes) -> None:
         room = LINE_BYTES - len(self._tail)
         self._tail += piece[:room]
         self._cut = self._cut or len(piece) > room
 
-    def _end_line(self, piece: bytes) -> list[str]:
+    def _end_line(self, piece: bytes) -> None:
         self._hold(piece)
-        text = printable(self._tail)
-        if self._cut:
-            text += " (cut)"
+        line, cut = self._tail, self._cut
         self._tail, self._cut = b"", False
-        if not text:
-            return []
-        self.last.append(text)
-        if self._allowance == 0:
+        if not line or line.isspace():
+            return
+        self._last.append((line, cut))
+        if self._allowance == 0 or self._waiting_bytes > WAITING_BYTES:
             self._dropped += 1
-            return []
+            return
         self._allowance -= 1
-        return [text]
+        self._wait(line, cut)
+
+    def _wait(self, line: bytes, cut: bool) -> None:
+        self._waiting.append((line, cut))
+        self._waiting_bytes += len(line)
 
 
 def printable(data: bytes) -> str:
@@ -82,5 +117,27 @@ def printable(data: bytes) -> str:
     text = data.decode("utf-8", "replace").rstrip()
     if text.isprintable():
         return text
-    text = _ANSI.sub("", text)
-    return "".join(char if char.isprintable() else " " if char == "\t" else f"\\x{ord(char):02x}" for char in text)
+    return _ANSI.sub("", text).translate(_ESCAPES)
+
+
+def _shown(line: bytes, cut: bool) -> str:
+    text = printable(line)
+    return f"{text} (cut)" if cut else text
+
+
+def _dropped(count: int) -> str:
+    return f"({count} more lines were dropped)"
+
+
+class _Escapes(dict[int, str]):
+    """How each character is shown. Those of Latin-1 are kept: the others are too many."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        shown = char if char.isprintable() else " " if char == "\t" else f"\\x{code:02x}"
+        if code < 256:
+            self[code] = shown
+        return shown
+
+
+_ESCAPES: Final = _Escapes()
