@@ -19,16 +19,16 @@ from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where, asker_of, new_id
 from interlock.hub.approvals.decision_index import DecisionIndex
-from interlock.hub.approvals.learned_rules import LearnedRules
+from interlock.hub.approvals.learned_rules import LearnedRules, RecordRule
 from interlock.hub.approvals.open_part import EXACT, MAX_LOOKED_AT, OpenPart, Wanted
-from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, RULES, Rule
+from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, Rule
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal, with_view
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
 from interlock.hub.approvals.waiting_callers import WaitingCallers
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.hub.locks import acquire
-from interlock.store import Conflict, Mirror, Store, StoreError, Transaction
+from interlock.store import Conflict, Document, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 MAX_OPEN: Final = 10_000
@@ -37,8 +37,7 @@ SWEPT_AT_ONCE: Final = 500
 
 Listener = Callable[[Decision], None]
 RecordDecision = Callable[[Decision, Principal], object]
-RecordRule = Callable[[Rule, Principal, bool], object]
-"""They return the audit record of a changed decision, and of a rule that is made or else revoked; or None."""
+"""Returns the audit record of a changed decision, or None."""
 
 
 def now_ms() -> int:
@@ -67,10 +66,9 @@ class Inbox:
         """Whether the asker may still ask for the same, with the same credential."""
         self._record = record
         """Makes the audit record, which is committed with the change."""
-        self._record_rule = record_rule
         self._store: Store
         self._decisions: Mirror[Decision]
-        self._rules = LearnedRules()
+        self._rules = LearnedRules(record_rule)
         self._index = DecisionIndex()
         self.history = self._index.history
         self._listeners: list[Listener] = []
@@ -256,11 +254,9 @@ class Inbox:
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             message = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
             raise Fault("INVALID_PARAMS", message, hint="repeat the call with a valid key")
-        rule = None
-        if answer == "always" and decision.question.kind in LEARNED:
-            # Other kinds hold until they are revoked or their target changes, with or without a rule.
-            rule = self._rules.learn(after, by, now)
-        if not await self._change(decision, after, by, rule):
+        # Other kinds hold until they are revoked or their target changes, with or without a rule.
+        learns = answer == "always" and decision.question.kind in LEARNED
+        if not await self._change(decision, after, by, learns=learns):
             raise Fault(
                 "INVALID_PARAMS",
                 f"decision {id} has just been answered",
@@ -303,18 +299,11 @@ class Inbox:
         decision = self.get(id)
         if by.kind != "person" or decision.question.is_of(by):
             raise Fault("ACCESS_DENIED", "only a person can make a rule, and never the asker itself")
-        rule = self._rules.learn(decision, by, self._clock())
-        async with self._store.transaction() as change:
-            change.put(RULES, rule)
-            _recorded(change, self._record_rule(rule, by, True))
-        return rule
+        return await self._rules.commit(lambda change: self._rules.learn(change, decision, by, self._clock()))
 
     async def revoke_rule(self, id: str, by: Principal) -> Rule:
         """Delete a rule: the next such call asks again."""
-        rule = self._rules.get(id)
-        async with self._store.transaction() as change:
-            change.delete(RULES, id)
-            _recorded(change, self._record_rule(rule, by, False))
+        rule = await self._rules.revoke(id, by)
         # The approvals that the rule was learned from end with it.
         found = (self._index.get(made) for made in rule.decisions)
         await self.void([one for one in found if one is not None])
@@ -355,23 +344,35 @@ class Inbox:
         finally:
             stop()
 
-    async def _change(self, before: Decision, after: Decision, by: Principal, rule: Rule | None = None) -> bool:
+    async def _change(self, before: Decision, after: Decision, by: Principal, *, learns: bool = False) -> bool:
+        """Store a changed decision, with `learns` together with its rule. False if it has changed meanwhile."""
         document = self._decisions.document(before.id)
         if document is None or document.value != before:
             return False
         try:
-            async with self._store.transaction() as change:
-                change.expect(DECISIONS, before.id, document.version)
-                change.put(DECISIONS, after)
-                if before.question.view and after.state is not DecisionState.OPEN:
-                    change.delete(VIEWS, before.id)
-                _recorded(change, self._record(after, by))
-                if rule is not None:
-                    change.put(RULES, rule)
-                    _recorded(change, self._record_rule(rule, by, True))
+            if learns:
+                await self._rules.commit(lambda change: self._put_with_rule(change, document, after, by))
+            else:
+                async with self._store.transaction() as change:
+                    self._put(change, document, after, by)
         except Conflict:
+            if learns and await self._store.get(DECISIONS, before.id) == document:
+                raise  # Too many others change the rule.
             return False
         return True
+
+    def _put(self, change: Transaction, before: Document[Decision], after: Decision, by: Principal) -> None:
+        change.expect(DECISIONS, before.key, before.version)
+        change.put(DECISIONS, after)
+        if before.value.question.view and after.state is not DecisionState.OPEN:
+            change.delete(VIEWS, before.key)
+        _recorded(change, self._record(after, by))
+
+    async def _put_with_rule(
+        self, change: Transaction, before: Document[Decision], after: Decision, by: Principal
+    ) -> None:
+        self._put(change, before, after, by)
+        await self._rules.learn(change, after, by, self._clock())
 
     def _changed(self, id: str, decision: Decision | None) -> None:
         self._index.follow(id, decision)

@@ -1,50 +1,94 @@
-"""The rules that a hub learned from answers, in memory: which there are, which covers a question, and the next one."""
+"""The rules that a hub learned from answers: which there are, which covers a question, and how they change.
+
+Several people may change a rule at once, at several hubs. A change builds on the stored rule, so that no answer is lost
+and a revoked rule does not come back with an answer.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.rules import RULES, Rule, learn, rule_id
 from interlock.hub.auth.principals import Principal
-from interlock.store import Mirror, Store
+from interlock.store import Conflict, Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 
 MAX_RULES: Final = 10_000
+ATTEMPTS: Final = 16
+"""To change a rule that other hubs change meanwhile."""
+
+R = TypeVar("R")
+RecordRule = Callable[[Rule, Principal, bool], object]
+"""Returns the audit record of a rule that is made or else revoked, or None."""
 
 
 class LearnedRules:
     """All rules, following the store."""
 
-    def __init__(self) -> None:
+    def __init__(self, record: RecordRule) -> None:
+        self._record = record
+        self._store: Store
         self._rules: Mirror[Rule]
+        self._lock = asyncio.Lock()
 
     async def start(self, store: Store) -> None:
         """Load the rules."""
+        self._store = store
         self._rules = await store.mirror(RULES)
 
     def all(self) -> list[Rule]:
         """Every rule, the oldest first."""
         return sorted(self._rules.values(), key=lambda rule: rule.made_at)
 
-    def get(self, id: str) -> Rule:
-        """A rule by its id. Raises NOT_FOUND."""
-        rule = self._rules.get(id)
-        if rule is None:
-            raise Fault("NOT_FOUND", f"no rule {id[:40]!r}", hint="`interlock approvals rules` shows them")
-        return rule
-
     def covering(self, question: Question) -> Rule | None:
         """The rule that allows exactly this call."""
         rule = self._rules.get(rule_id(question))
         return rule if rule is not None and rule.covers(question) else None
 
-    def learn(self, answer: Decision, by: Principal, now: int) -> Rule:
-        """The rule that an answer makes, together with one that is there. Raises a `Fault`. Stores nothing."""
-        known = self._rules.get(rule_id(answer.question))
+    async def commit(self, write: Callable[[Transaction], Awaitable[R]]) -> R:
+        """Commit a change of rules. `write` runs again if another hub was first. Raises Conflict in the end."""
+        async with self._lock:
+            for left in reversed(range(ATTEMPTS)):
+                try:
+                    async with self._store.transaction() as change:
+                        result = await write(change)
+                except Conflict:
+                    if not left:
+                        raise
+                else:
+                    break
+            return result
+
+    async def learn(self, change: Transaction, answer: Decision, by: Principal, now: int) -> Rule:
+        """Add an answer to the stored rule, or make one. Raises a `Fault`."""
+        known = await change.get(RULES, rule_id(answer.question))
         if known is None and len(self._rules) >= MAX_RULES:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_RULES} rules exist", hint="revoke some first")
         try:
-            return learn(answer, by.id, now, known)
+            rule = learn(answer, by.id, now, None if known is None else known.value)
         except ValueError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
+        change.put(RULES, rule)
+        self._add_record(change, rule, by, made=True)
+        return rule
+
+    async def revoke(self, id: str, by: Principal) -> Rule:
+        """Delete a rule. Raises NOT_FOUND."""
+
+        async def write(change: Transaction) -> Rule:
+            found = await change.get(RULES, id)
+            if found is None:
+                raise Fault("NOT_FOUND", f"no rule {id[:40]!r}", hint="`interlock approvals rules` shows them")
+            change.delete(RULES, id)
+            self._add_record(change, found.value, by, made=False)
+            return found.value
+
+        return await self.commit(write)
+
+    def _add_record(self, change: Transaction, rule: Rule, by: Principal, *, made: bool) -> None:
+        record = self._record(rule, by, made)
+        if record is not None:
+            change.record(record)

@@ -1,0 +1,110 @@
+"""Two inboxes on one database: what people decide at once, at one hub or at two, is neither lost nor undone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from interlock.hub.approvals.decision import DECISIONS, Question
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.rules import RULES, Rule
+from interlock.hub.approvals.sealed_views import ViewSeal
+from interlock.hub.auth.principals import Principal
+from interlock.store import Store
+from interlock.wire.errors import Fault
+
+from .people import read_and_answer
+from .running_hub import until
+
+ADA = Principal("person:ada", "person")
+
+
+def question(arguments: str, tool: str = "write") -> Question:
+    return Question(
+        kind="tool_call",
+        asker="cursor",
+        asker_kind="agent",
+        server="files",
+        name=tool,
+        shown=f"files__{tool}",
+        text=f"cursor calls files__{tool}",
+        rule="a rule",
+        fingerprint="f",
+        arguments_hash=arguments,
+        summary=arguments,
+    )
+
+
+class Hubs(msgspec.Struct):
+    """Two inboxes, each with a store of its own on the same database."""
+
+    here: Inbox
+    there: Inbox
+    store: Store
+
+    async def asked(self, *questions: Question) -> list[str]:
+        """The ids of requests that both inboxes know."""
+        ids = [(await self.here.ask(each)).id for each in questions]
+        await until(lambda: {*ids} <= {one.id for one in self.there.all(only_open=True)})
+        return ids
+
+    async def calls_in_rules(self) -> list[str]:
+        return sorted(call for found in await self.store.find(RULES) for call in found.value.calls)
+
+
+@contextlib.asynccontextmanager
+async def two_hubs(folder: Path) -> AsyncIterator[Hubs]:
+    async with contextlib.AsyncExitStack() as stack:
+        inboxes = []
+        for _ in range(2):
+            store = await Store.open(folder / "hub.db", (DECISIONS, RULES))
+            stack.push_async_callback(store.close)
+            inboxes.append(Inbox(lambda: 600, seal=ViewSeal(bytes(32))))
+            await inboxes[-1].start(store)
+        yield Hubs(*inboxes, store)
+
+
+@pytest.mark.parametrize("at", ["one hub", "two hubs"])
+async def test_t32_every_call_that_was_always_approved_at_once_is_in_the_rule(tmp_path: Path, at: str) -> None:
+    async with two_hubs(tmp_path) as hubs:
+        calls = [f"call {number}" for number in range(8)]
+        ids = await hubs.asked(*(question(call) for call in calls))
+        inboxes = (hubs.here, hubs.here if at == "one hub" else hubs.there)
+        await asyncio.gather(
+            *(read_and_answer(inboxes[place % 2], id_, "always", ADA) for place, id_ in enumerate(ids))
+        )
+        assert await hubs.calls_in_rules() == calls
+
+
+@pytest.mark.parametrize("at", ["one hub", "two hubs"])
+async def test_t32_a_revoked_rule_does_not_come_back_with_an_answer_at_the_same_time(tmp_path: Path, at: str) -> None:
+    async with two_hubs(tmp_path) as hubs:
+        tools, other = [f"tool {number}" for number in range(6)], hubs.here if at == "one hub" else hubs.there
+        for id_ in await hubs.asked(*(question(f"old {tool}", tool) for tool in tools)):
+            await read_and_answer(hubs.here, id_, "always", ADA)
+        answered = await hubs.asked(*(question(f"new {tool}", tool) for tool in tools))
+        await until(lambda: len(other.rules()) == len(tools))
+        for id_ in answered[3:]:
+            await read_and_answer(other, id_, "once", ADA)
+        revoking = [hubs.here.revoke_rule(rule.id, ADA) for rule in hubs.here.rules()]
+        learning: list[Awaitable[object]] = [read_and_answer(other, id_, "always", ADA) for id_ in answered[:3]]
+        learning += [other.make_rule(id_, ADA) for id_ in answered[3:]]
+        await asyncio.gather(*revoking[::2])  # The other hub may not know of it yet.
+        await asyncio.gather(*learning, *revoking[1::2])
+        assert {*await hubs.calls_in_rules()} <= {f"new {tool}" for tool in tools}
+
+
+async def test_of_two_revocations_of_a_rule_one_finds_none(tmp_path: Path) -> None:
+    async with two_hubs(tmp_path) as hubs:
+        (id_,) = await hubs.asked(question("x"))
+        await read_and_answer(hubs.here, id_, "always", ADA)
+        (rule,) = hubs.here.rules()
+        await until(lambda: hubs.there.rules() == [rule])
+        inboxes = (hubs.here, hubs.there)
+        results = await asyncio.gather(*(each.revoke_rule(rule.id, ADA) for each in inboxes), return_exceptions=True)
+        assert {type(result) for result in results} == {Fault, Rule}
