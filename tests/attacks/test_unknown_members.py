@@ -16,7 +16,7 @@ from hub.people import read_and_answer
 from hub.running_hub import RawClient, RunningHub, running_hub
 from hub.task_scene import DECLARED
 from hub.test_decisions import ADA, error_of
-from interlock.config.settings import Agent, Approvals, Hub, ServerSettings
+from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ServerSettings
 from interlock.protocols.mcp.meta import PREFIX
 
 from .hostile import WAYS, HostileWeb, Way, behind_a_hub
@@ -77,8 +77,8 @@ async def test_t39_no_member_but_those_of_the_method_goes_with_a_task(tmp_path: 
 async def test_t41_an_approved_call_has_nothing_that_the_person_was_not_shown(tmp_path: Path, era: Any) -> None:
     async with InstructedServer().http() as server:
         servers = {"s": ServerSettings(url=server.url, era=era)}
-        settings = Hub(approvals=Approvals(hold_s=0))
-        agents = {"careful": Agent(ask=("s__*",))}
+        settings = HubSettings(approvals=ApprovalSettings(hold_s=0))
+        agents = {"careful": AgentSettings(ask=("s__*",))}
         async with running_hub(tmp_path, servers, hub=settings, agents=agents) as hub:
             client = RawClient(hub.url + "/mcp", hub.key("careful"))
             for answer in ("once", "always"):

@@ -333,7 +333,7 @@ async def test_a_burst_to_a_large_topic_waits_with_its_sender_and_arrives_in_ord
 async def test_nobody_comes_while_too_many_frames_wait_for_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    public = Topic(visibility="public", profile="full-access", rate=Rate())
+    public = TopicSettings(visibility="public", profile="full-access", rate=Rate())
     async with running_rooms(tmp_path, build=public) as rooms:
         ann, bob = await rooms.join("ann"), await rooms.join("bob")
         touches, begun, stored = rooms.hub_app.live.touches, asyncio.Event(), asyncio.Event()
