@@ -46,6 +46,8 @@ def test_what_one_terminal_says_another_one_sees(user: User) -> None:
         assert (rest[2]["id"], rest[2]["payload"]["text"]) == (sent["id"], "hello")
         watcher.communicate(timeout=30)
         assert watcher.returncode == 0
+        assert "nobody else is in `build` now" in user.finished("rooms", "say", "build", "hello")[2]
+        assert "ghost is not in `build` now" in user.finished("rooms", "say", "build", "hello", "--to", "ghost")[2]
         code, out, err = user.finished("rooms", "say", "closed", "hello")
         assert code == 5, (out, err)
         code, out, err = user.finished("rooms", "say", "quiet", "hello")

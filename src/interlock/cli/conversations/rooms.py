@@ -97,9 +97,15 @@ def say_(topic: str, text: str, to: tuple[str, ...], key: str | None, url: str |
     Example:
       interlock rooms say build "The tests are green again."
     """
-    id_ = run(_say(topic, text, to, key, url))
+    id_, here = run(_say(topic, text, to, key, url))
     if as_json:
         show_json({"id": id_})
+        return
+    absent = [each for each in to if each not in here]
+    if absent:
+        say(f"  → {plain(', '.join(absent))} is not in `{plain(topic)}` now", err=True)
+    elif not [each for each in here if not each.startswith("system:")]:
+        say(f"  → nobody else is in `{plain(topic)}` now; `interlock rooms list` shows who is where", err=True)
 
 
 @rooms.command()
@@ -136,10 +142,14 @@ def join(topic: str, key: str | None, url: str | None, as_json: bool) -> None:
     run(_Talk(topic, key, url, as_json).run())
 
 
-async def _say(topic: str, text: str, to: tuple[str, ...], key: str | None, url: str | None) -> str:
+async def _say(
+    topic: str, text: str, to: tuple[str, ...], key: str | None, url: str | None
+) -> tuple[str, tuple[str, ...]]:
+    """Say something. Returns the id of the envelope, and the other participants at that time."""
     async with await asyncio.to_thread(joined, topic, key, url) as me:
+        here = tuple(me.participants)
         id_ = await me.chat(text, to)
-    return await sent(me, id_)
+    return await sent(me, id_), here
 
 
 async def _watch(topic: str, count: int | None, as_json: bool, key: str | None, url: str | None) -> None:
