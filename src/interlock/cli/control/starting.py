@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 MAX_LOG_BYTES = 10 * 1024 * 1024
+MAX_FAILURE_BYTES = 64 * 1024
+"""Of the log of a hub that did not start."""
 if sys.platform == "win32":
     _DETACHED = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
 else:
@@ -171,11 +173,22 @@ def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, log
         if child.poll() is not None:
             with open(log, "rb") as written:
                 written.seek(log_start)
-                log_text = written.read(4096).decode(errors="replace").strip()
-            kind = WrongConfiguration if child.returncode == WrongConfiguration.exit_code else Failure
-            raise kind(f"the hub exited at once:\n{log_text}", f"its log is {log}")
+                log_text = written.read(MAX_FAILURE_BYTES).decode(errors="replace").strip()
+            if child.returncode == WrongConfiguration.exit_code:  # the problems are in the lines above the failure
+                raise WrongConfiguration(f"the hub exited at once:\n{log_text}", f"its log is {log}")
+            message, hint = _last_failure(log_text)
+            raise Failure(message, f"{hint}; its log is {log}" if hint else f"its log is {log}")
         sleep(0.03)
     raise Failure(f"the hub did not answer within {START_TIMEOUT_S:g} s", f"its log is {log}")
+
+
+def _last_failure(log_text: str) -> tuple[str, str]:
+    """The message and the hint of the failure at the end of a hub's log, or all of the log if it has none."""
+    _, found, failure = f"\n{log_text}".rpartition("\ninterlock: ")
+    if not found:
+        return f"the hub exited at once:\n{log_text}", ""
+    message, _, hint = failure.partition("\n  → ")
+    return message, hint
 
 
 def _child(home: Path, folder: Path, arguments: tuple[str, ...], out: IO[bytes]) -> subprocess.Popen[bytes]:
