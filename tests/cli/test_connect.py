@@ -244,6 +244,9 @@ def test_a_profile_that_does_not_exist_costs_a_client_neither_its_key_nor_its_en
     assert keys() == [(name, prefix, profile)], "setup leaves the key of a client that is connected"
     assert user.run("setup", "--undo").exit_code == 0
     assert client("cursor").path.read_text() == web
+    for key, code in (("ilk_unknown", 5), (str(json.loads(web)["mcpServers"]["interlock"]["env"]["INTERLOCK_KEY"]), 2)):
+        called = user.run("call", "nope", "--key", key)
+        assert (called.exit_code, "does not accept this key" in called.stderr) == (code, code == 5)
     assert user.run("keys", "rotate", "cursor", "--profile", "wrok").exit_code == 1
     assert keys() == [(name, prefix, profile)]
 

@@ -122,7 +122,9 @@ def status(ctx: click.Context, as_json: bool) -> None:
     from interlock.config.home import home_folder
 
     path, running = _file(None)[0], is_running(home_folder())
-    installed = f"installed: {plain(str(path))}" if path.exists() else "not installed; `interlock service install` does"
+    installed = (
+        f"installed: {plain(str(path))}" if path.exists() else "not installed; `interlock service install` installs it"
+    )
     text = f"The service is {installed}\nThe hub {'runs' if running else 'does not run'}."
     _show({"installed": path.exists(), "path": str(path), "running": running}, text, as_json)
     if not path.exists():
