@@ -118,7 +118,7 @@ def _called(name: str, given: Json, timeout: float | None, key: str | None) -> J
         return as_dict(perform("call", params, timeout=(timeout or 3600) + 5)["result"])
     except HubError as error:
         if error.name == "TOOL_NOT_FOUND":
-            raise WrongUsage(error.message, _nearest(name)) from None
+            raise WrongUsage(error.message, _nearest(name, error.message)) from None
         if error.name in REFUSALS:
             raise Refused(error.message, error.hint or "run `interlock why` to see the reason") from None
         if not error.hint:
@@ -127,14 +127,16 @@ def _called(name: str, given: Json, timeout: float | None, key: str | None) -> J
         raise
 
 
-def _nearest(name: str) -> str:
-    """The hint for a tool that does not exist: the tool that was meant."""
+def _nearest(name: str, message: str) -> str:
+    """The hint for a tool that does not exist: the tool that was meant, where the message does not name it."""
     import difflib
 
+    if "did you mean" in message:
+        return "`interlock list` shows all tools"
     names = [str(tool.get("name")) for tool in perform("tools")["tools"]]
     close = difflib.get_close_matches(name, names, n=1) or [each for each in names if each.endswith(f"__{name}")]
     see = "`interlock list` shows all tools"
-    return f"did you mean {close[0]}? {see}" if close else see
+    return f"did you mean `{close[0]}`? {see}" if close else see
 
 
 def _failure(name: str, result: Json) -> Failure:
