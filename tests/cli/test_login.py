@@ -48,3 +48,12 @@ def test_logins_are_listed_and_ended(user: User, hub: FakeHub) -> None:
     hub.answers["hub/logins.remove"] = {"done": False, "wait_s": 0}
     assert "Nobody was logged in to docs" in user.run("logout", "docs").output
     assert hub.params_of("hub/logins.remove") == [{"server": "docs"}] * 2
+
+
+def test_a_host_that_cannot_be_reached_is_said_with_the_setting_to_check(user: User, hub: FakeHub) -> None:
+    problem = "cannot connect to nohost.invalid: nohost.invalid does not resolve."
+    hub.answers["hub/logins.begin"] = {"error": {"code": -32603, "message": problem, "data": {}}}
+    result = user.run("login", "github")
+    assert result.exit_code == 1
+    assert problem in result.stderr
+    assert "check the `url` of [servers.github]" in result.stderr

@@ -77,7 +77,16 @@ async def test_a_server_that_is_not_there_was_never_asked() -> None:
     link = HttpLink(f"http://127.0.0.1:{port}/", listener)
     fault = await LinkPeer(None, link, listener).lose()
     assert fault.name == "UPSTREAM_UNAVAILABLE"
-    assert f"127.0.0.1:{port}" in fault.message
+    assert f"127.0.0.1:{port}: connection refused; no program listens there" in fault.message
+    await link.close()
+
+
+async def test_a_name_that_does_not_resolve_is_told_so() -> None:
+    listener = RecordingListener()
+    link = HttpLink("http://nohost.invalid/", listener)
+    fault = await LinkPeer(None, link, listener).lose()
+    assert fault.name == "UPSTREAM_UNAVAILABLE"
+    assert "nohost.invalid: the name does not resolve; check its spelling" in fault.message
     await link.close()
 
 

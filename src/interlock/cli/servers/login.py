@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from interlock.cli.control.completion import server_names
+from interlock.cli.control.hub_link import HubError
 from interlock.cli.control.perform import Json, perform, performs
 from interlock.cli.terminal.failures import Refused
 from interlock.cli.terminal.show import bold, has_screen, json_option, plain, say, say_table, show_json
@@ -88,8 +91,19 @@ def _again(row: Json) -> str:
     return f"cannot be opened → `interlock login {plain(row['server'])}{for_whom}`"
 
 
+@contextlib.contextmanager
+def _reaching(server: str) -> Iterator[None]:
+    """Name the setting to check where the hub cannot reach the server."""
+    try:
+        yield
+    except HubError as error:
+        error.hint = error.hint or f"check the `url` of [servers.{server}], and your network"
+        raise
+
+
 def _by_browser(server: str, principal: str | None, no_open: bool, paste: bool) -> None:
-    page = perform("logins.begin", {"server": server, "principal": principal}, 60)
+    with _reaching(server):
+        page = perform("logins.begin", {"server": server, "principal": principal}, 60)
     say(f"Open this page to log in:\n  {bold(plain(page['url']))}", err=True)
     if not no_open and has_screen():
         import webbrowser
@@ -107,7 +121,8 @@ def _by_browser(server: str, principal: str | None, no_open: bool, paste: bool) 
 
 
 def _by_code(server: str, principal: str | None) -> None:
-    page = perform("logins.device", {"server": server, "principal": principal}, 60)
+    with _reaching(server):
+        page = perform("logins.device", {"server": server, "principal": principal}, 60)
     say(f"Open {bold(plain(page['url']))} and type {bold(plain(page['user_code']))}", err=True)
     deadline, wait_s = time.monotonic() + WITHIN_S, float(page["interval"])
     while time.monotonic() < deadline:

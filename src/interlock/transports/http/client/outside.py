@@ -12,6 +12,7 @@ import asyncio
 import base64
 import ipaddress
 import os
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import Final, TypeVar, cast
@@ -152,6 +153,10 @@ def why_no_connection(cause: Exception) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         way = "name the certificate of its authority in `ca_bundle` or SSL_CERT_FILE"
         return f"its certificate is not trusted: {cause.verify_message}; {way}"
+    if isinstance(cause, socket.gaierror):
+        return "the name does not resolve; check its spelling, and the network"
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused; no program listens there"
     return str(cause) or "no connection in time"
 
 
