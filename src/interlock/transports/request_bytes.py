@@ -9,9 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from interlock.wire.errors import Fault
+
 MAX_BYTES: Final = 64 * 1024 * 1024
 SMALL: Final = 4 * 1024
-"""Requests of a stream up to this size do not count: their number is bounded."""
+"""Requests up to this size do not count: their number is bounded."""
+COPIES: Final = 3
+"""How often the bytes of a small request count until it is answered: its body, its params and its arguments are held,
+and for a part of the time the message to the server."""
+
+
+def full() -> Fault:
+    """The refusal of a request for which there is no room."""
+    message = "open requests of this caller hold too many bytes already"
+    return Fault("RESOURCE_EXHAUSTED", message, hint="send it again in a moment", retry_after_ms=1000)
 
 
 class RequestBytes:

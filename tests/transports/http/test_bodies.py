@@ -8,6 +8,7 @@ import pytest
 from http_peer import RunningEndpoint, WaitingService, modern, opened, post
 
 from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.request_bytes import COPIES
 from waiting import until
 
 SIZE = 100_000
@@ -77,6 +78,37 @@ async def test_bodies_leave_nothing_in_the_count_when_they_are_answered_or_their
         await until(lambda: not bodies.bytes)
         async with contextlib.AsyncExitStack() as stack:
             assert await fill(place, stack, large(place, "slow", "one")) == BOUND // SIZE // 2
+
+
+def small(place: RunningEndpoint, name: str, key: str) -> bytes:
+    """A request whose body is not large."""
+    head, _, body = modern(place.host, name, Authorization=f"Bearer {key}").partition(b"\r\n\r\n")
+    body = body.replace(b'"params":{', b'"params":{"arguments":{"x":"%b"},' % (b"x" * 10_000))
+    lines = [line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length")]
+    return b"\r\n".join([*lines, b"Content-Length: %d" % len(body), b"", body])
+
+
+async def test_open_requests_with_small_bodies_have_a_bound_of_their_own_and_leave_room_for_others() -> None:
+    bounds = HttpBounds(held_bytes=BOUND, open_small_bytes=8 * COPIES * 10_500)
+    async with (
+        opened(WaitingService(), bounds) as place,
+        contextlib.AsyncExitStack() as stack,
+        place.peer() as other,
+    ):
+        assert await fill(place, stack, large(place, "slow", "greedy")) == BOUND // SIZE // 2
+        open_peers = [await stack.enter_async_context(place.peer()) for _ in range(4)]
+        for peer in open_peers:
+            peer.send(small(place, "slow", "greedy"))
+        asked = [await place.service.next() for _ in range(BOUND // SIZE // 2 + len(open_peers))]
+        other.send(small(place, "echo", "greedy"))
+        refused = (await other.answer()).json["error"]
+        assert (refused["data"]["name"], refused["data"]["retry_after_ms"]) == ("RESOURCE_EXHAUSTED", 1000)
+        other.send(small(place, "echo", "modest"))
+        assert (await other.answer()).json["result"] == {"said": "echo"}
+        asked[-1].result(b"{}")
+        for _ in range(3):
+            other.send(small(place, "echo", "greedy"))
+            assert (await other.answer()).json["result"] == {"said": "echo"}
 
 
 async def test_the_only_body_of_a_caller_may_be_larger_than_half_of_the_bound() -> None:

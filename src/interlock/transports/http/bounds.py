@@ -35,6 +35,9 @@ class HttpBounds(msgspec.Struct, frozen=True):
     """A body longer than this is large."""
     small_bytes: int = 16 * 1024 * 1024
     """All other bodies that are still coming in, over all connections."""
+    open_small_bytes: int = 32 * 1024 * 1024
+    """The requests in such bodies that are not answered yet, with their copies, over all connections. They have a bound
+    of their own, so that small calls pass while large ones fill theirs."""
     pipelined: int = 64
     """Requests that may wait on one connection behind the one being answered."""
     stream_bytes: int = 32 * 1024 * 1024

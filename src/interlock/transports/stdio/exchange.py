@@ -6,14 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session
-from interlock.transports.request_bytes import SMALL
+from interlock.transports.request_bytes import SMALL, full
 from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import Read
@@ -21,8 +21,6 @@ from interlock.wire.messages import Id, Request, encode_failure, encode_id, one_
 from interlock.wire.names import CARRIAGE_RETURN, LINE_FEED
 
 Waiter: TypeAlias = asyncio.Future[bytes]
-
-FULL: Final = "open requests of this caller hold too many bytes already"
 
 _log = logging.getLogger("interlock.transports")
 
@@ -128,7 +126,7 @@ class StreamExchange(OpenExchange):
         if len(self.request.params) > SMALL:
             self._counts = True
             if not self._client.hold(self):
-                self.fail(Fault("RESOURCE_EXHAUSTED", FULL, hint="send it again in a moment", retry_after_ms=1000))
+                self.fail(full())
                 return
         try:
             service.serve(self)

@@ -84,6 +84,7 @@ class McpEndpoint:
         self.sessions = HttpSessions(service, limits, bounds, clock)
         self.open_bytes = RequestBytes(bounds.held_bytes)
         """The large bodies of this address, and the open requests of its streams of revision 2024-11-05."""
+        self._small_requests = RequestBytes(bounds.open_small_bytes)
         self.legacy_sse = LegacySse(service, limits, bounds, self.open_bytes)
         self._malformed = Malformed(service, clock)
         self._listening: set[HttpExchange] = set()
@@ -213,7 +214,7 @@ class McpEndpoint:
         if session is None:
             http.on_gone = exchange.client_gone
             http.on_stop = exchange.abort
-        exchange.serve(self._service)
+        exchange.serve(self._service, self._small_requests)
         if method == LISTEN and exchange.open:
             self._listening.add(exchange)
 
@@ -332,7 +333,7 @@ class McpEndpoint:
             check_beside(request.auth, http.head.headers)
             view = preview(request.params)
             exchange = HttpExchange(request, view, session.session.dialect, caller, http, session, batch)
-            exchange.serve(self._service)
+            exchange.serve(self._service, self._small_requests)
         except Fault as fault:
             batch.answered(failure(fault, request.id))
 

@@ -21,6 +21,7 @@ from interlock.transports.http.server.answers import failure_status, fault_heade
 from interlock.transports.http.server.http_request import CLOSE, HttpRequest
 from interlock.transports.http.server.sessions import HttpSession
 from interlock.transports.http.server.streams import SessionStream
+from interlock.transports.request_bytes import COPIES, SMALL, RequestBytes, full
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorObject, Fault
@@ -67,6 +68,7 @@ class HttpExchange(OpenExchange):
     _batch: Batch | None = None
     _outlet: Outlet | None = None
     _asks: dict[int, asyncio.Future[bytes]] | None = None
+    _counted_in: RequestBytes | None = None
 
     def __init__(
         self,
@@ -89,12 +91,15 @@ class HttpExchange(OpenExchange):
             self._channel = channel
             self._batch = batch
 
-    def serve(self, service: Service) -> None:
-        """Have the request answered. An error of the service's is the answer. Raises where its session refuses it."""
+    def serve(self, service: Service, small: RequestBytes) -> None:
+        """Have the request answered, also where the service fails. Raises where its session refuses it. `small` counts
+        the bytes of requests whose bodies are not large."""
         channel = self._channel
         if channel is not None:
             channel.take(self.request.id, self)
         try:
+            if SMALL < len(self.request.params) <= LARGE:
+                self._hold(small)
             if channel is not None and self.request.method == "ping":
                 self.result(b"{}")
             else:
@@ -128,6 +133,8 @@ class HttpExchange(OpenExchange):
             return
         self.open = False
         self.on_cancel = None
+        if self._counted_in is not None:
+            self._release()
         http, id_ = self._http, self.request.id
         if self._channel is not None:
             self._channel.settle(id_)
@@ -156,6 +163,7 @@ class HttpExchange(OpenExchange):
             return
         self.open = False
         self.on_cancel = None
+        self._release()
         if self._channel is not None:
             self._channel.settle(self.request.id)
         begun = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (encode_id(self.request.id), head)
@@ -234,6 +242,7 @@ class HttpExchange(OpenExchange):
     def release_params(self) -> None:
         """Let go of the params and of the body that they came in, unless that is a batch's."""
         super().release_params()
+        self._release()
         if self._batch is None:
             self._http.release_body()
 
@@ -265,12 +274,24 @@ class HttpExchange(OpenExchange):
         """End the request: its caller sends one more message at most."""
         self.open = False
         self.on_cancel = None
+        self._release()
         channel = self._channel
         if channel is not None:
             channel.settle(self.request.id)
             if self._asks:
                 for id_ in list(self._asks):
                     self._withdraw(id_)
+
+    def _hold(self, small: RequestBytes) -> None:
+        """Count the bytes of the request. Raises RESOURCE_EXHAUSTED where there is no room for them."""
+        self._counted_in = small
+        if not small.hold(self, self._http.sender, COPIES * len(self.request.params)):
+            raise full()
+
+    def _release(self) -> None:
+        counted_in, self._counted_in = self._counted_in, None
+        if counted_in is not None:
+            counted_in.release(self)
 
     def _stream(self) -> Outlet:
         if self._outlet is None:
