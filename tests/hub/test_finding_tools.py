@@ -188,10 +188,15 @@ async def test_params_of_a_method_that_cannot_be_read_are_invalid(tmp_path: Path
         client = RawClient(hub.url + "/mcp")
         await client.initialize(MGP)
         for method in (b"discover", b"request", b"session", b"session/evict"):
-            for query in (b"1e999", b"9" * 5_000, b'"\xff"'):
+            for query, expected in (
+                (b"1e999", (-32602, "params:")),
+                (b"9" * 5_000, (-32602, "params:")),
+                (b'"\xff"', (-32700, "not JSO")),  # No message that is not UTF-8 reaches a method.
+            ):
                 body = b'{"jsonrpc":"2.0","id":1,"method":"mgp/tools/%b","params":{"query":%b}}' % (method, query)
-                error = last_message((await client.post(body))[2])["error"]
-                assert (error["code"], error["message"][:7]) == (-32602, "params:"), (method, query[:9])
+                answer = last_message((await client.post(body))[2])
+                assert (answer["error"]["code"], answer["error"]["message"][:7]) == expected, (method, query[:9])
+                assert answer["id"] == 1
 
 
 async def test_the_index_follows_servers_that_come_and_go(tmp_path: Path) -> None:
