@@ -34,6 +34,7 @@ MAX_BYTES = 4_000_000
 """Larger source files are not read: they are bundles of other packages."""
 SHORTEST = 20
 SPEAKS_MCP = re.compile(rb"modelcontextprotocol|fastmcp|FastMCP|mcp\.server|tools/list")
+UNICODE_ESCAPE = re.compile(r"\\u(?:\{([0-9a-fA-F]{1,6})\}|([0-9a-fA-F]{4}))")
 ESCAPES = {"n": "\n", "t": "\t", "r": ""}
 _STRING = r"""(?:"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`)"""
 DESCRIBED = re.compile(
@@ -103,7 +104,7 @@ def in_javascript(text: str) -> Iterator[tuple[str, str]]:
     """Strings after `description:`, in `.describe(…)`, and behind the name in `.tool(…)`."""
     for found in DESCRIBED.finditer(text):
         raw = next(group for group in found.groups() if group is not None)
-        raw = re.sub(r"\\u\{?([0-9a-fA-F]{4,6})\}?", lambda match: chr(min(int(match[1], 16), 0x10FFFF)), raw)
+        raw = UNICODE_ESCAPE.sub(lambda match: chr(min(int(match[1] or match[2], 16), 0x10FFFF)), raw)
         # A sign beyond the first plane is written as two escapes, which are one character.
         raw = raw.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         yield "", re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), raw, flags=re.DOTALL)

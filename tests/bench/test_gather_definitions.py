@@ -52,3 +52,9 @@ def test_a_sign_that_a_script_writes_as_two_escapes_is_one_character() -> None:
     in_javascript = runpy.run_path(str(ROOT / "bench" / "gather_definitions.py"))["in_javascript"]
     written = r'{description: "Draws a \ud83d\ude00 on the page"}'
     assert list(in_javascript(written)) == [("", "Draws a \U0001f600 on the page")]
+
+
+def test_an_escape_ends_after_four_digits_or_with_its_brace() -> None:
+    in_javascript = runpy.run_path(str(ROOT / "bench" / "gather_definitions.py"))["in_javascript"]
+    written = r'{description: "Compares rows 6\u201320 with a \u{1f600} in them"}'
+    assert list(in_javascript(written)) == [("", "Compares rows 6\u201320 with a \U0001f600 in them")]
