@@ -190,7 +190,7 @@ async def test_why_tells_a_person_what_to_type(tmp_path: Path) -> None:
         assert await hint("s__rnu") == "`interlock list` lists the tools"
         denied = {"entry_type": "server_grant", "agent_id": "agent", "server_id": "s", "permission": "deny"}
         await hub.operate("grants.grant", **denied)
-        assert "`interlock grants allow agent s`" in await hint("s__run")
+        assert "`interlock grants allow agent s run`" in await hint("s__run"), "an entry for the tool comes first"
 
 
 async def test_why_names_the_profile_that_leaves_a_tool_out(tmp_path: Path) -> None:
