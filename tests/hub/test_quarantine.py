@@ -190,7 +190,7 @@ async def test_what_judging_needs_is_let_go_when_nothing_is_offered_and_made_aga
     rested = asyncio.Event()
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(
-        "interlock.hub.catalog.quarantine.return_free_memory", lambda: loop.call_soon_threadsafe(rested.set)
+        "interlock.hub.catalog.quarantine.note_freed_memory", lambda: loop.call_soon_threadsafe(rested.set)
     )
     shown: list[Offer] = []
     config = Config(servers={"s": ServerSettings(url="http://127.0.0.1:9/mcp")})

@@ -50,13 +50,18 @@ class Collector:
         self._seen_mb = resident() or 0.0
         gc.freeze()
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no call was made or open for half a minute."""
+        return self._quiet >= QUIET
+
     def check(self, calls: int, open_calls: int) -> None:
         """Collect if it is time; `calls` is the number of calls so far. The hub calls this regularly."""
         self._quiet = 0 if open_calls or calls != self._calls else self._quiet + 1
         self._calls = calls
         young, middle, old = gc.get_count()
         new = young + YOUNG * middle + MAX_NEW * old
-        if self._quiet >= QUIET and (self._resident() or 0.0) - self._seen_mb > max(GROWTH_MB, self._seen_mb):
+        if self.is_quiet and (self._resident() or 0.0) - self._seen_mb > max(GROWTH_MB, self._seen_mb):
             self._collect_all()
         elif new > MAX_NEW:
             gc.freeze()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Final
 
 from interlock.process.allocator import call_allocator
@@ -32,14 +33,39 @@ def resident_mb() -> float | None:
 
 
 def return_free_memory() -> None:
-    """Return free memory to the system (glibc only). Takes milliseconds, without the interpreter's lock."""
+    """Return free memory to the system (glibc only). It holds the heap that all threads share, for 80 ms where that is
+    large: nobody may wait for this process meanwhile, whichever thread calls it."""
     call_allocator("malloc_trim", 0)
+
+
+_freed = threading.Event()
+
+
+def note_freed_memory() -> None:
+    """Much memory of this process has become free. Any thread may say so."""
+    _freed.set()
 
 
 def share_one_heap() -> None:
     """Let all threads share one heap, where glibc would give each its own: few threads run here, and seldom at once.
     Call this before any thread starts."""
     call_allocator("mallopt", _ARENA_MAX, 1)
+
+
+class FreeMemory:
+    """Decides when free memory goes back to the system: once there is much of it, and nobody calls."""
+
+    def __init__(self) -> None:
+        self._trend = MemoryTrend()
+
+    def is_due(self, connections: int, *, quiet: bool) -> bool:
+        """Whether to return it now. Asked regularly, with the number of open connections."""
+        if self._trend.has_fallen(connections):
+            _freed.set()
+        if not quiet or not _freed.is_set():
+            return False
+        _freed.clear()
+        return True
 
 
 class MemoryTrend:

@@ -36,7 +36,7 @@ from interlock.process.allocator import return_large_blocks
 from interlock.process.descriptors import for_clients, raise_limit
 from interlock.process.garbage_collection import Collector, hold_collector_back
 from interlock.process.loop_watch import LoopWatch
-from interlock.process.memory import MemoryTrend, return_free_memory, share_one_heap
+from interlock.process.memory import FreeMemory, return_free_memory, share_one_heap
 from interlock.process.threads import DEFAULT_THREADS, WorkerThreads
 from interlock.rooms.gateway import Gateway
 from interlock.rooms.upgrade import RoomUpgrader
@@ -219,14 +219,16 @@ async def _watch_files(hub_app: HubApp, configuration: ConfigurationOperations) 
 
 
 async def _watch_memory(listener: HttpListener, hub_app: HubApp) -> None:
-    """Return memory to the system after thousands of clients have gone. The garbage collector runs first."""
-    memory_trend = MemoryTrend()
+    """Collect garbage between calls, and return free memory to the system while there are none."""
+    free_memory = FreeMemory()
     collector = Collector()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        if memory_trend.has_fallen(len(listener.connections)):
+        calls, connections = sum(hub_app.counts.calls.values()), len(listener.connections)
+        collector.check(calls, hub_app.hub.open_calls)
+        unused = not calls and not connections and not hub_app.hub.open_calls
+        if free_memory.is_due(connections, quiet=unused or collector.is_quiet):
             await asyncio.to_thread(return_free_memory)
-        collector.check(sum(hub_app.counts.calls.values()), hub_app.hub.open_calls)
 
 
 def _write_info(home: Path, listen: str, control: ControlSocket) -> None:

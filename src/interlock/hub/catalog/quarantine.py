@@ -26,7 +26,7 @@ from interlock.judge.findings import Finding
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.instructions import let_go
 from interlock.judge.names import judge_against, skeleton
-from interlock.process.memory import return_free_memory
+from interlock.process.memory import note_freed_memory
 from interlock.store import Store
 
 BATCH: Final = 32
@@ -129,7 +129,7 @@ class Quarantine:
         """Free the memory of the judges, unless the scanning of results needs them."""
         if not any(server.scan_results != "off" for server in self._config.servers.values()):
             let_go()
-        return_free_memory()
+        note_freed_memory()
 
     def _judge(self, texts: list[_Text]) -> dict[Key, _Flag]:
         found: dict[Key, _Flag] = {}
