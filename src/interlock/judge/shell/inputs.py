@@ -28,6 +28,7 @@ def reader_of(redirect: Redirect, commands: Sequence[Command]) -> Command | None
 _MAX_WRAPPERS = 4
 _OPENS_SHELL = frozenset({"console", "enter", "rsh", "shell", "ssh"})
 """Verbs that open a shell elsewhere where no command follows."""
+_TELLING = _OPENS_SHELL | RUN_LATER | {"run"}
 _NO_SHELL = frozenset({"-G", "-N", "-O", "-Q", "-V", "-W"})
 """Options with which `ssh` opens no shell."""
 _FORMAT = re.compile(r"%s(?:\\n)?")
@@ -39,6 +40,8 @@ def runs_input(argv: Sequence[str], depth: int = 0) -> bool:
     program = known(name)
     if name in RUN_LATER:
         return True
+    if depth == 0 and not any(map(_may_run_input, argv)):
+        return False
     inner, texts = inner_commands(name, arguments)
     if program.wrapper is not None and program.wrapper.joins:
         return not texts and uses_flag(arguments, _NO_SHELL, "bcDEeFIiJLlmopRSwB") is None
@@ -48,6 +51,12 @@ def runs_input(argv: Sequence[str], depth: int = 0) -> bool:
     if opens and "--" not in arguments and all(len(command) < 2 for command in inner):
         return True
     return depth < _MAX_WRAPPERS and any(command and runs_input(command, depth + 1) for command in inner)
+
+
+def _may_run_input(word: str) -> bool:
+    name = program_name(word)
+    wrapper = known(name).wrapper
+    return name in _TELLING or (wrapper is not None and wrapper.joins)
 
 
 def sources_of(

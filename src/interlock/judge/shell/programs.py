@@ -63,6 +63,8 @@ class Program(msgspec.Struct, frozen=True):
     runs: tuple[frozenset[str], str] | None = None
     wrapper: Wrapper | None = None
     passes: tuple[tuple[str, ...], ...] = ()
+    pass_texts: frozenset[str] = frozenset()
+    """Long options whose value is shell text, of a program with such verbs."""
     unpacks: frozenset[str] = frozenset()
     saves: tuple[str, str, str] | None = None
     values: frozenset[str] = frozenset()
@@ -150,6 +152,7 @@ def _read(name: str) -> Program:
         runs=options_and_letters(one["runs"]) if "runs" in one else None,
         wrapper=_wrapper(one) if "wraps" in one else None,
         passes=_verbs(one.get("passes", "")),
+        pass_texts=_names(one, "pass-texts"),
         unpacks=_names(one, "unpacks"),
         saves=_saves(one["saves"]) if "saves" in one else None,
         values=_names(one, "values"),

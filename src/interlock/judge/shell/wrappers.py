@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from interlock.judge.shell.programs import Wrapper, known
+from interlock.judge.shell.flags import operands
+from interlock.judge.shell.programs import Program, Wrapper, known
 
 _ONLY_AFTER_DASHES = frozenset({("debug",), ("develop",), ("enter",)})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_MAX_TAILS = 12
+_MAX_FREE = 2
+"""Plain words that are no values of options: the container and the command."""
 _PLAIN = Wrapper(frozenset(), frozenset(), frozenset(), 0, joins=False, assigns=False)
 
 
@@ -18,7 +23,14 @@ def inner_commands(name: str, arguments: Sequence[str]) -> tuple[list[list[str]]
         return [], []
     program = known(name)
     if program.passes:
-        return _after_verb(arguments, program.passes), []
+        inner = _after_verb(arguments, program)
+        texts = [text for word, text in pairwise([*arguments, ""]) if word in program.pass_texts]
+        texts += [text for word, _, text in (word.partition("=") for word in arguments) if word in program.pass_texts]
+        # A word with blanks is a text for the shell that the program starts.
+        lines = [word for word in arguments if " " in word.strip()] if inner and "starts-shell" in program.kinds else []
+        return inner, [text for text in (*texts, *lines) if text]
+    if "texts" in program.kinds:
+        return [], operands(arguments)
     if name == "alias":
         return [], [value for _, equals, value in (word.partition("=") for word in arguments) if equals and value]
     wrapper = program.wrapper
@@ -59,9 +71,9 @@ def _after_options(wrapper: Wrapper, arguments: Sequence[str]) -> tuple[list[lis
             if name in wrapper.texts:
                 texts.append(value if equals else following)
                 index += 1 if equals else 2
-            elif argument[:2] in wrapper.texts and not argument.startswith("--"):
-                texts.append(argument[2:] or following)
-                index += 1
+            elif (at := _text_letter(argument, wrapper)) > 0:
+                texts.append(argument[at + 1 :] or following)
+                index += 1 if argument[at + 1 :] else 2
             else:
                 index += 3 if argument in wrapper.pairs else 2 if _takes_next(argument, wrapper.values) else 1
         elif wrapper.assigns and _ASSIGNMENT.match(argument):
@@ -72,9 +84,21 @@ def _after_options(wrapper: Wrapper, arguments: Sequence[str]) -> tuple[list[lis
         else:
             break
     rest = list(arguments[index:])
+    if rest and wrapper.joins and rest[0].startswith(":::"):
+        return [], [*texts, *rest[1:]]  # `parallel ::: a b` runs each argument
     if rest and wrapper.joins:
         return [], [*texts, " ".join(rest)]
     return ([rest] if rest else []), texts
+
+
+def _text_letter(argument: str, wrapper: Wrapper) -> int:
+    """Where a cluster such as `-qec` has the letter of an option whose value is shell text; 0 without any."""
+    for at, letter in enumerate(argument[1:] if argument[1] != "-" else "", 1):
+        if f"-{letter}" in wrapper.texts:
+            return at
+        if f"-{letter}" in wrapper.values:
+            return 0
+    return 0
 
 
 def _takes_next(argument: str, values: frozenset[str]) -> bool:
@@ -85,10 +109,10 @@ def _takes_next(argument: str, values: frozenset[str]) -> bool:
     return cluster and f"-{argument[-1]}" in values
 
 
-def _after_verb(arguments: Sequence[str], verbs: tuple[tuple[str, ...], ...]) -> list[list[str]]:
-    plain = [argument for argument in arguments if not argument.startswith("-")]
+def _after_verb(arguments: Sequence[str], program: Program) -> list[list[str]]:
+    plain = operands(arguments, program.values)
     after = list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else None
-    for verb in verbs:
+    for verb in program.passes:
         if verb == ("--",):
             return [after] if after is not None else []
         if tuple(plain[: len(verb)]) == verb:
@@ -97,6 +121,20 @@ def _after_verb(arguments: Sequence[str], verbs: tuple[tuple[str, ...], ...]) ->
             if verb in _ONLY_AFTER_DASHES:
                 return []
             rest = arguments[arguments.index(verb[-1]) + 1 :]
-            # Where the command starts depends on the tool: each tail that begins with a plain word is a candidate.
-            return [list(rest[at:]) for at, word in enumerate(rest[:6]) if not word.startswith("-")][:4]
+            return _tails(rest)
     return []
+
+
+def _tails(rest: Sequence[str]) -> list[list[str]]:
+    """Each tail that begins with a plain word: where the command starts depends on the tool and on its options."""
+    found: list[list[str]] = []
+    free = 0
+    for before, (at, word) in zip(("", *rest), enumerate(rest), strict=False):
+        if word.startswith("-"):
+            continue
+        found.append(list(rest[at:]))
+        free += not before.startswith("-") or "=" in before
+        if free == _MAX_FREE:
+            break
+    # With more options than that, any word may be the command: the one without a name is refused.
+    return found if len(found) <= _MAX_TAILS else [[""]]
