@@ -41,6 +41,7 @@ HARMLESS = [
     ),
     *('{print > "/dev/stderr"}', "length($0) > 120", '{gsub(/["|]/, ""); print}', "/start/,/end/"),
 ]
+SEPARATED = ["awk -F'|' '{print $2}' data", "awk -F '\\t' '{print $2}' data", "gawk -F: '{print $1 \"|\" $2}' data"]
 ELSEWHERE = [
     *(
         "awk -f a.awk data",
@@ -68,6 +69,12 @@ def test_a_program_that_runs_commands_is_questioned_by_any_awk(program: str) -> 
 def test_a_program_that_only_prints_passes(program: str) -> None:
     assert judge_shell(f"awk '{program}' data", EVERYDAY) == ()
     assert judge_readonly_shell(f"awk '{program}' data") == ()
+
+
+@each_case("command", SEPARATED)
+def test_a_separator_is_no_program(command: str) -> None:
+    assert judge_shell(command, EVERYDAY) == ()
+    assert judge_shell(command.replace("{print", '{print | "sh"; print'), EVERYDAY)
 
 
 @each_case("command", ELSEWHERE)

@@ -24,6 +24,7 @@ SETTERS = [
     "printf -v x %s $(cat notes)",
 ]
 SPLIT = [
+    'x=$(docker ps -q --format "{{.Names}}"); docker exec $x ls',
     *("rm $x dist", "find . $x", "find $x", "tar $x", "tar xf a.tar $x", "tar xf a.tar a$x", "dd $x", "chmod $x"),
     *("git $x", "git $x status", "git fetch $x", "git log $x", "git push $x", "git grep $x", "git rebase $x"),
     *("nice $x", "xargs $x", "xargs -n1 $x ls", "xargs find $x", "env $x", "timeout 5 $x", "timeout $x ls"),
@@ -55,6 +56,7 @@ HARMLESS = [
     'echo "$(cat notes)" > out.txt',
     'grep -n "$(cat notes)" src/a.py',
     "docker logs $(docker compose ps -q web)",
+    "c=$(docker ps -qf name=web); docker exec $c ls",
 ]
 
 

@@ -64,7 +64,7 @@ def _programs(arguments: Sequence[str]) -> list[str]:
 
 def _texts(arguments: Sequence[str]) -> Iterator[str]:
     """The words that may be a program. Which one is depends on options that each awk has for itself."""
-    return (word for word in arguments if not word.isalnum())
+    return (word for word in arguments if not word.isalnum() and word[:2] != "-F")
 
 
 def _runs(program: str) -> bool:

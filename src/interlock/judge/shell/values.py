@@ -19,6 +19,7 @@ _MAKES_TEMPORARY = re.compile(r"mktemp(?: -[dqu]+)*")
 _PRINTS_NAMES = re.compile(
     r"(?:arch|date|dirname|hostname|id|nproc|pwd|realpath|seq|tty|uname|wc|which|whoami)(?: |$)"
     r"|git (?:rev-parse|merge-base|branch|describe|rev-list|symbolic-ref)(?: |$)"
+    r"|docker(?: compose)? ps -a?qa?f?(?: (?!-)[\w.=-]+)*$"
 )
 """Commands that print no text which somebody else wrote."""
 _OPTION = re.compile(r"-[neE]+")
