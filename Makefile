@@ -44,8 +44,9 @@ types: venv
 WORKERS ?= 6
 
 # A test that fails beside the others and passes alone has a race. The second run names it in the output, and the change lands.
+# To rewrite the assertions of all test files takes longer than to import them: the second run does it, for those that failed.
 unit: venv
-	$(BIN)/pytest -n $(WORKERS) || { echo "Tests failed beside others. Each runs once more, alone:"; \
+	$(BIN)/pytest -n $(WORKERS) --assert=plain --showlocals || { echo "Tests failed beside others. Each runs once more, alone:"; \
 		$(BIN)/pytest --verbose --last-failed --last-failed-no-failures none --maxfail 3; }
 
 # `make unit` runs the tests in a browser where there is one, and skips them elsewhere.

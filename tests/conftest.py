@@ -72,9 +72,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
     """Each worker would import everything once more, for itself and for a fork server of its own."""
     forking.share()
-    # A property takes its number of examples from the profile that is loaded when its module is imported.
+    # A property takes its number of examples from the profile that is loaded when its module is imported, and a module
+    # is imported once, with its assertions rewritten or not.
     profile = config.getoption("--hypothesis-profile", default=None)
-    python = shlex.join(forking.workers([*config.args, *([f"--hypothesis-profile={profile}"] if profile else [])]))
+    options = [f"--assert={config.option.assertmode}", *([f"--hypothesis-profile={profile}"] if profile else [])]
+    python = shlex.join(forking.workers([*config.args, *options]))
     for spec in specs:
         spec.python = python
 
