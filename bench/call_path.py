@@ -35,8 +35,8 @@ from workload import BARE, FIRST_ID, MIX, Era, Shape, Shot, context_headers, lin
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src" / "interlock"
 TOOLS = 10
-WARM = 40
-FOLLOWED = 40
+WARM = 20
+FOLLOWED = 20
 FUNCTIONS, FILES, RETURNS, LINES = 60, 25, 10, 400
 
 

@@ -215,8 +215,8 @@ def test_searches_that_wait_for_their_outcome_hold_little_however_long_their_que
     learning = Learning(no_store, lambda _, text: None)
     tracemalloc.start()
     try:
-        for search in range(2 * MAX_OPEN_IN_ALL):
-            learning.found(f"agent:{search % 20}", [f"term{search}of{n}" for n in range(1_024)], [("files", "read")])
+        for search in range(MAX_OPEN_IN_ALL + 20):
+            learning.found(f"agent:{search % 20}", [f"term{search}of{n}" for n in range(512)], [("files", "read")])
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

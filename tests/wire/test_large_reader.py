@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cases import each_case
+from example_counts import example_count
 from interlock.protocols.mcp.answers import HUB_PREFIX
 from interlock.wire import large, large_places, large_reader
 from interlock.wire.large import NOTED_PREFIX, PIECE_BYTES, Read
@@ -200,7 +201,7 @@ ENVELOPES = [
 ]
 
 
-@settings(max_examples=250)
+@settings(max_examples=example_count(120, 1_000))
 @given(
     st.lists(_texts_of_values(), min_size=1, max_size=8),
     st.sampled_from(PIECES),
@@ -226,7 +227,7 @@ def test_a_message_means_the_same_wherever_its_pieces_end(
     taken(data, size)
 
 
-@settings(max_examples=100)
+@settings(max_examples=example_count(50, 500))
 @given(st.integers(1, 20), st.integers(0, 40), st.integers(0, 100), st.sampled_from([64, 100, 333]), st.booleans())
 def test_rows_of_any_width_are_read_alike(width: int, rows: int, shift: int, size: int, content_first: bool) -> None:
     row = b"{" + b",".join(b'"c%d":%d' % (column, column**5) for column in range(width)) + b"}"
