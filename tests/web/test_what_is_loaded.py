@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 from hub.running_hub import SOURCE
 from interlock.version import VERSION
@@ -51,6 +53,33 @@ def test_a_hub_reads_its_own_tables_without_what_reads_archives() -> None:
         [sys.executable, "-c", script], env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["True", "False"]
+
+
+REPLACED = """
+import asyncio, os, shutil, signal, sys
+from pathlib import Path
+import interlock
+from interlock.config.settings import Config, HubSettings
+from interlock.web.run import serve
+
+def replace(ready):
+    shutil.rmtree(Path(interlock.__file__).parent)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+asyncio.run(serve(Config(hub=HubSettings(listen="127.0.0.1:0")), Path(sys.argv[1]), replace))
+"""
+
+
+def test_a_hub_whose_package_is_replaced_while_it_runs_ends_in_order(tmp_path: Path) -> None:
+    shutil.copytree(SOURCE / "interlock", tmp_path / "interlock", ignore=shutil.ignore_patterns("*.pyc.*"))
+    done = subprocess.run(
+        [sys.executable, "-c", REPLACED, str(tmp_path / "home")],
+        env={"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_console_loads_its_templates_with_its_first_page() -> None:

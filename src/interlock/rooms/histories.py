@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 from interlock.config.settings import RoomSettings, TopicSettings
 from interlock.hub.app import HubApp
 from interlock.hub.room_documents import HISTORY_HEADS
+from interlock.rooms.history import History, delete_history
 from interlock.store import StoreError
-
-if TYPE_CHECKING:
-    from interlock.rooms.history import History
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +44,6 @@ class Histories:
             return None
         history = self._by_topic.get(topic)
         if history is None:
-            from interlock.rooms.history import History
-
             key = self._hub_app.keys.derived(b"rooms")
             history = self._by_topic[topic] = History(self._place(topic), settings.history, key)
         return history
@@ -88,8 +83,6 @@ class Histories:
                 _log.warning("the history of a room could not be stored: %s", cause.for_operators)
 
     async def _delete_ended(self) -> None:
-        from interlock.rooms.history import delete_history
-
         for topic in list(self._ended):
             await delete_history(self._hub_app.store, self._place(topic))
             self._ended.discard(topic)
