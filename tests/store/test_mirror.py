@@ -107,6 +107,19 @@ def test_a_document_that_cannot_be_decoded_fails_reads_until_it_is_replaced_or_d
     ]  # fmt: skip
 
 
+def test_a_listener_that_cannot_read_the_mirror_keeps_no_change_from_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    mirror, heard = Mirror(THINGS), list[str]()
+    mirror.on_change(lambda key, thing: heard.append(f"{key} of {len(list(mirror.values()))}"))
+    mirror.on_change(lambda key, thing: heard.append(key))
+    mirror.apply(Change("things", "a", 1, 1, "[]"))
+    mirror.apply(Change("things", "b", 1, 2, THINGS.encode(Thing("b", size=2))))
+    mirror.apply(Change("things", "a", 2, 3, None))
+    assert heard == ["a", "b", "a of 1", "a"]
+    assert caplog.text.count("a change of things could not be followed") == 2
+
+
 def test_an_older_snapshot_does_not_undo_a_deletion_that_arrived_while_loading() -> None:
     put, deleted = changes_of([("a", False), ("a", True)])
     mirror = Mirror(THINGS)

@@ -6,6 +6,7 @@ replaces a newer version with an older one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
@@ -15,6 +16,7 @@ from .collection import Collection, Document
 from .documents import Change
 from .errors import StoreDamaged
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T", bound=msgspec.Struct)
 Listener = Callable[[str, T | None], None]
 
@@ -79,7 +81,8 @@ class Mirror(Generic[T]):
     def on_change(self, listener: Listener[T]) -> Callable[[], None]:
         """Call `listener` with the key and new value of every change. Returns how to stop.
 
-        The value is None for a document that was deleted or cannot be decoded.
+        The value is None for a document that was deleted or cannot be decoded. A listener that raises keeps no other
+        change from being applied.
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -137,4 +140,7 @@ class Mirror(Generic[T]):
             self._deleted.discard(key)
         self.generation += 1
         for listener in tuple(self._listeners):
-            listener(key, None if entry.document is None else entry.document.value)
+            try:
+                listener(key, None if entry.document is None else entry.document.value)
+            except Exception:  # such as one that reads this mirror while a document cannot be decoded
+                _log.exception("a change of %s could not be followed", self.collection.name)
