@@ -195,15 +195,11 @@ class Taints:
         """Store every taint that waits, some in one transaction."""
         self._storing, self._waiting = self._waiting, {}
         unstored = [each for each in self._storing.values() if not self._is_stored(each)]
-        for start in range(0, len(unstored), AT_ONCE):
-            chosen = unstored[start : start + AT_ONCE]
-            try:
-                await self._store_some(chosen)
-            except StoreError as cause:
-                # They count in this process all the same, and the next result stores them.
-                owners = ", ".join(each.taint.owner for each in chosen[:4])
-                self._log("hub", f"the taints of {owners} could not be stored: {cause.for_operators}")
-        self._storing = {}
+        try:
+            for start in range(0, len(unstored), AT_ONCE):
+                await self._store_some(unstored[start : start + AT_ONCE])
+        finally:
+            self._storing = {}
 
     def _is_stored(self, waiting: _Unstored) -> bool:
         """Whether a round before has stored it. One that a person has cleared since is stored anew."""
@@ -211,13 +207,18 @@ class Taints:
         return not waiting.records and id_ not in self._unstored and self._known.get(id_) == waiting.taint
 
     async def _store_some(self, chosen: Sequence[_Unstored]) -> None:
-        for left in reversed(range(MAX_CONFLICTS)):
-            try:
-                await self._store_with_others(chosen)
-                return
-            except Conflict:
-                if not left:
-                    raise
+        try:
+            for left in reversed(range(MAX_CONFLICTS)):
+                try:
+                    await self._store_with_others(chosen)
+                    return
+                except Conflict:
+                    if not left:
+                        raise
+        except StoreError as cause:
+            # They count in this process all the same, and the next result stores them.
+            owners = ", ".join(each.taint.owner for each in chosen[:4])
+            self._log("hub", f"the taints of {owners} could not be stored: {cause.for_operators}")
 
     async def _store_with_others(self, chosen: Sequence[_Unstored]) -> None:
         """Store taints together with the sources that other nodes stored meanwhile. Raises Conflict."""
