@@ -11,11 +11,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from cases import each_case
 from interlock.wire.conversation import (
     Answered,
-    Conversation,
     Notified,
     Progressed,
-    Refused,
+    RefusedMessage,
     RequestReceived,
+    RpcConversation,
     UnmatchedMessage,
     Withdrawn,
 )
@@ -34,7 +34,7 @@ class ConversationMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conversation: Conversation[str, None] = Conversation(Limits(pending=20))
+        self.conversation: RpcConversation[str, None] = RpcConversation(Limits(pending=20))
         self.waiting: dict[int, tuple[str, float]] = {}
         self.owed: set[int] = set()
         self.count = 0
@@ -85,7 +85,7 @@ class ConversationMachine(RuleBasedStateMachine):
     def asked(self, id_: int) -> int:
         received = self.conversation.receive(encode_request(id_, "m", b"{}"))
         if id_ in self.owed or len(self.owed) == 20:
-            assert isinstance(received, Refused)
+            assert isinstance(received, RefusedMessage)
         else:
             assert isinstance(received, RequestReceived)
             self.owed.add(id_)
@@ -120,9 +120,9 @@ TestTalk = ConversationMachine.TestCase
 
 @each_case("line", [b"rubbish", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"2.0","id":null,"method":"x"}'])
 def test_a_bad_message_is_refused_and_changes_nothing(line: bytes) -> None:
-    conversation: Conversation[str, None] = Conversation()
+    conversation: RpcConversation[str, None] = RpcConversation()
     conversation.waiting[conversation.reserve()] = "w", FOREVER
-    assert isinstance(conversation.receive(line), Refused)
+    assert isinstance(conversation.receive(line), RefusedMessage)
     assert len(conversation.waiting) == 1
 
 
@@ -131,10 +131,10 @@ def test_a_bad_message_is_refused_and_changes_nothing(line: bytes) -> None:
     "params", [b"{}", b'{"progressToken":{}}', b'{"requestId":[]}', b'{"requestId":1.5}', b'{"requestId":1e300}']
 )
 def test_unreadable_talk_about_other_messages_is_stray(method: str, params: bytes) -> None:
-    assert isinstance(Conversation[str, None]().receive(encode_notification(method, params)), UnmatchedMessage)
+    assert isinstance(RpcConversation[str, None]().receive(encode_notification(method, params)), UnmatchedMessage)
 
 
 def test_other_notifications_are_handed_on() -> None:
-    received = Conversation[str, None]().receive(encode_notification("notifications/message", b'{"level":"info"}'))
+    received = RpcConversation[str, None]().receive(encode_notification("notifications/message", b'{"level":"info"}'))
     assert isinstance(received, Notified)
     assert received.notification.params == b'{"level":"info"}'

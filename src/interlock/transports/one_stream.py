@@ -17,12 +17,12 @@ from interlock.wire.conversation import (
     CANCELLED,
     PROGRESS,
     Answered,
-    Conversation,
     Notified,
     Progressed,
-    Refused,
+    RefusedMessage,
     RelatedNotification,
     RequestReceived,
+    RpcConversation,
     UnmatchedMessage,
     Withdrawn,
 )
@@ -68,7 +68,7 @@ class OneStreamLink(Link):
         self.complaints = ViolationLog(listener, self.says)
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._conversation: Conversation[Waiter, None] = Conversation(limits)
+        self._conversation: RpcConversation[Waiter, None] = RpcConversation(limits)
         self.modern = False
         """Whether the stateless era is spoken: the server asks nothing then, and is answered nothing."""
         self._handshake: Id | None = None
@@ -184,7 +184,7 @@ class OneStreamLink(Link):
                 self.listener.on_notification(CANCELLED, message.params)
             case UnmatchedMessage(reason):
                 self._complain("stray", reason)
-            case Refused(bad):
+            case RefusedMessage(bad):
                 self._complain("refused", bad.message)
                 if bad.id is not None and not self.modern:
                     self._write(encode_failure(bad.id, bad.render(ErrorDialect.OLD_MCP)))

@@ -89,7 +89,7 @@ class UnmatchedMessage(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusedMessage(msgspec.Struct, frozen=True):
     """A message that cannot be taken; `bad.id` says whom to answer, if anyone."""
 
     bad: BadMessage
@@ -103,11 +103,11 @@ Received: TypeAlias = (
     | Notified
     | Withdrawn[E]
     | UnmatchedMessage
-    | Refused
+    | RefusedMessage
 )
 
 
-class Conversation(Generic[W, E]):
+class RpcConversation(Generic[W, E]):
     """Ids both ways, pending requests with their deadlines, and the answers this end owes."""
 
     __slots__ = ("_last_id", "_limits", "owed", "waiting")
@@ -177,7 +177,7 @@ class Conversation(Generic[W, E]):
         try:
             message = decode(data, self._limits)
         except BadMessage as bad:
-            return Refused(bad)
+            return RefusedMessage(bad)
         return self.take(message)
 
     def take(self, message: Message) -> Received[W, E]:
@@ -204,8 +204,10 @@ class Conversation(Generic[W, E]):
         if self.owe(request.id):
             return RequestReceived(request)
         if request.id in self.owed:
-            return Refused(BadMessage("INVALID_REQUEST", f"id {request.id!r} is already in use by an open request"))
-        return Refused(BadMessage("RESOURCE_EXHAUSTED", "too many open requests", request.id))
+            return RefusedMessage(
+                BadMessage("INVALID_REQUEST", f"id {request.id!r} is already in use by an open request")
+            )
+        return RefusedMessage(BadMessage("RESOURCE_EXHAUSTED", "too many open requests", request.id))
 
     def _progressed(self, notification: Notification) -> Received[W, E]:
         try:

@@ -18,7 +18,15 @@ from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.sessions.session import ClientAnswer, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
 from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter
-from interlock.wire.conversation import Answered, Conversation, Notified, Received, Refused, RequestReceived, Withdrawn
+from interlock.wire.conversation import (
+    Answered,
+    Notified,
+    Received,
+    RefusedMessage,
+    RequestReceived,
+    RpcConversation,
+    Withdrawn,
+)
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.ids import first_number
 from interlock.wire.large_messages import Outcome
@@ -110,7 +118,7 @@ class ClientMessages:
         self._caller = caller
         self._limits = limits
         self._admit = admit
-        self._conversation: Conversation[Waiter, OpenExchange] = Conversation(limits, first_number())
+        self._conversation: RpcConversation[Waiter, OpenExchange] = RpcConversation(limits, first_number())
         self.owed = self._conversation.owed
         """The requests that have no answer yet."""
         self.channel: StreamSession | None = None
@@ -165,7 +173,7 @@ class ClientMessages:
             return
         received = self._conversation.receive(line)
         # A notification gets no answer, not even to its faults (2026-07-28, Notifications).
-        if not (isinstance(received, Refused) and not may_spell(line, b'"id"') and names_method(line)):
+        if not (isinstance(received, RefusedMessage) and not may_spell(line, b'"id"') and names_method(line)):
             self._received(received, None)
 
     def take_large(self, outcome: Outcome) -> None:
@@ -283,7 +291,7 @@ class ClientMessages:
             case Withdrawn(_, reason, exchange):
                 if exchange is not None:
                     exchange.cancel(reason)
-            case Refused(bad):
+            case RefusedMessage(bad):
                 self.refuse(bad.id, bad, batch)
             case _:
                 pass
@@ -301,7 +309,7 @@ class ClientMessages:
                 continue
             received = self._conversation.take(message)
             self._received(received, batch)
-            if not isinstance(received, RequestReceived | Refused):
+            if not isinstance(received, RequestReceived | RefusedMessage):
                 batch.answered(None)
 
     def _initialize(self, request: Request, caller: Caller, batch: Batch | None) -> None:

@@ -19,7 +19,7 @@ from interlock.transports.large_reading import LargeReading
 from interlock.transports.one_stream import Waiter
 from interlock.transports.stdio.stderr_lines import printable
 from interlock.transports.unread_answers import why_unread
-from interlock.wire.conversation import Conversation
+from interlock.wire.conversation import RpcConversation
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
@@ -70,7 +70,7 @@ class Taker(Protocol):
 class ServerLines:
     """Reads the lines of one server (`batching.Receiver`)."""
 
-    def __init__(self, link: Taker, conversation: Conversation[Waiter, None], limits: Limits) -> None:
+    def __init__(self, link: Taker, conversation: RpcConversation[Waiter, None], limits: Limits) -> None:
         self._link = link
         self._waiting = conversation.waiting
         self._limits = limits

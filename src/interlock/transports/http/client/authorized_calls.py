@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.protocols.oauth.challenges import Challenge, read_challenge
 from interlock.transports.http.client.heads import Heads
-from interlock.transports.http.client.replies import Call
+from interlock.transports.http.client.replies import HttpCall
 from interlock.transports.http.client.reply import Reply
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
@@ -61,12 +61,12 @@ class Authorization(Protocol):
 class Sender(Protocol):
     """The link that the requests belong to."""
 
-    calls: dict[Id, Call]
+    calls: dict[Id, HttpCall]
 
-    def repeat(self, call: Call) -> None:
+    def repeat(self, call: HttpCall) -> None:
         """Send a request, on a connection of its own."""
 
-    def lose(self, call: Call, fault: Fault) -> None:
+    def lose(self, call: HttpCall, fault: Fault) -> None:
         """End a request without an answer."""
 
     def send_post(self, body: bytes, method: str) -> None:
@@ -93,7 +93,7 @@ class AuthorizedCalls:
         self._heads.authorization = authorization.header
         return True
 
-    def hold(self, call: Call) -> None:
+    def hold(self, call: HttpCall) -> None:
         """Send a request as soon as there is a fresh token."""
         self._start(self._send(call))
 
@@ -105,7 +105,7 @@ class AuthorizedCalls:
         """Open a stream as soon as there is a fresh token."""
         self._start(self._open_stream(standing, last_event_id))
 
-    def refused(self, call: Call, status: int, header: str) -> bool:
+    def refused(self, call: HttpCall, status: int, header: str) -> bool:
         """Take over a request that the server refused. False where another token would not help."""
         challenge = read_challenge(header)
         call.refusals += 1
@@ -129,7 +129,7 @@ class AuthorizedCalls:
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def _send(self, call: Call) -> None:
+    async def _send(self, call: HttpCall) -> None:
         try:
             await self._authorization.renew()
         except Exception as cause:
@@ -137,7 +137,7 @@ class AuthorizedCalls:
         else:
             self._again(call)
 
-    async def _answer(self, call: Call, refused: Refused) -> None:
+    async def _answer(self, call: HttpCall, refused: Refused) -> None:
         try:
             await self._authorization.refused(refused)
         except Exception as cause:
@@ -161,7 +161,7 @@ class AuthorizedCalls:
             _fault_of(cause)  # logged unless it was foreseen
         self._heads.authorization = self._authorization.header
 
-    def _again(self, call: Call) -> None:
+    def _again(self, call: HttpCall) -> None:
         """Send a call that still waits. It had no effect at the server before."""
         self._heads.authorization = self._authorization.header
         if call.id in self._sender.calls:

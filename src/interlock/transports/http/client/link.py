@@ -20,7 +20,7 @@ from interlock.transports.http.client.heads import Heads
 from interlock.transports.http.client.origin import split_url
 from interlock.transports.http.client.pool import Guard, Pool
 from interlock.transports.http.client.posts import Posts
-from interlock.transports.http.client.replies import Call
+from interlock.transports.http.client.replies import HttpCall
 from interlock.transports.http.client.reply import Reply
 from interlock.transports.http.client.server_messages import ServerMessages
 from interlock.transports.http.client.sse_client import SseLink
@@ -76,7 +76,7 @@ class HttpLink(Link):
         self._pool = Pool(self._origin, size=connections, queue=limits.pending, context=context, guard=guard)
         self._loop = asyncio.get_running_loop()
         self._last_id = 0
-        self.calls: dict[Id, Call] = {}
+        self.calls: dict[Id, HttpCall] = {}
         """The requests that wait for an answer."""
         self._authorization = authorization
         self.authorized = None if authorization is None else AuthorizedCalls(self, self._heads, authorization)
@@ -136,7 +136,7 @@ class HttpLink(Link):
         elif outgoing.wants_progress:
             params = outgoing.with_token(id_)
         session = heads.session if method != "initialize" else None
-        call = calls[id_] = Call(self, outgoing, sink, id_, params, outgoing.deadline, session)
+        call = calls[id_] = HttpCall(self, outgoing, sink, id_, params, outgoing.deadline, session)
         authorized, authorization, sent = self.authorized, self._authorization, heads.sent_authorization
         if authorization is not None and authorization.idle and not sent:
             authorized = None
@@ -241,16 +241,16 @@ class HttpLink(Link):
         await self._pool.close()
         self.listener.on_closed(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
 
-    # Calls and streams use these (`replies.Caller`, `standing_stream.Opener`).
+    # Calls and streams use these (`replies.CallLink`, `standing_stream.Opener`).
 
-    def finish(self, call: Call) -> bool:
+    def finish(self, call: HttpCall) -> bool:
         if self.calls.pop(call.id, None) is None:
             return False
         if call.timer is not None:
             call.timer.cancel()
         return True
 
-    def lose(self, call: Call, fault: Fault) -> None:
+    def lose(self, call: HttpCall, fault: Fault) -> None:
         if self.finish(call):
             self._pool.drop(call)
             call.sink.on_lost(fault)
@@ -259,7 +259,7 @@ class HttpLink(Link):
         """Have requests that a lost session refused taken over by whoever opens sessions."""
         self._recovery = recovery
 
-    def lose_session(self, call: Call, session: str) -> None:
+    def lose_session(self, call: HttpCall, session: str) -> None:
         if not self.finish(call):
             return
         fault = Fault("SESSION_UNKNOWN", "the server no longer knows the session")
@@ -272,10 +272,10 @@ class HttpLink(Link):
     def drop(self, reply: Reply) -> None:
         self._pool.drop(reply)
 
-    def repeat(self, call: Call) -> None:
+    def repeat(self, call: HttpCall) -> None:
         self._submit(call, self._payload(call), fresh=True)
 
-    def resume(self, call: Call, delay: float) -> None:
+    def resume(self, call: HttpCall, delay: float) -> None:
         call.timer = self._loop.call_later(delay, self._resume, call)
 
     def open_stream(self, standing: Reply, last_event_id: str | None) -> None:
@@ -298,13 +298,13 @@ class HttpLink(Link):
         self._heads.target = target
         return True
 
-    def progressed(self, call: Call, params: bytes) -> None:
+    def progressed(self, call: HttpCall, params: bytes) -> None:
         """A request is getting on: it may take longer, up to its last deadline."""
         self.move_deadline(call)
         if call.outgoing.wants_progress:
             call.sink.on_notification(PROGRESS, params)
 
-    def move_deadline(self, call: Call) -> None:
+    def move_deadline(self, call: HttpCall) -> None:
         outgoing = call.outgoing
         if outgoing.max_deadline is not None:
             call.deadline = max(call.least, min(self._loop.time() + outgoing.patience, outgoing.max_deadline))
@@ -324,24 +324,24 @@ class HttpLink(Link):
 
     # How requests go out and end.
 
-    def _payload(self, call: Call) -> bytes:
+    def _payload(self, call: HttpCall) -> bytes:
         outgoing, heads = call.outgoing, self._heads
         call.session = heads.session if outgoing.method != "initialize" else None
         call.authorization = heads.authorization
         return heads.request(call.id, outgoing.method, call.params, outgoing.name, outgoing.param_headers)
 
-    def _submit(self, call: Call, payload: bytes, fresh: bool = False) -> None:
+    def _submit(self, call: HttpCall, payload: bytes, fresh: bool = False) -> None:
         call.renew()
         try:
             self._pool.submit(payload, call, fresh=fresh)
         except Fault as fault:
             self.lose(call, fault)
 
-    def _resume(self, call: Call) -> None:
+    def _resume(self, call: HttpCall) -> None:
         call.timer = None
         self._submit(call, self._heads.get(call.last_event_id))
 
-    def _withdraw(self, call: Call, reason: str) -> None:
+    def _withdraw(self, call: HttpCall, reason: str) -> None:
         """Stop waiting, and tell the server: by hanging up in the stateless era, with a notification before it."""
         if not self.finish(call):
             return

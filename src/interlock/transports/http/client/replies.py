@@ -58,14 +58,14 @@ without it, no session can be opened with a server that was restarted and so clo
 class TokenRefusals(Protocol):
     """Sends requests again that lacked a good access token."""
 
-    def refused(self, call: Call, status: int, header: str) -> bool:
+    def refused(self, call: HttpCall, status: int, header: str) -> bool:
         """Take over a request that the server refused. False where another token would not help."""
 
 
-class Caller(Reader, Protocol):
+class CallLink(Reader, Protocol):
     """The link that a call was sent on, as the call sees it."""
 
-    calls: dict[Id, Call]
+    calls: dict[Id, HttpCall]
     """The requests that wait for an answer."""
     offered_session: str | None
     """The session id that came with the answer to `initialize`."""
@@ -78,22 +78,22 @@ class Caller(Reader, Protocol):
     def modern(self) -> bool:
         """Whether the server speaks the stateless era."""
 
-    def finish(self, call: Call) -> bool:
+    def finish(self, call: HttpCall) -> bool:
         """The request is over. False when it was over already."""
 
-    def lose(self, call: Call, fault: Fault) -> None:
+    def lose(self, call: HttpCall, fault: Fault) -> None:
         """End a request without an answer."""
 
-    def lose_session(self, call: Call, session: str) -> None:
+    def lose_session(self, call: HttpCall, session: str) -> None:
         """The server no longer knows the session that a request was sent in."""
 
     def drain(self, reply: Reply) -> None:
         """The answer has come; the rest of the response is not wanted."""
 
-    def repeat(self, call: Call) -> None:
+    def repeat(self, call: HttpCall) -> None:
         """Send a request again that cannot have had an effect, on a connection of its own."""
 
-    def resume(self, call: Call, delay: float) -> None:
+    def resume(self, call: HttpCall, delay: float) -> None:
         """Ask for the rest of a broken response stream, after a while (2025-11-25, Resumability and Redelivery)."""
 
     def redirect(self, location: str) -> bool:
@@ -107,10 +107,10 @@ class Caller(Reader, Protocol):
         """A notification that belongs to no request's stream. Progress is handed to its request all the same."""
 
 
-class Call(msgspec.Struct, eq=False):
+class HttpCall(msgspec.Struct, eq=False):
     """One request of ours, and its response as it comes (`channel.Reply`)."""
 
-    link: Caller
+    link: CallLink
     outgoing: Outgoing
     sink: Sink
     id: int

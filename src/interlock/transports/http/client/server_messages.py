@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from interlock.transports.http.client.replies import Call
+from interlock.transports.http.client.replies import HttpCall
 from interlock.transports.link import Listener
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS, named_request
@@ -20,7 +20,7 @@ class MessageLink(Protocol):
 
     listener: Listener
     limits: Limits
-    calls: dict[Id, Call]
+    calls: dict[Id, HttpCall]
     """The requests that wait for an answer."""
 
     @property
@@ -30,10 +30,10 @@ class MessageLink(Protocol):
     def post(self, body: bytes, method: str = "") -> None:
         """Send a message that is no request."""
 
-    def progressed(self, call: Call, params: bytes) -> None:
+    def progressed(self, call: HttpCall, params: bytes) -> None:
         """A request is getting on."""
 
-    def move_deadline(self, call: Call) -> None:
+    def move_deadline(self, call: HttpCall) -> None:
         """Let a request take longer, up to its last deadline."""
 
     def complain(self, text: str, kind: str = "stray") -> None:
