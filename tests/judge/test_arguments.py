@@ -14,7 +14,7 @@ from example_counts import example_count
 from interlock.judge.arguments import (
     KINDS,
     ArgumentKind,
-    Found,
+    FoundArgument,
     Places,
     TooMany,
     context_of,
@@ -183,8 +183,8 @@ def test_a_command_is_found_however_deep_it_is_buried(path: list[str], name: str
     assert len(Places(ALL).find(json.loads(json.dumps(value)))) == 1
 
 
-def found(kind: ArgumentKind, value: str | list[str], **beside: object) -> Found:
-    return Found(kind, "x", value, beside)
+def found(kind: ArgumentKind, value: str | list[str], **beside: object) -> FoundArgument:
+    return FoundArgument(kind, "x", value, beside)
 
 
 @each_case(
@@ -204,7 +204,7 @@ def found(kind: ArgumentKind, value: str | list[str], **beside: object) -> Found
         ("paths", found("path", "../../etc/passwd"), "path.traversal"),
     ],
 )
-def test_each_validator_sets_the_right_judge_on_each_kind(validator: str, value: Found, rule: str) -> None:
+def test_each_validator_sets_the_right_judge_on_each_kind(validator: str, value: FoundArgument, rule: str) -> None:
     findings = judge_value(validator, value, Rules(roots=("/srv",)))
     assert findings
     assert findings[0].rule.startswith(rule)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from cases import each_case
-from interlock.judge.arguments import Found
+from interlock.judge.arguments import FoundArgument
 from interlock.judge.shell import ShellRules, judge_shell
-from interlock.judge.shell.budget import Budget
+from interlock.judge.shell.budget import WorkBudget
 from interlock.judge.shell.followed import FollowedScript
 from interlock.judge.shell.syntax import parse
 from interlock.judge.validators import Rules, is_heavy, judge_value
@@ -28,16 +28,16 @@ def test_nested_loops_are_judged_beside_the_loop_and_few_times_where_they_are_to
     turns = "for a in 1 2 3 4 5 6 7 8; do for b in 1 2 3 4 5 6 7 8; do for c in 1 2 3 4 5 6 7 8; do "
     command = turns + "cp $a/$b $c; cp $b/$c $a; done; done; done"
     assert len(command) < 200
-    assert is_heavy("sandbox", Found("command", "command", command, {}))
+    assert is_heavy("sandbox", FoundArgument("command", "command", command, {}))
     script = parse(command)
-    budget = Budget()
+    budget = WorkBudget()
     followed = FollowedScript(script, budget)
     assert sum(1 for each in script.commands for _ in followed.readings(each)) <= 20
     assert budget.exceeded
 
 
 def test_only_what_is_inferred_is_judged_so() -> None:
-    found = Found("command", "command", "npm test 2>&1 | tail -20", {})
+    found = FoundArgument("command", "command", "npm test 2>&1 | tail -20", {})
     assert judge_value("sandbox", found, Rules(inferred=True)) == ()
     assert judge_value("sandbox", found, Rules())
 

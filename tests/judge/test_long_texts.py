@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.judge import regexes
-from interlock.judge.arguments import Found
+from interlock.judge.arguments import FoundArgument
 from interlock.judge.regexes import find_in_pieces
 from interlock.judge.shell import judge_shell
 from interlock.judge.shell.grammar import LOCK, is_costly, syntax_tree
@@ -39,7 +39,7 @@ def test_an_address_that_stands_across_two_pieces_is_found() -> None:
     for before in range(8_150, 8_200):
         text = " " * before + "http://169.254.169.254/latest " + " " * 20_000
         assert urls_in_text(text) == ((before, before + 29),)
-        assert judge_value("metadata", Found("text", "a", text, {}), Rules()), before
+        assert judge_value("metadata", FoundArgument("text", "a", text, {}), Rules()), before
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def short_turns() -> Iterator[None]:
     ("kind", "piece"), [("command", "echo $(a;b|c) && "), ("code", "os.system('x')\n"), ("text", "\n")]
 )
 def test_t38_no_argument_is_searched_in_one_go(kind: str, piece: str) -> None:
-    found = Found(kind, "a", piece * (LONG // len(piece)), {})  # type: ignore[arg-type]
+    found = FoundArgument(kind, "a", piece * (LONG // len(piece)), {})  # type: ignore[arg-type]
 
     def judge() -> None:
         for validator in ("readonly", "network_restricted") if kind == "text" else ("network_restricted",):
@@ -103,14 +103,14 @@ def longest_turn(function: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize("text", ["x " + "/*x" * 2_700, "x" + "--" * 4_000, "/*x" * 2_700, "update " + "a " * 4_000])
 def test_t38_remarks_without_an_end_cost_no_more_than_their_length(text: str) -> None:
-    assert work_of(lambda: judge_value("readonly", Found("text", "a", text, {}), Rules())) < 500_000
+    assert work_of(lambda: judge_value("readonly", FoundArgument("text", "a", text, {}), Rules())) < 500_000
 
 
 @pytest.mark.parametrize("piece", ["/**/", "/**/ ", "-- a\n", "/***/", "\n"])
 def test_t38_remarks_before_a_text_cost_no_more_than_their_length(piece: str) -> None:
-    found = Found("text", "a", piece * 25 + "x", {})
+    found = FoundArgument("text", "a", piece * 25 + "x", {})
     assert work_of(lambda: judge_value("readonly", found, Rules())) < 50_000
-    statement = Found("text", "a", piece * 25 + "drop table t", {})
+    statement = FoundArgument("text", "a", piece * 25 + "drop table t", {})
     assert judge_value("readonly", statement, Rules()), "it is found behind remarks"
 
 
@@ -127,11 +127,11 @@ def test_t38_remarks_before_a_text_cost_no_more_than_their_length(piece: str) ->
     ],
 )
 def test_a_statement_is_judged_wherever_blanks_and_remarks_stand(statement: str) -> None:
-    assert judge_value("readonly", Found("text", "a", statement, {}), Rules())
+    assert judge_value("readonly", FoundArgument("text", "a", statement, {}), Rules())
 
 
 @pytest.mark.parametrize(
     "text", ["With regards, " + "we write. " * 2_000, "Update: " + "all is well. " * 2_000, " " * 20_000]
 )
 def test_a_long_text_is_no_statement(text: str) -> None:
-    assert not judge_value("readonly", Found("text", "a", text, {}), Rules())
+    assert not judge_value("readonly", FoundArgument("text", "a", text, {}), Rules())

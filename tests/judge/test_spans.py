@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from example_counts import example_count
-from interlock.judge.arguments import ArgumentKind, Found
+from interlock.judge.arguments import ArgumentKind, FoundArgument
 from interlock.judge.validators import Rules, judge_value
 
 REFUSED: list[tuple[str, ArgumentKind, str, str]] = [
@@ -39,7 +39,7 @@ REFUSED: list[tuple[str, ArgumentKind, str, str]] = [
 
 @each_case(("validator", "kind", "value", "part"), REFUSED)
 def test_the_offending_part_is_known(validator: str, kind: ArgumentKind, value: str, part: str) -> None:
-    found = judge_value(validator, Found(kind, "x", value, {}), Rules(roots=("/srv",)))
+    found = judge_value(validator, FoundArgument(kind, "x", value, {}), Rules(roots=("/srv",)))
     assert part in {value[slice(*each.span)] for each in found if each.span is not None}
     assert all(each.span is not None and each.rule and each.message for each in found)
 
@@ -61,7 +61,7 @@ KINDS: list[tuple[str, ArgumentKind]] = [
 @example(text="\ud800")
 def test_a_part_is_always_a_part_of_the_value(text: str) -> None:
     for validator, kind in KINDS:
-        for each in judge_value(validator, Found(kind, "x", text, {}), Rules(roots=("/srv",))):
+        for each in judge_value(validator, FoundArgument(kind, "x", text, {}), Rules(roots=("/srv",))):
             if each.span is not None:
                 start, end = each.span
                 assert 0 <= start <= end <= len(text)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from interlock.judge.disguises import Readings, unfold
 from interlock.judge.results import MAX_CHARACTERS, UNJUDGED, judge_result
-from interlock.judge.structures import MEDIA_BEGINNING, Text, texts_of
+from interlock.judge.structures import MEDIA_BEGINNING, PlacedText, texts_of
 from processor_work import work_of
 
 VALUES = st.recursive(
@@ -52,7 +52,12 @@ def test_beyond_a_bound_the_first_and_the_last_are_taken(value: object, most: in
 
 def test_the_text_that_reaches_a_bound_is_cut_at_either_end() -> None:
     assert texts_of(["first", "the middle", "last"], 10, 14) == (
-        [Text("[0]", "first", False), Text("[1]", "th", False), Text("[1]", "dle", False), Text("[2]", "last", False)],
+        [
+            PlacedText("[0]", "first", False),
+            PlacedText("[1]", "th", False),
+            PlacedText("[1]", "dle", False),
+            PlacedText("[2]", "last", False),
+        ],
         False,
     )
 

@@ -42,7 +42,7 @@ class TooMany(ValueError):
     """The arguments hold more values than are ever looked at, so nothing can be said of them."""
 
 
-class Found(NamedTuple):
+class FoundArgument(NamedTuple):
     """One value to be judged."""
 
     kind: ArgumentKind
@@ -80,11 +80,11 @@ class Places:
         }
         self._otherwise = otherwise
 
-    def find(self, arguments: object) -> list[Found]:
+    def find(self, arguments: object) -> list[FoundArgument]:
         """Every value to be judged, in the order it stands. Raises TooMany."""
         if not isinstance(arguments, dict):
             return []
-        found: list[Found] = []
+        found: list[FoundArgument] = []
         stack: list[tuple[object, str, str, ArgumentKind | None, Mapping[str, object]]] = []
         self._open(arguments, "", "", stack)
         seen = 0
@@ -96,10 +96,10 @@ class Places:
             if isinstance(value, str):
                 kind = kind or self._otherwise
                 if kind is not None:
-                    found.append(Found(kind, where, _with_words(kind, value, beside), beside))
+                    found.append(FoundArgument(kind, where, _with_words(kind, value, beside), beside))
             elif isinstance(value, list):
                 if kind == "command" and not _PLURAL.search(where) and _all_text(value):
-                    found.append(Found(kind, where, value, beside))
+                    found.append(FoundArgument(kind, where, value, beside))
                     continue
                 listed = f"{path}.*"
                 kind = self._named.get(listed.casefold(), kind)

@@ -18,7 +18,7 @@ from interlock.judge.names import judge_name
 from interlock.judge.schemas import judge_schema
 from interlock.judge.secrets import find_secrets, judge_secrets
 from interlock.judge.signals import RULE_MESSAGES
-from interlock.judge.structures import Text, texts_of
+from interlock.judge.structures import PlacedText, texts_of
 from interlock.judge.text import judge_text
 from interlock.judge.urls import judge_url
 
@@ -71,7 +71,7 @@ def _judge_icon(source: str) -> tuple[Finding, ...]:
 _IMAGE_DATA = re.compile(r"(?i)data:image/(?:png|jpe?g|gif|webp|svg\+xml|x-icon|vnd\.microsoft\.icon|avif|bmp)[;,]")
 
 
-def _judge_texts(texts: list[Text]) -> Iterator[Finding]:
+def _judge_texts(texts: list[PlacedText]) -> Iterator[Finding]:
     whole = "\n".join([text for _, text, _ in texts])
     if is_calm(whole) and _is_plain(whole) and not any(_name_weighs(text) for _, text, _ in texts):
         return

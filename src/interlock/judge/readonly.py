@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from interlock.judge.findings import Finding
-from interlock.judge.shell.budget import READING, Budget
+from interlock.judge.shell.budget import READING, WorkBudget
 from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.evaluation import evaluated
@@ -52,7 +52,7 @@ class ReadonlyPolicy:
     def __init__(self, rules: ReadonlyRules) -> None:
         self.ignored = rules.ignored
         self.max_length = rules.max_length
-        self.budget = Budget()
+        self.budget = WorkBudget()
         self._readers = rules.readers
 
     def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ MEDIA_BEGINNING: Final = 8_192
 """Characters that are read of a medium: enough to see a text that only poses as one."""
 
 
-class Text(NamedTuple):
+class PlacedText(NamedTuple):
     """A text with its place, or the name of a member."""
 
     where: str
@@ -28,14 +28,14 @@ class Text(NamedTuple):
     is_name: bool
 
 
-class Texts(NamedTuple):
+class PlacedTexts(NamedTuple):
     """Texts, and whether these are all."""
 
-    items: list[Text]
+    items: list[PlacedText]
     complete: bool
 
 
-def texts_of(value: object, max_texts: int, max_characters: int, *, only_words: bool = False) -> Texts:
+def texts_of(value: object, max_texts: int, max_characters: int, *, only_words: bool = False) -> PlacedTexts:
     """Each different text of a structure once. Beyond a bound, half of it from the beginning and half from the end.
 
     With `only_words`, texts of one word at most, and media beyond their beginning, are neither read nor counted.
@@ -45,7 +45,7 @@ def texts_of(value: object, max_texts: int, max_characters: int, *, only_words: 
         return found
     first = _taken(_walk(value, only_words), max_texts // 2, max_characters // 2)
     last = _taken(_walk(value, only_words, backwards=True), max_texts // 2, max_characters // 2, backwards=True)
-    return Texts([*first.items, *reversed(last.items)], complete=False)
+    return PlacedTexts([*first.items, *reversed(last.items)], complete=False)
 
 
 def is_plain_name(text: str) -> bool:
@@ -53,9 +53,9 @@ def is_plain_name(text: str) -> bool:
     return _PLAIN_NAME.fullmatch(text) is not None
 
 
-def _taken(texts: Iterable[Text], max_texts: int, max_characters: int, *, backwards: bool = False) -> Texts:
+def _taken(texts: Iterable[PlacedText], max_texts: int, max_characters: int, *, backwards: bool = False) -> PlacedTexts:
     """The texts until a bound is reached. The text that reaches it is cut."""
-    taken: dict[tuple[str, bool], Text] = {}
+    taken: dict[tuple[str, bool], PlacedText] = {}
     left = max_characters
     for each in texts:
         key = each.text, each.is_name
@@ -65,13 +65,13 @@ def _taken(texts: Iterable[Text], max_texts: int, max_characters: int, *, backwa
             if left and len(taken) < max_texts:
                 cut = each.text[-left:] if backwards else each.text[:left]
                 taken[key] = each._replace(text=cut)
-            return Texts(list(taken.values()), complete=False)
+            return PlacedTexts(list(taken.values()), complete=False)
         taken[key] = each
         left -= len(each.text)
-    return Texts(list(taken.values()), complete=True)
+    return PlacedTexts(list(taken.values()), complete=True)
 
 
-def _walk(value: object, only_words: bool, *, backwards: bool = False) -> Iterator[Text]:
+def _walk(value: object, only_words: bool, *, backwards: bool = False) -> Iterator[PlacedText]:
     # The stack holds iterators, so that it grows with the depth alone.
     stack: list[tuple[str, Iterator[tuple[object, object]]]] = [("", iter([(None, value)]))]
     while stack:
@@ -79,11 +79,11 @@ def _walk(value: object, only_words: bool, *, backwards: bool = False) -> Iterat
         for key, item in members:
             name = key if isinstance(key, str) else ""
             if key is not None and not isinstance(key, int) and not (only_words and is_plain_name(name)):
-                yield Text(_place(where, key), name, True)
+                yield PlacedText(_place(where, key), name, True)
             if isinstance(item, str):
                 text = item[:MEDIA_BEGINNING] if only_words and name in MEDIA and _is_medium(item) else item
                 if not (only_words and _is_one_word(text)):
-                    yield Text(_place(where, key), text, False)
+                    yield PlacedText(_place(where, key), text, False)
             elif isinstance(item, Mapping | list | tuple):
                 stack.append((_place(where, key), _members(item, backwards)))
                 break

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from interlock.judge.addresses import METADATA, judge_address, kind_of, read_address
-from interlock.judge.arguments import Found
+from interlock.judge.arguments import FoundArgument
 from interlock.judge.code.rules import CodeRules, Level
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import find_in_pieces
@@ -55,7 +55,7 @@ class Rules(msgspec.Struct, frozen=True):
     """Whether nobody asked for the judgement: then everyday commands pass, though they are more than one simple one."""
 
 
-def judge_value(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
+def judge_value(validator: str, found: FoundArgument, rules: Rules) -> tuple[Finding, ...]:
     """Everything that the validator has against the value, without what the operator ignores."""
     findings = _judge(validator, found, rules)
     if rules.ignored and findings:
@@ -63,7 +63,7 @@ def judge_value(validator: str, found: Found, rules: Rules) -> tuple[Finding, ..
     return findings
 
 
-def judge_metadata(found: Found) -> tuple[Finding, ...]:
+def judge_metadata(found: FoundArgument) -> tuple[Finding, ...]:
     """Only whether a cloud metadata service is meant, which is refused whatever the rules say."""
     if found.kind in ("path", "sql"):
         return ()
@@ -76,7 +76,7 @@ def is_metadata(finding: Finding) -> bool:
     return finding.rule == ALWAYS
 
 
-def names_in(found: Found) -> tuple[str, ...]:
+def names_in(found: FoundArgument) -> tuple[str, ...]:
     """The names that a value would have resolved, without repetition."""
     match found.kind, found.value:
         case "url", str(url):
@@ -90,14 +90,14 @@ def names_in(found: Found) -> tuple[str, ...]:
     return ()
 
 
-def is_heavy(validator: str, found: Found) -> bool:
+def is_heavy(validator: str, found: FoundArgument) -> bool:
     """Whether judging takes long enough (a good part of a millisecond) to be done elsewhere than on the loop."""
     size = len(found.value) if isinstance(found.value, str) else sum(map(len, found.value))
     expands = isinstance(found.value, str) and ("$" in found.value or "{" in found.value)
     return size > (_LIGHT_EXPANDING if expands and validator in _COMMANDS else _LIGHT[validator])
 
 
-def code_rules(found: Found, rules: Rules, code: CodeRules | None = None) -> CodeRules:
+def code_rules(found: FoundArgument, rules: Rules, code: CodeRules | None = None) -> CodeRules:
     """The rules for this very code, in the language that the call says it is in."""
     code = code or rules.code
     for key in LANGUAGE if rules.tells_language else ():
@@ -127,7 +127,7 @@ _LIGHT_EXPANDING = 60
 _SHELLS = frozenset(("bash", "sh", "shell", "zsh", "dash", "ksh"))
 
 
-def _judge(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
+def _judge(validator: str, found: FoundArgument, rules: Rules) -> tuple[Finding, ...]:
     match validator, found.kind:
         case "sandbox", "command":
             from interlock.judge.shell import judge_shell
@@ -158,7 +158,7 @@ def _judge(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
     return ()
 
 
-def _environment(found: Found) -> tuple[Finding, ...]:
+def _environment(found: FoundArgument) -> tuple[Finding, ...]:
     """Variables that are set for a command in an argument beside it."""
     from interlock.judge.shell.patterns import compiled
 
@@ -214,7 +214,7 @@ _STATEMENT = re.compile(
 """How a statement begins, where nothing else says whether a text is one."""
 
 
-def _judge_code(found: Found, rules: Rules, code: CodeRules) -> tuple[Finding, ...]:
+def _judge_code(found: FoundArgument, rules: Rules, code: CodeRules) -> tuple[Finding, ...]:
     code = code_rules(found, rules, code)
     if code.language.lower() in _SHELLS:
         from interlock.judge.shell import judge_shell
@@ -241,7 +241,7 @@ def _readonly_rules(rules: Rules) -> ReadonlyRules:
     return ReadonlyRules(rules.readers)
 
 
-def _judge_network(found: Found, rules: UrlRules) -> tuple[Finding, ...]:
+def _judge_network(found: FoundArgument, rules: UrlRules) -> tuple[Finding, ...]:
     match found.kind, found.value:
         case "url", str(url):
             return judge_url(url, rules) if "://" in url else _judge_bare_url(url, rules)
@@ -294,7 +294,7 @@ _FETCHED_WITHIN = 2000
 _ADDRESS_WORD = re.compile(r"(?<![\w.:@%-])(\[[0-9a-fA-F:.%]+\]|0[xX][0-9a-fA-F.xX]+|\d[\d.xXa-fA-F]{6,})(?![\w.-])")
 
 
-def _may_name_address(found: Found) -> bool:
+def _may_name_address(found: FoundArgument) -> bool:
     """Most commands and programs hold nothing that could be an address: these need no second look."""
     if found.kind in ("url", "host"):
         return True
@@ -312,5 +312,5 @@ def _as_url(host: str) -> str:
     return f"http://[{bare}]/" if bare.count(":") > 1 and not bare.startswith("[") else f"http://{bare}/"
 
 
-def _text(found: Found) -> str:
+def _text(found: FoundArgument) -> str:
     return found.value if isinstance(found.value, str) else " ".join(found.value)

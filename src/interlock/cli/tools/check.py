@@ -161,10 +161,10 @@ def _judges(
     enforced: bool, readonly: bool, level: str, language: str, dialect: str | None, roots: tuple[str, ...]
 ) -> dict[str, Callable[[str], tuple[Finding, ...]]]:
     def shell(text: str) -> tuple[Finding, ...]:
-        from interlock.judge.arguments import Found
+        from interlock.judge.arguments import FoundArgument
         from interlock.judge.validators import Rules, judge_metadata, judge_value
 
-        found = Found("command", "", text, {})
+        found = FoundArgument("command", "", text, {})
         validator = "readonly" if readonly else "sandbox"
         return (*judge_value(validator, found, Rules(inferred=not enforced)), *judge_metadata(found))
 

@@ -25,7 +25,7 @@ _AT_ONCE: Final = 8
 """Characters of a value that cost as much as one of a command: no grammar reads them."""
 
 
-class Budget:
+class WorkBudget:
     """The work that is left for one command, handed on to each text inside it."""
 
     def __init__(self) -> None:

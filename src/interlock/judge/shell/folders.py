@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from posixpath import join, normpath
 
-from interlock.judge.shell.budget import Budget
+from interlock.judge.shell.budget import WorkBudget
 from interlock.judge.shell.flags import operands
 
 PROJECT = ""
@@ -44,7 +44,7 @@ def from_root(folder: str, path: str) -> str:
     return normpath(join(folder, path)) if _TEMPORARY.match(folder) and _RELATIVE.fullmatch(path) else path
 
 
-def moved(argv: Sequence[str], move: Callable[[str, str], str], folder: str, budget: Budget) -> list[str]:
+def moved(argv: Sequence[str], move: Callable[[str, str], str], folder: str, budget: WorkBudget) -> list[str]:
     """A command with its words as paths from elsewhere. The letters of the folder that they get are paid for."""
     words = list(argv[:1])
     for word in argv[1:]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from interlock.judge.shell import environment
-from interlock.judge.shell.budget import READING, Budget
+from interlock.judge.shell.budget import READING, WorkBudget
 from interlock.judge.shell.conditions import Use
 from interlock.judge.shell.flags import operands
 from interlock.judge.shell.folders import PROJECT, folder_after, from_project, from_root, is_outside, moved, placed
@@ -29,7 +29,7 @@ class FollowedScript(FollowedValues):
     def __init__(
         self,
         script: Script,
-        budget: Budget,
+        budget: WorkBudget,
         inherited: Mapping[str, Sequence[str]] | None = None,
         *,
         within: bool = False,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import islice, product
 
-from interlock.judge.shell.budget import CHOICE, PATTERN, WORD, Budget
+from interlock.judge.shell.budget import CHOICE, PATTERN, WORD, WorkBudget
 from interlock.judge.shell.changes import changed, changed_by_letters
 from interlock.judge.shell.script import Script, Value, Word
 from interlock.judge.shell.values import ALL_ELEMENTS, TEMPORARY, UNKNOWN, plain_names, separators
@@ -32,7 +32,7 @@ class FollowedValues:
     def __init__(
         self,
         script: Script,
-        budget: Budget,
+        budget: WorkBudget,
         inherited: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """`inherited` has the variables of the text around it, by name."""

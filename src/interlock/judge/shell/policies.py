@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import chain
 
 from interlock.judge.findings import Finding
-from interlock.judge.shell.budget import PATTERN, READING, Budget
+from interlock.judge.shell.budget import PATTERN, READING, WorkBudget
 from interlock.judge.shell.commands import judge_argv
 from interlock.judge.shell.evaluation import evaluated
 from interlock.judge.shell.followed import FollowedScript
@@ -29,9 +29,9 @@ class _Sandbox(ABC):
 
     family = "shell"
 
-    def __init__(self, rules: ShellRules, budget: Budget | None = None) -> None:
+    def __init__(self, rules: ShellRules, budget: WorkBudget | None = None) -> None:
         self.rules = rules
-        self.budget = budget or Budget()
+        self.budget = budget or WorkBudget()
         self.ignored = rules.ignored
         self.max_length = rules.max_length
 
@@ -76,7 +76,7 @@ class EverydayPolicy(_Sandbox):
         self,
         rules: ShellRules,
         inherited: Mapping[str, Sequence[str]] | None = None,
-        budget: Budget | None = None,
+        budget: WorkBudget | None = None,
     ) -> None:
         super().__init__(rules, budget)
         self._inherited = inherited
@@ -153,7 +153,7 @@ def _judge_words(command: Command, *, known: bool) -> Iterator[Finding]:
             break
 
 
-def _argv(words: Sequence[Word], budget: Budget) -> tuple[list[str], bool]:
+def _argv(words: Sequence[Word], budget: WorkBudget) -> tuple[list[str], bool]:
     """The argument list, with names that patterns may match, and whether braces are expanded to their end."""
     argv: list[str] = []
     all_complete = True

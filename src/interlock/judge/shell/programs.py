@@ -20,7 +20,7 @@ class Verdict(NamedTuple):
     hint: str
 
 
-class Refusal(NamedTuple):
+class ProgramRefusal(NamedTuple):
     """A verdict, or why a use writes, and the conditions for it."""
 
     verdict_name: str
@@ -74,12 +74,12 @@ class Program(msgspec.Struct, frozen=True):
     language: str = ""
     """The language of the code that `code_option` gives it."""
     code_option: str = ""
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[ProgramRefusal, ...] = ()
     worst: tuple[tuple[tuple[str, ...], tuple[Condition, ...]], ...] = ()
     """The worst words that a value which is not known may become."""
     reader: Reader | None = None
     read_values: frozenset[str] = frozenset()
-    writes: tuple[Refusal, ...] | None = None
+    writes: tuple[ProgramRefusal, ...] | None = None
     """Uses that write; None of a program that is not known to only read in any use."""
 
     @property
@@ -105,7 +105,7 @@ class Program(msgspec.Struct, frozen=True):
         return next(iter(_matching(self.writes or (), use)), None)
 
 
-def _matching(refusals: tuple[Refusal, ...], use: Use) -> list[str]:
+def _matching(refusals: tuple[ProgramRefusal, ...], use: Use) -> list[str]:
     found: list[str] = []
     chain = False
     for verdict_name, conditions, otherwise in refusals:
@@ -182,9 +182,9 @@ def _saves(text: str) -> tuple[str, str, str]:
     return short, long, letters
 
 
-def _refusal(key: str, text: str) -> Refusal:
+def _refusal(key: str, text: str) -> ProgramRefusal:
     verdict_name, _, conditions = text.partition(" when ")
-    return Refusal(verdict_name, read_conditions(conditions), key == "else")
+    return ProgramRefusal(verdict_name, read_conditions(conditions), key == "else")
 
 
 def _worst(fields: list[tuple[str, str]]) -> tuple[tuple[tuple[str, ...], tuple[Condition, ...]], ...]:

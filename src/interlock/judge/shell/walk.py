@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from interlock.judge.findings import Finding, reported
-from interlock.judge.shell.budget import TEXT, Budget
+from interlock.judge.shell.budget import TEXT, WorkBudget
 from interlock.judge.shell.lookalikes import find_lookalikes
 from interlock.judge.shell.script import Script
 from interlock.judge.shell.syntax import parse
@@ -35,7 +35,7 @@ class Policy(Protocol):
         """Characters beyond which a command is refused unread."""
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> WorkBudget:
         """The work that is left for the command."""
 
     def judge_script(self, text: str, script: Script, depth: int) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from interlock.hub.calls.gates.validator_choice import ChosenValidators, Use
 from interlock.hub.calls.gates.validator_refusals import Objection, ask, refuse
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict, Wait
 from interlock.hub.judging_threads import JudgingThreads
-from interlock.judge.arguments import Found, TooMany
+from interlock.judge.arguments import FoundArgument, TooMany
 from interlock.judge.findings import Finding
 from interlock.judge.paths import judge_real_path
 from interlock.judge.urls import judge_resolved
@@ -83,7 +83,7 @@ class ToolCheck:
             return self._settle(call, [*objections, *self._resolved(names)])
         return Wait(lambda: self._resolve(call, names, objections))
 
-    def judge(self, values: list[Found]) -> list[Objection]:
+    def judge(self, values: list[FoundArgument]) -> list[Objection]:
         """Everything that the validators have against the values, links on the way of paths included."""
         objections: list[Objection] = []
         for use in self._uses:
@@ -98,7 +98,7 @@ class ToolCheck:
         self._judging.warm.update(use.validator for use in self._uses)
         return objections
 
-    def _findings(self, use: Use, found: Found) -> tuple[Finding, ...]:
+    def _findings(self, use: Use, found: FoundArgument) -> tuple[Finding, ...]:
         findings = judge_value(use.validator, found, use.rules)
         if use.validator == "paths" and found.kind == "path" and not findings and self._local:
             path, roots = str(found.value), use.rules.roots
@@ -108,7 +108,7 @@ class ToolCheck:
             )
         return findings
 
-    def _find(self, arguments: object) -> list[Found]:
+    def _find(self, arguments: object) -> list[FoundArgument]:
         assert self._places is not None
         try:
             return self._places.find(arguments)
@@ -117,15 +117,15 @@ class ToolCheck:
                 "VALIDATION_BLOCKED", f"The arguments cannot be checked: {cause}.", hint="Send fewer."
             ) from None
 
-    def _is_long(self, values: list[Found]) -> bool:
+    def _is_long(self, values: list[FoundArgument]) -> bool:
         warm = self._judging.warm
         for use in self._uses:
             if use.validator not in warm or any(is_heavy(use.validator, found) for found in values):
                 return True
         return False
 
-    async def _later(self, call: Call, find: Callable[[], list[Found]]) -> Verdict:
-        def judge() -> tuple[list[Objection], dict[str, Found]]:
+    async def _later(self, call: Call, find: Callable[[], list[FoundArgument]]) -> Verdict:
+        def judge() -> tuple[list[Objection], dict[str, FoundArgument]]:
             values = find()
             return self.judge(values), {} if self._network is None else self._names(values)
 
@@ -156,10 +156,10 @@ class ToolCheck:
 
     # Names
 
-    def _names(self, values: list[Found]) -> dict[str, Found]:
+    def _names(self, values: list[FoundArgument]) -> dict[str, FoundArgument]:
         return {name: found for found in values for name in names_in(found)}
 
-    async def _resolve(self, call: Call, names: dict[str, Found], objections: list[Objection]) -> Verdict:
+    async def _resolve(self, call: Call, names: dict[str, FoundArgument], objections: list[Objection]) -> Verdict:
         assert self._network is not None
         enforced = self._network.enforced
         if len(names) > MAX_NAMES and enforced:
@@ -175,7 +175,7 @@ class ToolCheck:
                 raise
         return self._settle(call, [*objections, *self._resolved({name: names[name] for name in resolved})])
 
-    def _resolved(self, names: dict[str, Found]) -> Iterable[Objection]:
+    def _resolved(self, names: dict[str, FoundArgument]) -> Iterable[Objection]:
         use = self._network
         assert use is not None
         for name, found in names.items():
@@ -193,7 +193,7 @@ _NETWORK = ("network_restricted", "metadata")
 _NOISE = frozenset(("url.scheme", "url.invalid", "url.unresolved"))
 
 
-def _is_noise(use: Use, found: Found, finding: Finding) -> bool:
+def _is_noise(use: Use, found: FoundArgument, finding: Finding) -> bool:
     """Whether a finding about an inferred argument is worth no note: a `url` need not be one of the web, and a database
     has a host too."""
     if is_metadata(finding):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from interlock.hub.calls.gates.validator_choice import Use
 from interlock.hub.calls.verdicts import Ask, Refuse
-from interlock.judge.arguments import Found
+from interlock.judge.arguments import FoundArgument
 from interlock.judge.findings import Finding
 from interlock.judge.text import show_hidden
 from interlock.judge.validators import code_rules, is_metadata
@@ -21,7 +21,7 @@ class Objection(NamedTuple):
     """One thing that a validator has against a value."""
 
     use: Use
-    found: Found
+    found: FoundArgument
     finding: Finding
 
 
@@ -94,7 +94,7 @@ def how_to_allow(server: str, tool: str, finding: Finding) -> str:
     return f'An operator can allow it: [servers.{server}.validators.{name}] ignore = ["{finding.rule}"]'
 
 
-def excerpt(found: Found, finding: Finding) -> str:
+def excerpt(found: FoundArgument, finding: Finding) -> str:
     """The offending part of a value, made visible; the beginning of it where the judge does not know which."""
     if not isinstance(found.value, str):
         return show_hidden(" ".join(found.value)[:EXCERPT])
