@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -19,7 +20,7 @@ from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where, asker_of, new_id
 from interlock.hub.approvals.decision_index import DecisionIndex
-from interlock.hub.approvals.learned_rules import LearnedRules, RecordRule
+from interlock.hub.approvals.learned_rules import ATTEMPTS, LearnedRules, RecordRule
 from interlock.hub.approvals.open_part import EXACT, MAX_LOOKED_AT, OpenPart, Wanted
 from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, Rule
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal, with_view
@@ -28,7 +29,7 @@ from interlock.hub.approvals.waiting_callers import WaitingCallers
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.hub.locks import acquire
-from interlock.store import Conflict, Document, Mirror, Store, StoreError, Transaction
+from interlock.store import Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 MAX_OPEN: Final = 10_000
@@ -36,6 +37,8 @@ MAX_OPEN_PER_ASKER: Final = 64
 SWEPT_AT_ONCE: Final = 500
 
 Listener = Callable[[Decision], None]
+Also = Callable[[Transaction], Awaitable[object]]
+"""Adds changes to the commit of a decision. It may run several times."""
 RecordDecision = Callable[[Decision, Principal], object]
 """Returns the audit record of a changed decision, or None."""
 
@@ -254,25 +257,26 @@ class Inbox:
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             message = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
             raise Fault("INVALID_PARAMS", message, hint="repeat the call with a valid key")
-        # Other kinds hold until they are revoked or their target changes, with or without a rule.
-        learns = answer == "always" and decision.question.kind in LEARNED
-        if not await self._change(decision, after, by, learns=learns):
-            raise Fault(
-                "INVALID_PARAMS",
-                f"decision {id} has just been answered",
-                hint=f"see `interlock approvals show {id}`",
-            )
+        learn: Also | None = None
+        if answer == "always" and decision.question.kind in LEARNED:
+            # Other kinds hold until they are revoked or their target changes, with or without a rule.
+            learn = partial(self._rules.learn, answer=after, by=by, now=now)
+        async with self._rules.lock if learn is not None else contextlib.nullcontext():
+            stored = await self._change(decision, after, by, learn)
+        if not stored:
+            hint = f"see `interlock approvals show {id}`"
+            raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", hint=hint)
         return after
 
-    async def use(self, id: str) -> bool:
-        """Use up an approval: true for exactly one caller on all nodes."""
+    async def use(self, id: str, also: Also | None = None) -> bool:
+        """Use up an approval: true for exactly one caller on all nodes. `also` adds to the same commit."""
         decision = self._index.get(id)
         if decision is None or decision.state is not DecisionState.APPROVED or decision.deadline <= self._clock():
             return False
         if not self.still_allowed(decision.question):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             return False
-        return await self._change(decision, decision.after(DecisionEvent.USE), asker_of(decision.question))
+        return await self._change(decision, decision.after(DecisionEvent.USE), asker_of(decision.question), also)
 
     async def end(self, id: str, event: DecisionEvent, reason: str) -> None:
         """End a decision by an event outside of the inbox, unless it has ended."""
@@ -344,35 +348,29 @@ class Inbox:
         finally:
             stop()
 
-    async def _change(self, before: Decision, after: Decision, by: Principal, *, learns: bool = False) -> bool:
-        """Store a changed decision, with `learns` together with its rule. False if it has changed meanwhile."""
+    async def _change(self, before: Decision, after: Decision, by: Principal, also: Also | None = None) -> bool:
+        """Store a changed decision, unless it has changed meanwhile. `also` runs again if another hub was first."""
         document = self._decisions.document(before.id)
         if document is None or document.value != before:
             return False
-        try:
-            if learns:
-                await self._rules.commit(lambda change: self._put_with_rule(change, document, after, by))
-            else:
+        for left in reversed(range(ATTEMPTS)):
+            try:
                 async with self._store.transaction() as change:
-                    self._put(change, document, after, by)
-        except Conflict:
-            if learns and await self._store.get(DECISIONS, before.id) == document:
-                raise  # Too many others change the rule.
-            return False
+                    change.expect(DECISIONS, before.id, document.version)
+                    change.put(DECISIONS, after)
+                    if before.question.view and after.state is not DecisionState.OPEN:
+                        change.delete(VIEWS, before.id)
+                    _recorded(change, self._record(after, by))
+                    if also is not None:
+                        await also(change)
+            except Conflict:
+                if also is None or await self._store.get(DECISIONS, before.id) != document:
+                    return False
+                if not left:
+                    raise
+            else:
+                break
         return True
-
-    def _put(self, change: Transaction, before: Document[Decision], after: Decision, by: Principal) -> None:
-        change.expect(DECISIONS, before.key, before.version)
-        change.put(DECISIONS, after)
-        if before.value.question.view and after.state is not DecisionState.OPEN:
-            change.delete(VIEWS, before.key)
-        _recorded(change, self._record(after, by))
-
-    async def _put_with_rule(
-        self, change: Transaction, before: Document[Decision], after: Decision, by: Principal
-    ) -> None:
-        self._put(change, before, after, by)
-        await self._rules.learn(change, after, by, self._clock())
 
     def _changed(self, id: str, decision: Decision | None) -> None:
         self._index.follow(id, decision)

@@ -32,7 +32,8 @@ class LearnedRules:
         self._record = record
         self._store: Store
         self._rules: Mirror[Rule]
-        self._lock = asyncio.Lock()
+        self.lock = asyncio.Lock()
+        """Held by a change of a rule: in this hub, one waits for another."""
 
     async def start(self, store: Store) -> None:
         """Load the rules."""
@@ -50,7 +51,7 @@ class LearnedRules:
 
     async def commit(self, write: Callable[[Transaction], Awaitable[R]]) -> R:
         """Commit a change of rules. `write` runs again if another hub was first. Raises Conflict in the end."""
-        async with self._lock:
+        async with self.lock:
             for left in reversed(range(ATTEMPTS)):
                 try:
                     async with self._store.transaction() as change:

@@ -2,13 +2,14 @@
 
 A configured server is approved, and its tools are pinned when first seen. A tool whose definition changes later is
 neither listed nor called until a person approves the difference. The order of keys does not matter.
+Every hub of a store compares with the stored pins: the first pin and a person's approval hold for all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -23,7 +24,8 @@ from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
 from interlock.protocols.mgp.permissions import Risk
-from interlock.store import Collection, Store
+from interlock.store import Collection, Conflict, Store, Transaction, documents
+from interlock.store.database import Database
 
 MAX_FINDINGS: Final = 8
 """Of a new definition, beside the request."""
@@ -39,6 +41,8 @@ VIEWS_PER_COMMIT: Final = 4 * MAX_CHARS
 MAX_KEPT_BYTES: Final = 256 * 1024
 """A larger definition is pinned by its fingerprint alone: its difference cannot be shown."""
 MAX_REQUESTS_AT_ONCE: Final = 200
+ATTEMPTS: Final = 16
+"""To pin tools that other hubs pin meanwhile."""
 
 
 class Pin(msgspec.Struct, frozen=True):
@@ -53,7 +57,18 @@ class Pin(msgspec.Struct, frozen=True):
     """Whether not everybody had the tool when it was pinned."""
 
 
+class PinnedFingerprint(msgspec.Struct, frozen=True):
+    """A pin without its definition, which may be long."""
+
+    id: str
+    server: str
+    name: str
+    fingerprint: str
+
+
 PINS: Final = Collection("pins", Pin, key="id", columns=("server",))
+FINGERPRINTS: Final = Collection(PINS.name, PinnedFingerprint, key=PINS.key, columns=PINS.columns)
+"""For reading alone."""
 
 Log = Callable[[str, str], None]
 
@@ -77,9 +92,9 @@ class Pins:
         self._risk_of = risk_of
         self._log = log
         self._store: Store
-        self._pinned: dict[str, dict[str, str]] = {}
-        """Fingerprints by server and tool name, loaded on first use."""
         self._locks: dict[str, asyncio.Lock] = {}
+        self._using: set[str] = set()
+        """The approvals that this hub is using up."""
 
     def start(self, store: Store) -> None:
         self._store = store
@@ -88,16 +103,16 @@ class Pins:
     async def take(self, offer: Offer) -> None:
         """Compare an offer with the pins, and pass on its approved tools."""
         async with self._locks.setdefault(offer.server, asyncio.Lock()):
-            pinned = await self._known(offer.server)
+            pinned = await self._store.read(lambda database: _pinned_at(database, offer.server))
             new = [tool for tool in offer.tools.values() if tool.name not in pinned]
-            known = [tool for tool in offer.tools.values() if tool.name in pinned]
-            changed = [tool for tool in known if tool.fingerprint() != pinned[tool.name]]
             free = max(MAX_PINS_PER_SERVER - len(pinned), 0)
             for tool in new[free:]:
                 offer.leave_out(tool, f"{tool.name}: this server has shown more than {MAX_PINS_PER_SERVER} tools")
-            await self._write(new[:free], pinned)
-            await self._void_stale(offer)
-            changed = await self._unless_approved(changed, pinned)
+            for start in range(0, min(len(new), free), PINS_PER_COMMIT):
+                pinned |= await self._pin(new[start : min(start + PINS_PER_COMMIT, free)])
+            await self._void_stale(offer, pinned)
+            changed = [tool for tool in offer.tools.values() if tool.fingerprint() != pinned[tool.name]]
+            changed = await self._unless_approved(changed)
             if changed and self._mode() == "observe":
                 for tool in changed[:MAX_REQUESTS_AT_ONCE]:
                     self._log(offer.server, f"would withhold {tool.name}: its definition is not the approved one")
@@ -105,45 +120,63 @@ class Pins:
                 await self._withhold(offer, changed)
             await self._put(offer)
 
-    async def _known(self, server: str) -> dict[str, str]:
-        known = self._pinned.get(server)
-        if known is None:
-            found = await self._store.find(PINS, server=server)
-            known = self._pinned[server] = {row.value.name: row.value.fingerprint for row in found}
-        return known
+    async def _pin(self, tools: list[Tool]) -> dict[str, str]:
+        """Pin tools that had no pin. Returns the fingerprints by name, which another hub may have pinned first."""
+        pins = await asyncio.to_thread(_pins, tools)
+        keys, pinned = [pin.id for pin in pins], dict[str, str]()
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                async with self._store.transaction() as change:
+                    for pin in pins:
+                        change.insert(PINS, pin)
+            except Conflict:
+                if not left:
+                    raise
+                pinned |= await self._store.read(lambda database: _pinned_as(database, keys))
+                pins = [pin for pin in pins if pin.name not in pinned]
+            else:
+                break
+        return pinned | {pin.name: pin.fingerprint for pin in pins}
 
-    async def _write(self, tools: list[Tool], pinned: dict[str, str]) -> None:
-        for start in range(0, len(tools), PINS_PER_COMMIT):
-            part = tools[start : start + PINS_PER_COMMIT]
-            pins = await asyncio.to_thread(_pins, part)
-            async with self._store.transaction() as change:
-                for pin in pins:
-                    change.put(PINS, pin)
-            pinned |= {pin.name: pin.fingerprint for pin in pins}
-
-    async def _void_stale(self, offer: Offer) -> None:
-        """End requests and approvals for definitions that are no longer offered."""
+    async def _void_stale(self, offer: Offer, pinned: dict[str, str]) -> None:
+        """End requests and approvals for definitions that are no longer offered, and requests about pinned ones."""
         for kind in ("changed_tool", "tool_call"):
             live = [*self._inbox.about(kind, offer.server)]
             asked = {old.question.name for old in live}
             now = {tool.name: tool.fingerprint() for tool in offer.tools.values() if tool.name in asked} if live else {}
-            await self._inbox.void(old for old in live if now.get(old.question.name) != old.question.fingerprint)
+            await self._inbox.void(
+                old
+                for old in live
+                if now.get(old.question.name) != old.question.fingerprint
+                or (kind == "changed_tool" and pinned.get(old.question.name) == old.question.fingerprint)
+            )
 
-    async def _unless_approved(self, changed: list[Tool], pinned: dict[str, str]) -> list[Tool]:
+    async def _unless_approved(self, changed: list[Tool]) -> list[Tool]:
         """Pin the tools whose change a person has approved, which uses up the approval. Returns the others."""
         unapproved: list[Tool] = []
         for tool in changed:
             decision = self._inbox.current(self._question(tool, ""))
-            if (
-                decision is None
-                or decision.state is not DecisionState.APPROVED
-                or not await self._inbox.use(decision.id)
-            ):
+            if decision is not None and decision.state is DecisionState.APPROVED and await self._use(decision, tool):
+                self._log(tool.server, f"{tool.name} was approved again by {decision.answered_by}")
+            else:
                 unapproved.append(tool)
-                continue
-            await self._write([tool], pinned)
-            self._log(tool.server, f"{tool.name} was approved again by {decision.answered_by}")
-        return unapproved
+        # Another hub may have used an approval meanwhile.
+        keys = [_key(tool) for tool in unapproved]
+        pinned = await self._store.read(lambda database: _pinned_as(database, keys)) if keys else {}
+        return [tool for tool in unapproved if tool.fingerprint() != pinned.get(tool.name)]
+
+    async def _use(self, decision: Decision, tool: Tool) -> bool:
+        """Use up an approval and pin the definition in one commit: a hub that knows of the use finds the new pin."""
+        (pin,) = await asyncio.to_thread(_pins, [tool])
+
+        async def put(change: Transaction) -> None:
+            change.put(PINS, pin)
+
+        self._using.add(decision.id)
+        try:
+            return await self._inbox.use(decision.id, put)
+        finally:
+            self._using.remove(decision.id)
 
     async def _withhold(self, offer: Offer, changed: list[Tool]) -> None:
         decisions: dict[str, str] = {}
@@ -185,11 +218,13 @@ class Pins:
         )
 
     def _on_decision(self, decision: Decision) -> None:
-        """List the server's tools again after a decision about one of them, or after its deadline."""
-        if decision.question.kind == "changed_tool" and decision.state in (
-            DecisionState.APPROVED,
-            DecisionState.EXPIRED,
-        ):
+        """List the server's tools again after a decision about one of them, or after its deadline.
+
+        Another hub that uses up an approval pins the definition for this one, too.
+        """
+        used_elsewhere = decision.state is DecisionState.USED and decision.id not in self._using
+        ended = decision.state in (DecisionState.APPROVED, DecisionState.EXPIRED)
+        if decision.question.kind == "changed_tool" and (ended or used_elsewhere):
             self._relist(decision.question.server)
 
 
@@ -239,6 +274,20 @@ def _lines(definition: str) -> list[str]:
     ordered = msgspec.json.encode(value, order="deterministic")
     # Not `splitlines`: a line separator inside a text would pose as the end of a member.
     return msgspec.json.format(ordered, indent=2).decode().split("\n")
+
+
+def _pinned_at(database: Database, server: str) -> dict[str, str]:
+    """The fingerprints of all pins of a server by name."""
+    return {
+        found.value.name: found.value.fingerprint
+        for found in documents.find(database, FINGERPRINTS, {"server": server})
+    }
+
+
+def _pinned_as(database: Database, keys: Iterable[str]) -> dict[str, str]:
+    """The fingerprints of some pins by name."""
+    found = (documents.get(database, FINGERPRINTS, key) for key in keys)
+    return {each.value.name: each.value.fingerprint for each in found if each is not None}
 
 
 def _pins(tools: list[Tool]) -> list[Pin]:
