@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from cases import each_case
 from interlock.judge.code import CodeRules, judge_code, rejection
+from interlock.judge.code.children import children_of
 from interlock.judge.findings import Finding
 
 STRICT = CodeRules(level="strict")
@@ -369,3 +373,14 @@ def test_ordinary_sizes_loops_and_paths_pass(code: str) -> None:
 def test_judging_code_with_odd_literals_warns_nobody(recwarn: pytest.WarningsRecorder) -> None:
     judge_code("x = 1if y else 2\nimport os\nos.system('id')", CodeRules())
     assert not recwarn.list
+
+
+def test_every_inner_node_that_may_hold_code_is_read() -> None:
+    leaves = (ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop, ast.alias)
+    matches = "match a:\n    case {'x': [b, *c], **d} | B(e=1): f'{x:{y}}'\n"
+    awaits = "async def f(*a: int, b=1, **c): await g(*a, **c)\n"
+    for node in ast.walk(ast.parse(Path(__file__).read_text("utf-8") + matches + awaits)):
+        children = children_of(type(node))
+        read = [each for each in children(node) if isinstance(each, ast.AST)] if children is not None else []
+        expected = [each for each in ast.iter_child_nodes(node) if not isinstance(each, leaves)]
+        assert {id(each) for each in read if not isinstance(each, leaves)} == {id(each) for each in expected}

@@ -21,6 +21,7 @@ _HIDDEN = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_PLAIN_BYTES = bytes((9, 10, 13, *range(0x20, 0x7F)))
 _PRINTABLE = dict.fromkeys((9, 10, 13, *range(0x20, 0x7F)))
 _COOKIE = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
 
@@ -54,7 +55,7 @@ def judge_python(code: str, rules: CodeRules) -> Iterator[Finding]:
 
 def _find_hidden(code: str) -> re.Match[str] | None:
     if code.isascii():
-        return _CONTROL.search(code)
+        return _CONTROL.search(code) if code.encode().translate(None, _PLAIN_BYTES) else None
     odd = "".join(set(code.translate(_PRINTABLE)))
     return _HIDDEN.search(code) if _HIDDEN.search(odd) else None
 

@@ -39,11 +39,6 @@ _LOADERS = words.names(
 )
 
 
-def may_name_file(text: str) -> bool:
-    """Whether a text may be the path of a file of secrets. False is certain, and soon known."""
-    return "." in text or "/" in text or "id_" in text
-
-
 def secret_texts(found: Sequence[ast.Constant]) -> list[ast.Constant]:
     """The texts that are paths of files of secrets."""
     texts = [(node.value.decode("latin-1") if isinstance(node.value, bytes) else str(node.value)) for node in found]

@@ -7,12 +7,12 @@ everything that it may be.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
-from operator import attrgetter
+from collections.abc import Callable
 from typing import Any
 
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.calls import CallJudge
+from interlock.judge.code.children import Children, children_of
 from interlock.judge.code.judgement import Judgement
 from interlock.judge.code.names_in_use import (
     asks_for_class,
@@ -23,7 +23,6 @@ from interlock.judge.code.names_in_use import (
 )
 from interlock.judge.code.origins import Origins
 from interlock.judge.code.rules import CodeRules
-from interlock.judge.code.secret_files import may_name_file
 from interlock.judge.code.secret_uses import judge_secret_uses
 from interlock.judge.code.sizes import is_too_large
 from interlock.judge.findings import Finding
@@ -33,25 +32,15 @@ MAX_NODES = 15_000
 MAX_DEPTH = 120
 _JUDGED_BY_USE = frozenset({"getattr", "vars", "open", *words.CALLED_BUILTINS, *words.READONLY_BUILTINS})
 """Names whose judgement depends on how they are used, not only on what they are."""
-_LEAF_FIELDS = words.names(
-    "ctx op ops type_ignores kind type_comment level id attr arg name names module asname "
-    "conversion simple is_async kwd_attrs rest"
-)
-"""Fields that never hold anything to judge: contexts, operators and plain names."""
 _EVERY_USE = _JUDGED_BY_USE | words.BLOCKED_BUILTINS
 """Names of which each use is judged; of any other, the first tells as much as all."""
-_Reading = tuple[Callable[..., None] | None, Callable[[Any], Any] | None, bool]
-_READING: dict[type[ast.AST], _Reading] = {
-    kind: (Origins.BINDINGS.get(kind), None, False) for kind in (ast.Constant, ast.Import, ast.ImportFrom)
-}
+_Reading = tuple[Callable[..., None] | None, Children | None]
+_READING: dict[type[ast.AST], _Reading] = {}
 
 
 def _reading(kind: type[ast.AST]) -> _Reading:
-    """How a kind of node is read: the function that notes its bindings, the getter of its inner nodes, and whether it
-    has just one."""
-    # `case True:` holds the value itself where other patterns hold nodes.
-    fields = [field for field in getattr(kind, "_fields", ()) if field not in _LEAF_FIELDS]
-    _READING[kind] = Origins.BINDINGS.get(kind), attrgetter(*fields) if fields else None, len(fields) == 1
+    """How a kind of node is read: the function that notes its bindings, and the one that gives its inner nodes."""
+    _READING[kind] = Origins.BINDINGS.get(kind), children_of(kind)
     return _READING[kind]
 
 
@@ -76,7 +65,7 @@ class TreeJudge:
         self.names: dict[str, list[tuple[ast.Name, ast.AST]]] = {}
         """Where each name is read, with the node around it."""
         self._files: list[ast.Constant] = []
-        """The texts that may be names of files."""
+        """The texts that may be paths of files of secrets: each of those has a dot, a slash or `id_`."""
 
     def judge(self, tree: ast.Module) -> list[Finding]:
         nodes = self._collect(tree)
@@ -147,36 +136,34 @@ class TreeJudge:
             below: list[Any] = []
             for node in level:
                 kind = node.__class__
-                bind, inner, single = _READING.get(kind) or _reading(kind)
+                bind, inner = _READING.get(kind) or _reading(kind)
                 if bind is not None:
                     bind(origins, node)
                 if inner is None:
                     continue
-                values: Iterable[Any] = (inner(node),) if single else inner(node)
-                for value in values:
-                    for child in value if value.__class__ is list else (value,):
-                        kind = child.__class__
-                        if kind is named:
-                            name = child.id
-                            if child.ctx.__class__ is load or name[:2] == "__" or not name.isascii():
-                                if name in names:
-                                    names[name].append((child, node))
-                                else:
-                                    names[name] = [(child, node)]
-                        elif kind is constant:
-                            text = child.value
-                            if text.__class__ is str:
-                                if "__" in text:
-                                    found.append((child, node))
-                                if may_name_file(text) and node.__class__ is not statement:
-                                    files.append(child)
-                            elif text.__class__ is bytes:
+                for child in inner(node):
+                    kind = child.__class__
+                    if kind is named:
+                        name = child.id
+                        if child.ctx.__class__ is load or name[:2] == "__" or not name.isascii():
+                            if name in names:
+                                names[name].append((child, node))
+                            else:
+                                names[name] = [(child, node)]
+                    elif kind is constant:
+                        text = child.value
+                        if text.__class__ is str:
+                            if "__" in text:
                                 found.append((child, node))
+                            if ("." in text or "/" in text or "id_" in text) and node.__class__ is not statement:
                                 files.append(child)
-                        elif child is not None:
-                            if kind in handlers:
-                                found.append((child, node))
-                            below.append(child)
+                        elif text.__class__ is bytes:
+                            found.append((child, node))
+                            files.append(child)
+                    elif child is not None:
+                        if kind in handlers:
+                            found.append((child, node))
+                        below.append(child)
             level = below
         return found
 
