@@ -267,7 +267,7 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
     if envelope.result is not _UNSET:
         if envelope.error is not _UNSET or known is None:
             raise BadMessage("INVALID_REQUEST", "a response has an id and either a result or an error", known)
-        return Result(known, _text(envelope.result))
+        return Result(known, bytes(envelope.result))  # whoever passes it on looks for UTF-8: a list may pass in part
     if envelope.error is not _UNSET:
         try:
             return Failure(known, decode_error(envelope.error))
