@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from interlock.judge.findings import Finding
@@ -208,7 +209,8 @@ def _by_arguments(name: str, program: Program, arguments: Sequence[str]) -> Iter
                 continue
             # `:!folder` leaves a folder out for git, and calls a shell in editors.
             operand = argument.removeprefix(":!") if name == "git" else argument
-            verdict = _by_argument(operand, mentions)
+            judge = _by_short_argument if len(operand) <= _SHORT else _by_argument
+            verdict = judge(operand, mentions)
             if verdict is not None:
                 yield verdict
             target = argument.partition("=")[2] or argument
@@ -244,6 +246,9 @@ def _by_argument(argument: str, mentions: bool) -> Verdict | None:
     return None
 
 
+_SHORT = 64
+_by_short_argument = lru_cache(maxsize=256)(_by_argument)
+"""The readings of a command in a loop have most of their words in common."""
 _IN_PLACE = frozenset({"-i", "--in-place", "--inplace"})
 _SECRET_FOLDER = re.compile(r"/\.(?:ssh|gnupg|aws)/?$")
 """The names of the files in it are no secret."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 
 def names(text: str) -> frozenset[str]:
@@ -19,8 +20,7 @@ def uses_flag(
     up to a letter in `with_values`, after which the rest of the word is that option's value; `*` there means that the
     program has no clusters but long options with one dash. `--` ends the options.
     """
-    short = {flag[1] for flag in flags if len(flag) == 2 and flag[0] == "-"}
-    long = [flag for flag in flags if len(flag) > 2]
+    short, long = _short_and_long(flags)
     for argument in arguments:
         if argument == "--":
             return None
@@ -37,7 +37,14 @@ def uses_flag(
     return None
 
 
-def _in_cluster(letters: str, wanted: set[str], with_values: str) -> bool:
+@lru_cache(maxsize=1024)
+def _short_and_long(flags: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The letters of short options, and the long ones. The sets of options are those of the tables."""
+    short = frozenset(flag[1] for flag in flags if len(flag) == 2 and flag[0] == "-")
+    return short, tuple(flag for flag in flags if len(flag) > 2)
+
+
+def _in_cluster(letters: str, wanted: frozenset[str], with_values: str) -> bool:
     for letter in letters:
         if letter in wanted:
             return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from interlock.judge.shell.conditions import Use, all_hold
 from interlock.judge.shell.flags import operands, option_values
@@ -49,14 +49,12 @@ def _code(name: str, arguments: Sequence[str]) -> list[str]:
 
 def worst_readings(command: Command, followed: FollowedScript) -> Iterator[tuple[Word, list[str]]]:
     """Argument lists in which one word that is not known is an option or a program that does harm."""
-    at_most = _MAX_WORDS
-    for at, word in enumerate(command.words[1:], 1):
-        if not word.dynamic or not _may_be_options(word, followed):
-            continue
-        at_most -= 1
-        before = [text for each in command.words[:at] for text in followed.first_reading(each)]
-        behind = [text for each in command.words[at + 1 :] for text in followed.first_reading(each)]
-        for worst in _worst(before) if at_most >= 0 else ():
+    unknown = [at for at, word in enumerate(command.words) if at and word.dynamic and _may_be_options(word, followed)]
+    read = [followed.first_reading(word) for word in command.words] if unknown else []
+    for at in unknown if len(unknown) <= _MAX_WORDS else (*unknown[: _MAX_WORDS - 1], unknown[-1]):
+        word = command.words[at]
+        before, behind = list(chain.from_iterable(read[:at])), list(chain.from_iterable(read[at + 1 :]))
+        for worst in _worst(before):
             if len(worst) == 1 or not (word.quoted or followed.is_one_word(word)):
                 yield word, [*before, *worst, *behind]
 
