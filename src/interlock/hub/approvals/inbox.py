@@ -20,8 +20,9 @@ from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where, asker_of, new_id
 from interlock.hub.approvals.decision_index import DecisionIndex
-from interlock.hub.approvals.learned_rules import ATTEMPTS, LearnedRules, RecordRule
+from interlock.hub.approvals.learned_rules import LearnedRules, RecordRule
 from interlock.hub.approvals.open_part import EXACT, MAX_LOOKED_AT, OpenPart, Wanted
+from interlock.hub.approvals.repeated_commits import ATTEMPTS
 from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, Rule
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal, with_view
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
@@ -303,7 +304,7 @@ class Inbox:
         decision = self.get(id)
         if by.kind != "person" or decision.question.is_of(by):
             raise Fault("ACCESS_DENIED", "only a person can make a rule, and never the asker itself")
-        return await self._rules.commit(lambda change: self._rules.learn(change, decision, by, self._clock()))
+        return await self._rules.make(decision, by, self._clock())
 
     async def revoke_rule(self, id: str, by: Principal) -> Rule:
         """Delete a rule: the next such call asks again."""

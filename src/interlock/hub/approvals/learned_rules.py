@@ -7,20 +7,18 @@ and a revoked rule does not come back with an answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Final
 
 from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.repeated_commits import commit
 from interlock.hub.approvals.rules import RULES, Rule, learn, rule_id
 from interlock.hub.auth.principals import Principal
-from interlock.store import Conflict, Mirror, Store, Transaction
+from interlock.store import Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 
 MAX_RULES: Final = 10_000
-ATTEMPTS: Final = 16
-"""To change a rule that other hubs change meanwhile."""
 
-R = TypeVar("R")
 RecordRule = Callable[[Rule, Principal, bool], object]
 """Returns the audit record of a rule that is made or else revoked, or None."""
 
@@ -49,19 +47,10 @@ class LearnedRules:
         rule = self._rules.get(rule_id(question))
         return rule if rule is not None and rule.covers(question) else None
 
-    async def commit(self, write: Callable[[Transaction], Awaitable[R]]) -> R:
-        """Commit a change of rules. `write` runs again if another hub was first. Raises Conflict in the end."""
+    async def make(self, answer: Decision, by: Principal, now: int) -> Rule:
+        """Make a rule from an approval. Raises a `Fault`."""
         async with self.lock:
-            for left in reversed(range(ATTEMPTS)):
-                try:
-                    async with self._store.transaction() as change:
-                        result = await write(change)
-                except Conflict:
-                    if not left:
-                        raise
-                else:
-                    break
-            return result
+            return await commit(self._store, lambda change: self.learn(change, answer, by, now))
 
     async def learn(self, change: Transaction, answer: Decision, by: Principal, now: int) -> Rule:
         """Add an answer to the stored rule, or make one. Raises a `Fault`."""
@@ -87,7 +76,8 @@ class LearnedRules:
             self._add_record(change, found.value, by, made=False)
             return found.value
 
-        return await self.commit(write)
+        async with self.lock:
+            return await commit(self._store, write)
 
     def _add_record(self, change: Transaction, rule: Rule, by: Principal, *, made: bool) -> None:
         record = self._record(rule, by, made)

@@ -15,6 +15,7 @@ from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.permission_entries import ENTRIES, PermissionEntry, PermissionStatus, entry_id, place_of
 from interlock.hub.approvals.permission_policy import MAX_TOOLS_NAMED, decide_without_asking, question_about, status_of
+from interlock.hub.approvals.repeated_commits import commit
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.access import utc_now
 from interlock.hub.auth.principals import Principal
@@ -23,7 +24,7 @@ from interlock.hub.catalog.offer import Offer
 from interlock.process.task_set import TaskSet
 from interlock.protocols.mgp.permissions import MAX_NAME_CHARS, Grant, Policy, expand_all
 from interlock.protocols.mgp.security import Trust
-from interlock.store import Mirror, Store
+from interlock.store import Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 
 MAX_PER_SERVER: Final = 64
@@ -253,28 +254,20 @@ class Permissions:
         expires_at: datetime | None = None,
         revoked: bool = False,
         reason: str = "",
-        at: datetime | None = None,
         trace: str = "",
     ) -> None:
         """Store a decision. It holds from the next call on, and closes the open request."""
         if grant == "approved" and by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can grant a permission, and {by.id} is a {by.kind}")
-        entry = PermissionEntry(
-            entry_id(server, permission),
-            server,
-            permission,
-            grant,
-            by.id,
-            at or self.now(),
-            self._place(server),
-            expires_at,
-            revoked,
-            reason,
-            by.kind,
-        )
+        id_, place = entry_id(server, permission), self._place(server)
+        args = (expires_at, revoked, reason, by.kind)
+        entry = PermissionEntry(id_, server, permission, grant, by.id, self.now(), place, *args)
         async with self._store.transaction() as change:
             change.put(ENTRIES, entry)
             change.record(self._record_entry(entry, by, trace))
+        await self._withdraw_request(server, permission)
+
+    async def _withdraw_request(self, server: str, permission: str) -> None:
         request = self._inbox.current(self._question(server, permission))
         if request is not None and request.state is DecisionState.OPEN:
             await self._inbox.void([request])
@@ -298,18 +291,36 @@ class Permissions:
             self._tasks.begin(self._settle(question.server, [question.name]))
 
     async def _take_answer(self, decision: Decision) -> None:
-        question = decision.question
+        """Store an answer, unless a person has decided later. Every hub gets it, and an approval is used once."""
+        question, by = decision.question, Principal(decision.answered_by, "person")
+        server, name, known = question.server, question.name, self.entry(question.server, question.name)
         at = datetime.fromtimestamp((decision.answered_at or decision.created) / 1000, UTC)
-        known = self.entry(question.server, question.name)
-        # An approval holds only for the server as it was at the request, and before the deadline.
-        current = self._inbox.current(self._question(question.server, question.name))
-        holds = decision.state is DecisionState.DENIED or (current is not None and current.id == decision.id)
-        if holds and (known is None or known.at < at):
-            by, why = Principal(decision.answered_by, "person"), f"decision {decision.id}"
-            grant: Literal["approved", "denied"] = "approved" if decision.state is DecisionState.APPROVED else "denied"
-            await self.put(question.server, question.name, grant, by, reason=why, at=at)
+        entry = PermissionEntry(
+            entry_id(server, name),
+            server,
+            name,
+            "approved" if decision.state is DecisionState.APPROVED else "denied",
+            by.id,
+            at,
+            self._place(server),
+            reason=f"decision {decision.id}",
+        )
+
+        async def write(change: Transaction) -> None:
+            stored = await change.get(ENTRIES, entry.id)
+            if stored is None or stored.value.at < at:
+                change.put(ENTRIES, entry)
+                change.record(self._record_entry(entry, by, ""))
+
         if decision.state is DecisionState.APPROVED:
-            await self._inbox.use(decision.id)
+            # An approval holds only for the server as it was at the request, and before the deadline. Another hub may
+            # have the server as it was.
+            current = self._inbox.current(self._question(server, name))
+            if current is not None and current.id == decision.id:
+                await self._inbox.use(decision.id, write)
+        elif known is None or known.at < at:
+            await commit(self._store, write)
+            await self._withdraw_request(server, name)
 
     async def caught_up(self) -> None:
         """Wait until every answer so far is processed."""

@@ -19,6 +19,7 @@ from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.full_view import MAX_CHARS
 from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.repeated_commits import ATTEMPTS
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import Tool
@@ -41,8 +42,6 @@ VIEWS_PER_COMMIT: Final = 4 * MAX_CHARS
 MAX_KEPT_BYTES: Final = 256 * 1024
 """A larger definition is pinned by its fingerprint alone: its difference cannot be shown."""
 MAX_REQUESTS_AT_ONCE: Final = 200
-ATTEMPTS: Final = 16
-"""To pin tools that other hubs pin meanwhile."""
 
 
 class Pin(msgspec.Struct, frozen=True):
