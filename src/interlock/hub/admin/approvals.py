@@ -15,7 +15,7 @@ from msgspec import Meta
 from interlock.hub.admin.operation import ControlFlag, Nothing, Secret, Text
 from interlock.hub.admin.rooms import ProposalAnswer, RoomGateway
 from interlock.hub.approvals.decision import Answer, Decision, Kind, Where
-from interlock.hub.approvals.decision_index import MAX_KEPT
+from interlock.hub.approvals.due_decisions import MAX_KEPT
 from interlock.hub.approvals.inbox import MAX_OPEN, Inbox
 from interlock.hub.approvals.open_part import Order, Wanted
 from interlock.hub.approvals.passphrase import Passphrase

@@ -6,15 +6,10 @@ It follows every change of the store, and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Final
 
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.history import ApprovalHistory
 from interlock.hub.approvals.states import DecisionState
-
-KEPT_S: Final = 7 * 86_400
-"""How long ended decisions stay, to be read and to learn rules from."""
-MAX_KEPT: Final = 20_000
 
 
 class DecisionIndex:
@@ -125,25 +120,6 @@ class DecisionIndex:
         """The current decisions of one kind about one server."""
         return [self._known[self._live[matter]] for matter in self._about.get((kind, server), ())]
 
-    def late(self, now: int) -> list[Decision]:
-        """Decisions that are past their deadlines, and have not ended."""
-        return [known for known in self._known.values() if known.deadline <= now and _can_expire(known)]
-
-    def in_time(self, now: int) -> list[Decision]:
-        """Decisions that may still be answered or used."""
-        return [known for known in self._known.values() if known.deadline > now and _can_expire(known)]
-
-    def old(self, now: int) -> list[Decision]:
-        """Ended decisions that are kept no longer, the oldest first."""
-        ended = (known for known in self._known.values() if known.deadline <= now and not _can_expire(known))
-        over = sorted(ended, key=lambda known: known.deadline)
-        surplus = max(0, len(self._known) - MAX_KEPT)
-        return [known for place, known in enumerate(over) if place < surplus or known.deadline + KEPT_S * 1000 <= now]
-
 
 def _about(decision: Decision) -> tuple[str, str]:
     return decision.question.kind, decision.question.server
-
-
-def _can_expire(decision: Decision) -> bool:
-    return decision.state in (DecisionState.OPEN, DecisionState.APPROVED)

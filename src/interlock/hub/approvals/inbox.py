@@ -20,6 +20,7 @@ from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where, asker_of, new_id
 from interlock.hub.approvals.decision_index import DecisionIndex
+from interlock.hub.approvals.due_decisions import due_decisions
 from interlock.hub.approvals.learned_rules import LearnedRules, RecordRule
 from interlock.hub.approvals.open_part import EXACT, MAX_LOOKED_AT, OpenPart, Wanted
 from interlock.hub.approvals.repeated_commits import ATTEMPTS
@@ -35,7 +36,6 @@ from interlock.wire.errors import Fault
 
 MAX_OPEN: Final = 10_000
 MAX_OPEN_PER_ASKER: Final = 64
-SWEPT_AT_ONCE: Final = 500
 
 Listener = Callable[[Decision], None]
 Also = Callable[[Transaction], Awaitable[object]]
@@ -320,15 +320,13 @@ class Inbox:
             await self._sweep()
 
     async def _sweep(self) -> None:
-        now = self._clock()
-        for decision in self._index.late(now)[:SWEPT_AT_ONCE]:
+        due = await due_decisions([*self._index.all], self._clock(), self.still_allowed)
+        for decision in due.late:
             await self._change(decision, decision.after(DecisionEvent.EXPIRE), NOBODY)
-        refused = [one for one in self._index.in_time(now) if not self.still_allowed(one.question)]
-        await self.void(refused[:SWEPT_AT_ONCE])
-        old = self._index.old(now)
-        if old:
+        await self.void(due.refused)
+        if due.old:
             async with self._store.transaction() as change:
-                for decision in old[:SWEPT_AT_ONCE]:
+                for decision in due.old:
                     change.delete(DECISIONS, decision.id)
 
     async def settled(self, id: str, within_s: float) -> Decision:
