@@ -6,6 +6,8 @@ the holder of a person's key. Where the hub has a passphrase, an approval needs 
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 
@@ -17,14 +19,17 @@ from interlock.hub.admin.rooms import ProposalAnswer, RoomGateway
 from interlock.hub.approvals.decision import Answer, Decision, Kind, Where
 from interlock.hub.approvals.due_decisions import MAX_KEPT
 from interlock.hub.approvals.inbox import MAX_OPEN, Inbox
-from interlock.hub.approvals.open_part import Order, Wanted
+from interlock.hub.approvals.open_part import EXACT, Order, Wanted
 from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
+from interlock.process.turns import in_turns
 from interlock.wire.errors import Fault
 
 MAX_REASON: Final = 500
+DEFAULT_MOST: Final = 200
+"""Rows for a holder of a key who does not say how many."""
 
 
 class ApprovalOperations:
@@ -40,13 +45,26 @@ class ApprovalOperations:
         if self._rooms is not None:
             # Whoever was told that its proposal is accepted finds it here.
             await self._rooms.proposals_stored()
-        if params.all or params.most is None:
-            found = [one for one in self._inbox.all(only_open=not params.all) if params.wants(one)]
-            return DecisionRows([self.shown(decision) for decision in found[: params.most]], len(found))
+        # Over the control socket, the user whose hub it is gets all of them.
+        most = params.most or (DEFAULT_MOST if by.key else MAX_OPEN + MAX_KEPT)
+        if params.all or (most > EXACT and params.order == "oldest" and not params.ids):
+            found, end = await self._listed(params), params.first + most
+            return await self._rows(found[params.first : end], len(found), end if end < len(found) else None)
         ids = frozenset(params.ids.split(",")) - {""}
-        wanted = Wanted(params.most, params.first, params.order, params.kind, params.server, ids)
-        part = self._inbox.part(wanted)
-        return DecisionRows([self.shown(decision) for decision in part.decisions], part.total, part.next)
+        part = self._inbox.part(Wanted(most, params.first, params.order, params.kind, params.server, ids))
+        return await self._rows(part.decisions, part.total, part.next)
+
+    async def _listed(self, params: ListDecisions) -> Sequence[Decision]:
+        """The decisions that are asked for, the oldest first, found in short turns of the loop."""
+        found = [
+            one
+            async for one in in_turns(self._inbox.unsorted(only_open=not params.all))
+            if params.wants(one) and (params.all or self._inbox.is_open(one))
+        ]
+        return await asyncio.to_thread(sorted, found, key=lambda one: one.created)
+
+    async def _rows(self, decisions: Sequence[Decision], total: int, following: int | None) -> DecisionRows:
+        return DecisionRows([self.shown(decision) async for decision in in_turns(decisions)], total, following)
 
     async def show(self, by: Principal, params: NamedApproval, trace: str) -> OneDecision:
         """One approval request."""
@@ -180,17 +198,17 @@ class ListDecisions(msgspec.Struct):
     all: bool = False
     """Also those that are answered or expired."""
     most: Annotated[int, Meta(ge=1, le=MAX_OPEN + MAX_KEPT)] | None = None
-    """Only so many of them, the first in their order."""
-    first: Annotated[int, Meta(ge=0, le=MAX_OPEN)] = 0
-    """With `most`: the place to begin at, such as `next` of the answer before."""
+    """Only so many of them, the first in their order. Without it, the API lists 200, and the control socket all."""
+    first: Annotated[int, Meta(ge=0, le=MAX_OPEN + MAX_KEPT)] = 0
+    """The place to begin at, such as `next` of the answer before."""
     order: Order = "oldest"
-    """With `most`: `newest`, or `turns` for the oldest request of every asker, then the second oldest, and so on."""
+    """`newest`, or `turns` for the oldest request of every asker, then the second oldest, and so on."""
     kind: Text = ""
     """Only requests of this kind."""
     server: Text = ""
     """Only requests about this server."""
     ids: Text = ""
-    """With `most`: only requests with these ids, with commas between them."""
+    """Only requests with these ids, with commas between them."""
     follow: ControlFlag = False
 
     def wants(self, decision: Decision) -> bool:
@@ -301,7 +319,7 @@ class DecisionRows(msgspec.Struct):
     total: int = 0
     """How many there are, also beyond `most`. Of more than 500, some may just have ended."""
     next: int | None = None
-    """With `most`: where the next part begins; null at the end."""
+    """Where the next part begins; null at the end."""
 
 
 class OneDecision(msgspec.Struct):

@@ -120,28 +120,30 @@ class Inbox:
 
     def all(self, *, only_open: bool) -> list[Decision]:
         """Decisions, the oldest first."""
-        found: Iterable[Decision] = self._index.all
-        if only_open:
-            now = self._clock()
-            found = (one for one in self._index.open if one.deadline > now and self.still_allowed(one.question))
-        return sorted(found, key=lambda decision: decision.created)
+        found = self.unsorted(only_open=only_open)
+        return sorted((one for one in found if not only_open or self.is_open(one)), key=lambda one: one.created)
+
+    def unsorted(self, *, only_open: bool) -> list[Decision]:
+        """All decisions, or those that nobody has answered, of which some may have expired. There may be thousands."""
+        return self._index.open if only_open else [*self._index.all]
+
+    def is_open(self, decision: Decision) -> bool:
+        """Whether an unanswered decision may still be answered."""
+        return decision.deadline > self._clock() and self.still_allowed(decision.question)
 
     def part(self, wanted: Wanted) -> OpenPart:
         """A part of the open requests. Its cost depends on its length, and not on how many there are."""
-        now, found, count = self._clock(), list[Decision](), self._index.open_count
+        found, count = list[Decision](), self._index.open_count
         candidates, place = iter(wanted.candidates(self._index)), wanted.first
-
-        def counts(one: Decision) -> bool:
-            return one.deadline > now and self.still_allowed(one.question)
 
         for one in islice(candidates, wanted.first, wanted.first + MAX_LOOKED_AT):
             place += 1
-            if counts(one):
+            if self.is_open(one):
                 found.append(one)
             if len(found) == wanted.most:
                 break
         if wanted.selects or count <= EXACT:
-            count = sum(counts(one) for one in islice(wanted.candidates(self._index), EXACT))
+            count = sum(self.is_open(one) for one in islice(wanted.candidates(self._index), EXACT))
         return OpenPart(found, count, None if next(candidates, None) is None else place)
 
     @property
