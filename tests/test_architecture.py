@@ -34,8 +34,8 @@ LAYERS = {
     "cli": 6,
 }
 HUB_ORDER = (
-    "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "judging_threads", "catalog", "auth",
-    "auth.oauth", "audit", "approvals", "sessions", "upstreams", "upstreams.registration", "calls",
+    "locks", "repeated_commits", "cannot_start", "store_faults", "node_id", "rate_meter", "judging_threads", "catalog",
+    "auth", "auth.oauth", "audit", "approvals", "sessions", "upstreams", "upstreams.registration", "calls",
     "conversation_documents", "room_documents", "journal", "taints",
     "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
     "sealing_key", "foundation", "readiness", "authentication",

@@ -10,7 +10,9 @@ import pytest
 
 from cli.conftest import User, user  # noqa: F401 - a fixture
 from hub.running_hub import RawClient, child, running_hub
+from interlock.hub.auth.grants import GRANTS, Grant, Grants, grant_id
 from interlock.hub.auth.keys import KEY_USES, KEYS, Keys
+from interlock.protocols.mgp.access import Permission
 from interlock.store import Conflict, Store
 
 pytestmark = pytest.mark.anyio
@@ -52,6 +54,26 @@ async def test_t31_a_revocation_also_ends_the_key_of_a_rotation_at_the_same_time
         assert left == [], (rotated, revoked)
     await one.close()
     await two.close()
+
+
+async def test_t31_a_revocation_ends_a_grant_that_another_hub_has_just_made_and_no_denial(tmp_path: Path) -> None:
+    stores = [await Store.open(tmp_path / "hub.db", [GRANTS]) for _ in range(2)]
+    here, there = Grants(), Grants()
+    for grants, store in zip((here, there), stores, strict=True):
+        await grants.start(store, lambda: None)
+
+    async def put(permission: Permission) -> None:
+        await here.put(Grant("tool_grant", "ci", "s", permission, "t", id=grant_id("ci", "s", "t", permission)))
+
+    await put("allow")
+    assert await there.revoke("tool_grant", "ci", "s", "t") == 1
+    assert await stores[0].find(GRANTS) == []
+    await put("deny")
+    known = len(there.at("ci", "s", "t"))  # None, unless the other hub has read it by now.
+    assert await there.revoke("tool_grant", "ci", "s", "t") == known
+    assert len(await stores[0].find(GRANTS)) == 1 - known
+    for store in stores:
+        await store.close()
 
 
 async def test_t31_a_narrowed_administrator_grants_only_what_it_may_call(tmp_path: Path) -> None:

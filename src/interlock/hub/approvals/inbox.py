@@ -23,7 +23,6 @@ from interlock.hub.approvals.decision_index import DecisionIndex
 from interlock.hub.approvals.due_decisions import due_decisions
 from interlock.hub.approvals.learned_rules import LearnedRules, RecordRule
 from interlock.hub.approvals.open_part import EXACT, MAX_LOOKED_AT, OpenPart, Wanted
-from interlock.hub.approvals.repeated_commits import ATTEMPTS
 from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, Rule
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal, with_view
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
@@ -31,6 +30,7 @@ from interlock.hub.approvals.waiting_callers import WaitingCallers
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.hub.locks import acquire
+from interlock.hub.repeated_commits import ATTEMPTS
 from interlock.store import Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 

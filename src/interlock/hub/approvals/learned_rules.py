@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final
 
 from interlock.hub.approvals.decision import Decision, Question
-from interlock.hub.approvals.repeated_commits import commit
 from interlock.hub.approvals.rules import RULES, Rule, learn, rule_id
 from interlock.hub.auth.principals import Principal
+from interlock.hub.repeated_commits import commit
 from interlock.store import Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 

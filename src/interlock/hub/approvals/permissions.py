@@ -15,12 +15,12 @@ from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.permission_entries import ENTRIES, PermissionEntry, PermissionStatus, entry_id, place_of
 from interlock.hub.approvals.permission_policy import MAX_TOOLS_NAMED, decide_without_asking, question_about, status_of
-from interlock.hub.approvals.repeated_commits import commit
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.access import utc_now
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
+from interlock.hub.repeated_commits import commit
 from interlock.process.task_set import TaskSet
 from interlock.protocols.mgp.permissions import MAX_NAME_CHARS, Grant, Policy, expand_all
 from interlock.protocols.mgp.security import Trust

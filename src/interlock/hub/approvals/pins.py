@@ -19,11 +19,11 @@ from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.full_view import MAX_CHARS
 from interlock.hub.approvals.inbox import Inbox
-from interlock.hub.approvals.repeated_commits import ATTEMPTS
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
+from interlock.hub.repeated_commits import ATTEMPTS
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Collection, Conflict, Store, Transaction, documents
 from interlock.store.database import Database

@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
+from interlock.hub.repeated_commits import commit
 from interlock.hub.store_faults import whole
 from interlock.protocols.mgp.access import Entry, EntryType, Permission
-from interlock.store import Collection, Mirror, Store
+from interlock.store import Collection, Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 
 MAX_GRANTS: Final = 1_000_000
@@ -105,17 +106,26 @@ class Grants:
         tool: str | None,
         record: Callable[[Grant], object] | None = None,
     ) -> int:
-        """Delete the entries at one level, allow and deny alike. Returns how many there were."""
+        """Delete the entries at one level, allow and deny alike. Returns how many there were.
+
+        A grant that another hub has just made is deleted, too. A denial is not: nobody has checked who may end that.
+        """
         if (kind == "tool_grant") != (tool is not None):
             raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
         self._ready()
-        revoked = self._at.get((agent, server, tool), ())
-        async with self._store.transaction() as change:
+        known = [grant.id for grant in self._at.get((agent, server, tool), ())]
+        ids = dict.fromkeys((*known, grant_id(agent, server, tool, "allow")))
+
+        async def write(change: Transaction) -> int:
+            stored = [await change.get(GRANTS, id_) for id_ in ids]
+            revoked = [found.value for found in stored if found is not None]
             for grant in revoked:
                 change.delete(GRANTS, grant.id)
                 if record is not None:
                     change.record(record(grant))
-        return len(revoked)
+            return len(revoked)
+
+        return await commit(self._store, write)
 
     def next_end(self, agent: str, now: datetime) -> datetime | None:
         """When the next of an agent's entries expires."""

@@ -21,8 +21,9 @@ from interlock.hub.auth.principals import PERSON, SERVER, Kind, Principal
 from interlock.hub.auth.sealed_with import ID as SEALED_WITH_ID
 from interlock.hub.auth.sealed_with import SEALED_WITH, hash_secret
 from interlock.hub.cannot_start import CannotStart
+from interlock.hub.repeated_commits import commit
 from interlock.hub.store_faults import starting
-from interlock.store import Collection, Conflict, Mirror, Store, StoreError, Transaction
+from interlock.store import Collection, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 PREFIX: Final = "ilk_"
@@ -30,8 +31,6 @@ SHOWN: Final = 12
 """Characters of a key that lists show: the prefix and 8 of 43."""
 MAX_KEYS: Final = 100_000
 MAX_NAME: Final = 200
-ATTEMPTS: Final = 5
-"""How often a revocation is tried while other hubs change the same keys."""
 MIN_LIFE: Final = timedelta(minutes=1)
 """Of a key that replaces an expired one."""
 
@@ -159,19 +158,15 @@ class Keys:
 
     async def revoke(self, name: str, record: Callable[[list[Key]], object] | None = None) -> int:
         """Delete every key of a principal. Returns how many there were."""
-        for attempt in range(ATTEMPTS):
-            try:
-                async with self._store.transaction() as change:
-                    revoked = await self._take_all(change, name)
-                    if revoked and record is not None:
-                        change.record(record(revoked))
-            except Conflict:
-                # Another hub changed these keys meanwhile: the new ones are to be revoked, too.
-                if attempt == ATTEMPTS - 1:
-                    raise
-            else:
-                break
-        return len(revoked)
+
+        async def write(change: Transaction) -> int:
+            # Where another hub changed these keys meanwhile, the new ones are to be revoked, too.
+            revoked = await self._take_all(change, name)
+            if revoked and record is not None:
+                change.record(record(revoked))
+            return len(revoked)
+
+        return await commit(self._store, write)
 
     async def rotate(
         self, name: str, record: Callable[[Key, list[Key]], object] | None = None, *, profile: str | None = None
