@@ -52,6 +52,11 @@ async def test_t39_no_member_but_those_of_the_method_reaches_a_server(tmp_path: 
             assert set(sent) <= members, method
             assert sent.get("name", "ok") in ("ok", "ask"), method
             assert sent.get("ref", {"type": "ref/prompt", "name": "ask"}) == {"type": "ref/prompt", "name": "ask"}
+        if way.client == "legacy":
+            # Only the stateless era has answers and states in a call, and the hub binds a state to its caller.
+            forged = {"inputResponses": {"sure": {"action": "accept"}}, "requestState": "of another"}
+            await ask("tools/call", {"name": "bad__ok", "arguments": {}, **forged})
+            assert set(server.asked[-1]["params"]) == {"name", "arguments", "_meta"}
 
 
 async def test_t39_no_member_but_those_of_the_method_goes_with_a_task(tmp_path: Path) -> None:

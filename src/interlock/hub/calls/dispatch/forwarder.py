@@ -368,7 +368,7 @@ class Forwarder(msgspec.Struct, eq=False):
             rest = tail + b"}" if wants_progress else None
         else:
             stream = self._stream is not None and self._stream.asks_for_chunks
-            params = self._translation().params({**call.members, **more} if more else call.members, stream=stream)
+            params = self._translation().params(call.members, more, stream=stream)
         name, now = None if target.kind == "completion" else target.name, asyncio.get_running_loop().time()
         outgoing = Outgoing(
             exchange.request.method, params, now + patience, name, headers, wants_progress,

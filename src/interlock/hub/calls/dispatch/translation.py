@@ -51,8 +51,8 @@ class Translation:
         self._connection = connection
         self._states = states
 
-    def params(self, members: Members, *, stream: bool = False) -> bytes:
-        """The params for the server, made of these.
+    def params(self, members: Members, more: Members | None = None, *, stream: bool = False) -> bytes:
+        """The params for the server, made of these and of `more`, which the hub adds where it repeats a call.
 
         Only members that MCP gives the method cross the hub: some servers read names in any case, so that `Name` would
         call another tool than the one that the gates judged. MGP's and MCPL's members are the hub's own.
@@ -60,6 +60,10 @@ class Translation:
         call, connection = self._call, self._connection
         target, known = call.target, METHODS[call.exchange.request.method].params
         fields = {name: value for name, value in members.items() if name in known}
+        if not call.exchange.dialect.modern:
+            # In the handshake era servers ask in requests of their own. A client has no answer or state to send here.
+            fields = {name: value for name, value in fields.items() if name not in (ANSWERS, STATE)}
+        fields |= more or {}
         if call.approval is not None and "_meta" in fields:
             fields["_meta"] = msgspec.Raw(reserved_meta(bytes(fields["_meta"])))
         if stream:
