@@ -17,11 +17,12 @@ from hub.running_hub import RawClient, RunningHub, running_hub
 from hub.task_scene import DECLARED
 from hub.test_decisions import ADA, error_of
 from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, ServerSettings
-from interlock.protocols.mcp.meta import PREFIX
+from interlock.protocols.mcp.meta import MODERN_KEYS, PREFIX
 
 from .hostile import WAYS, HostileWeb, Way, behind_a_hub
 
 SECRET = {"key": "AKIAIOSFODNN7EXAMPLE"}
+MORE = {"com.example/more": SECRET, PREFIX + "more": SECRET}
 EXTRA: dict[str, Any] = {"Name": "other", "URI": "file:///etc/passwd", "Arguments": {"a": 2}, "ARGUMENTS": {"a": 3}}
 EXTRA |= {"options": SECRET, "Ref": {"type": "ref/prompt", "name": "other"}, "TaskId": "of another", "state": 1}
 EXTRA |= {"Scope": "x", "checkpoint": 1, "_MGP": {"stream": True}, "Task": {}}
@@ -87,12 +88,12 @@ async def test_t41_an_approved_call_has_nothing_that_the_person_was_not_shown(tm
         async with running_hub(tmp_path, servers, hub=settings, agents=agents) as hub:
             client = RawClient(hub.url + "/mcp", hub.key("careful"))
             for answer in ("once", "always"):
-                call = {"name": "s__do", "arguments": {"n": answer}, "_meta": {"com.example/more": SECRET}, **EXTRA}
+                call = {"name": "s__do", "arguments": {"n": answer}, "_meta": MORE, **EXTRA}
                 await approved(hub, client, call, answer)
                 assert "result" in await client.modern("tools/call", call)
             for sent in server.asked("tools/call"):
                 assert set(sent) == {"name", "arguments", "_meta"}
-                assert all(name.startswith(PREFIX) or name == "traceparent" for name in sent["_meta"]), sent
+                assert set(sent["_meta"]) <= {*MODERN_KEYS, "traceparent"}, sent
 
 
 async def approved(hub: RunningHub, client: RawClient, call: dict[str, Any], answer: Any) -> None:

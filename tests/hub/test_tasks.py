@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from pathlib import Path
@@ -11,15 +12,17 @@ import msgspec
 import pytest
 
 from interlock.client import Client, Handlers
-from interlock.config.settings import ServerSettings
+from interlock.config.settings import AgentSettings, ServerSettings
 from interlock.hub.audit.search import Search, search
 from interlock.protocols.mcp.tasks import EXTENSION, RELATED
 from interlock.wire.errors import Fault
 
 from .mgp_script import MgpScript, tool
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub, until
 from .task_scene import DECLARED, FORMS, Form, client, name, outcomes, served, text
 from .task_server import Jobs, task_server
+from .test_decisions import ADA
 
 
 @pytest.fixture
@@ -100,6 +103,25 @@ async def test_a_task_goes_through_the_hub_from_its_begin_to_its_result(
     assert mine[-1]["status"] == "completed"
     if form == "modern":
         assert text(mine[-1]["result"]) == "a worked"
+
+
+async def test_a_task_that_a_person_approved_reports_its_progress(tmp_path: Path, jobs: Jobs) -> None:
+    seen: list[str | None] = []
+    asking = {"ada": AgentSettings(ask=("t__work",))}
+    async with (
+        served("legacy", jobs) as servers,
+        running_hub(tmp_path, servers, agents=asking) as hub,
+        client(hub, "legacy", "ada") as ada,
+    ):
+        inbox = hub.hub_app.inbox
+        started = ada.start_tool("t__work", {"mark": "a"}, progress=lambda at, total, message: seen.append(message))
+        starting = asyncio.create_task(started)
+        await until(lambda: bool(inbox.all(only_open=True)))
+        await read_and_answer(inbox, inbox.all(only_open=True)[0].id, "once", ADA)
+        task = await starting
+        await until(lambda: "a is half way" in seen)
+        jobs.go.set()
+        assert text(await task.result()) == "a worked"
 
 
 @pytest.mark.parametrize("form", FORMS)

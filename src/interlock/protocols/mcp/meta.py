@@ -19,6 +19,7 @@ SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105 - not a secret
 
 MODERN_KEYS: Final = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL})
+_RESERVED: Final = MODERN_KEYS | {PROGRESS_TOKEN, "traceparent"}
 
 Members = dict[str, msgspec.Raw]
 """The members of an object, values raw."""
@@ -67,9 +68,11 @@ def _with_meta_large(params: Read, changes: dict[str, object], drop: frozenset[s
 
 
 def reserved_meta(raw: bytes) -> bytes:
-    """A request's `_meta` without a client's own members: a person who approves a call is not shown them."""
-    fields = {name: value for name, value in members(raw).items() if name.startswith(PREFIX) or name == "traceparent"}
-    return msgspec.json.encode(fields)
+    """A request's `_meta` without a client's own members: a person who approves a call is not shown them.
+
+    The progress token is never the client's: the hub puts its own in that place.
+    """
+    return msgspec.json.encode({name: value for name, value in members(raw).items() if name in _RESERVED})
 
 
 def with_trace(raw: bytes, trace: str) -> bytes:
