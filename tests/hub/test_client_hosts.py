@@ -78,7 +78,7 @@ async def between(
     for name in names or ("a",):
         live = ServerLiveSettings(grant=(grants or {}).get(name, ()))
         said = (json.dumps({"experimental": {"mcpl": offer}}), json.dumps(write or {}))
-        tables[name] = child("live_server.py", *said, live=live, **(server or {}))
+        tables[name] = child("live_server.py", *said, **{"live": live, **(server or {})})
     wakes = LiveSettings(rules={"w": LiveRuleSettings(then="wake", quiet_s=0)}, ask_s=ask_s)
     async with running_hub(folder, tables, live=wakes, **settings) as hub:
         for name in tables:
@@ -500,6 +500,39 @@ async def test_a_client_is_not_told_of_feature_sets_whose_names_read_like_instru
         assert not set(bad) & set(rights().active.enabled_sets)
         live.shown_names -= {"note.push"}
         assert "note.push" not in rights().active.enabled_sets, "also one that the client selected before"
+
+
+async def test_no_answer_passes_unchecked_while_the_names_of_a_server_that_must_check_it_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = ServerLiveSettings(after_hook="fail-closed")
+    async with (
+        between(tmp_path, server={"live": live}) as hub,
+        HostClient(hub, "mine", modern=True).running() as client,
+    ):
+        await client.select("a.note.check")
+        texts, hooks = hub.hub_app.live.texts, hub.hub_app.inference_hooks
+        judging, judged, asked_hook = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        judge, after = texts.names, hooks.after
+
+        async def judge_late(server: str, found: Any) -> frozenset[str]:
+            judging.set()
+            await judged.wait()
+            return await judge(server, found)
+
+        async def noted(*given: Any) -> Any:
+            asked_hook.set()
+            return await after(*given)
+
+        monkeypatch.setattr(texts, "names", judge_late)
+        monkeypatch.setattr(hooks, "after", noted)
+        restarting = asyncio.create_task(hub.operate("servers.restart", server="a"))
+        await judging.wait()
+        asking = asyncio.create_task(client.ask("context/afterInference", {"assistantMessage": "The key.", **TURN}))
+        await asked_hook.wait()
+        judged.set()
+        await restarting
+        assert "must check every answer" in (await asking)["error"]["message"]
 
 
 async def test_a_client_is_offered_no_feature_set_of_a_server_whose_entries_cannot_be_read(tmp_path: Path) -> None:

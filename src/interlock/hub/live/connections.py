@@ -80,8 +80,10 @@ class LiveConnections:
         if found[0].warning:
             self._logs.add(server, "hub", found[0].warning)
         self._open[server, key] = live
-        await self.updates.update(live)
+        # Clients that are hosts have a set only once its name is judged. If it was on before, a server that must check
+        # their answers would seem to take no part.
         await self.updates.judge_names(live)
+        await self.updates.update(live)
 
     def on_closed(self, server: str, key: str | None, connection: Connection) -> None:
         """A connection is gone, and with it what the server asked on it."""
