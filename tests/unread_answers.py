@@ -23,6 +23,16 @@ UNREAD = {
     "large and too deep": (HEAD + b'{"x":' + LONG + b',"y":' + b"[" * 100 + b"]" * 100 + b"}}", "nested deeper"),
 }
 
+IN_BATCHES = {
+    "in a batch": (b'[1,{"jsonrpc":"2.0","id":%d,"result":{},"result":{}}]', "member 'result' stands twice"),
+    "in a batch with a request": (
+        b'[{"jsonrpc":"2.0","id":%d,"error":"no"},{"jsonrpc":"2.0","method":"notifications/x"}]',
+        "error is not an error object",
+    ),
+    "in a large batch": (b"[" + LONG + b',{"jsonrpc":"2.0","id":%d,"error":"no"}]', "error is not an error object"),
+}
+"""The same of answers in batches, each of which names its request."""
+
 LOG_LINES = (
     b'sent: {"jsonrpc":"2.0","id":%d,"result":{}',
     b'INFO got {"id":%d, "method": "tools/call"',

@@ -105,6 +105,7 @@ def _batch(data: bytes, limits: Limits, members: int) -> list[Message | BadMessa
         try:
             messages.append(decode(part, limits) if len(part) <= LARGE else _message(part, limits, members))
         except BadMessage as bad:
+            bad.part = part
             messages.append(bad)
     return messages
 

@@ -118,6 +118,7 @@ def decode_batch(data: bytes, limits: Limits = DEFAULT) -> list[Message | BadMes
         try:
             messages.append(decode(bytes(part), limits))
         except BadMessage as bad:
+            bad.part = bytes(part)
             messages.append(bad)
     return messages
 
@@ -136,6 +137,8 @@ class BadMessage(Fault):
         self.id = id
         self.asks = False
         """Whether a large message was found to name a method before it was refused."""
+        self.part = b""
+        """The bytes of this message, where it is one of a batch."""
 
 
 def encode_request(id: Id, method: str, params: bytes) -> bytes:

@@ -22,7 +22,7 @@ from interlock.transports.http.client.response_headers import keep_alive_seconds
 from interlock.transports.large_reading import LargeReading
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
-from unread_answers import FEW_MEMBERS, UNREAD
+from unread_answers import FEW_MEMBERS, IN_BATCHES, UNREAD
 from waiting import until
 
 SMALL = Limits(message_bytes=64 * 1024)
@@ -138,7 +138,7 @@ async def test_an_answer_that_is_none_fails_its_own_request(at, body: bytes, kin
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["JSON", "SSE"])
-@pytest.mark.parametrize(("message", "reason"), UNREAD.values(), ids=UNREAD.keys())
+@pytest.mark.parametrize(("message", "reason"), (UNREAD | IN_BATCHES).values(), ids=UNREAD | IN_BATCHES)
 async def test_the_caller_gets_the_reason_why_an_answer_cannot_be_read(
     at, message: bytes, reason: str, streamed: bool
 ) -> None:

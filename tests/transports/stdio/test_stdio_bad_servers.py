@@ -39,7 +39,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure
 from processor_work import work_of
-from unread_answers import FEW_MEMBERS, LOG_LINES, UNREAD
+from unread_answers import FEW_MEMBERS, IN_BATCHES, LOG_LINES, UNREAD
 from waiting import until
 
 SMALL = Limits(message_bytes=64 * 1024)
@@ -88,7 +88,7 @@ async def test_an_answer_that_cannot_be_read_fails_its_own_request(run) -> None:
     assert not other.future.done()
 
 
-@pytest.mark.parametrize(("message", "reason"), UNREAD.values(), ids=UNREAD.keys())
+@pytest.mark.parametrize(("message", "reason"), (UNREAD | IN_BATCHES).values(), ids=UNREAD | IN_BATCHES)
 async def test_the_caller_gets_the_reason_why_an_answer_cannot_be_read(run, message: bytes, reason: str) -> None:
     server = await run(limits=FEW_MEMBERS)
     fault = await lost(server.start("words", {"line": message.decode("latin-1")}))

@@ -246,11 +246,12 @@ class ServerLines:
     def _not_json(self, line: bytes, bad: BadMessage) -> None:
         self._bad_lines += 1
         self._link.complain("line", f"{bad.message}: {printable(line[:200])}")
-        if bad.id is not None and (bad.asks or (len(line) <= LARGE and names_method(line))):
+        text = bad.part or line
+        if bad.id is not None and (bad.asks or (len(text) <= LARGE and names_method(text))):
             # A request of its own that cannot be taken. Its ids are not ours.
             self._link.refuse_unread(bad)
             return
-        for id_ in ids_in(line, bad.id):
+        for id_ in ids_in(text, bad.id):
             if self._link.fail(id_, why_unread(bad)):
                 self._bad_bytes = 0  # one bad answer, however long, is no flood
 

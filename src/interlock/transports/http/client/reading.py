@@ -81,7 +81,7 @@ def taken(link: Reader, outcome: Outcome, data: bytes) -> Taken:
         if part.id is not None and part.asks:
             link.refuse_unread(part.id, part.render(ErrorDialect.OLD_MCP))
         else:
-            ids |= ids_in(data, part.id)
+            ids |= ids_in(part.part or data, part.id)
             unread = part
     return Taken(messages, unread, ids)
 
