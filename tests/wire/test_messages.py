@@ -27,6 +27,8 @@ from interlock.wire.messages import (
     strict,
 )
 
+TOO_DEEP = b"[" * 5_000 + b"]" * 5_000
+
 ids = st.one_of(st.integers(), st.text(min_size=1, max_size=40))
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -96,6 +98,9 @@ def test_payload_bytes_are_not_touched() -> None:
         (b'{"jsonrpc":"2.0","id":7,"method":"a","\xff":1}', "PARSE_ERROR", 7),
         (b'{"jsonrpc":"2.0","id":"\xff","method":"a"}', "PARSE_ERROR", None),
         (b'{"jsonrpc":2,"id":"\xff"}', "INVALID_REQUEST", None),
+        (b'{"jsonrpc":2,"id":7,"x":%b}' % TOO_DEEP, "INVALID_REQUEST", None),
+        (b'{"jsonrpc":"2.0","id":7,"method":"\xff","x":%b}' % TOO_DEEP, "PARSE_ERROR", None),
+        (b"\xef\xbb\xbf" * 5_000 + b'{"jsonrpc":"2.0","id":7,"method":"a"}', "PARSE_ERROR", None),
         (b'{"jsonrpc":"2.0","method":"a","params":{"x":"\xed\xa0\x80"}}', "PARSE_ERROR", None),
     ],
 )

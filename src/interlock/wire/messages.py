@@ -75,7 +75,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
         if len(data) != canonical:
             _refuse_ambiguity(data, message, len(data) - canonical)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as cause:
-        if data.startswith(BYTE_ORDER_MARK):
+        if data.startswith(BYTE_ORDER_MARK) and not data.startswith(BYTE_ORDER_MARK * 2):
             return decode(data[len(BYTE_ORDER_MARK) :], limits)
         raise _unreadable(data, cause) from None
     return message
@@ -383,5 +383,5 @@ def _salvage_id(data: bytes) -> Id | None:
     """The id of a message whose other members are wrong, so that even that request gets its answer."""
     try:
         return msgspec.json.decode(data, type=_IdOnly).id
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
