@@ -53,6 +53,9 @@ ELSEWHERE = [
     ),
     *('awk "$PROGRAM" data', "awk $PROGRAM data", 'p=$(cat a); awk "$p" data', "awk $(cat a) data", "mawk -W exec a"),
     *("gawk -E a", "gawk -l a 'BEGIN {}'", 'p=\'BEGIN{system("id")}\'; awk "$p"', 'awk "{ print $(cat a) }" data'),
+    *("awk -- '-F{} BEGIN{\"id\" | getline x}'", 'awk -- \'-F"1"; BEGIN {ARGV[1] = ".env"; ARGC = 2}\''),
+    "gawk -e 'BEGIN { print 1 \\' -e '-F | \"sh\" }'",
+    "gawk -Pe 'BEGIN { print 1 \\' --sour '-F | \"sh\" }'",
     *("awk '{ getline x < \".env\"; print x }' data", "awk 'BEGIN { while ((getline x < \"id_rsa\") > 0) print x }'"),
 ]
 

@@ -53,7 +53,7 @@ def comes_from_elsewhere(use: Use) -> bool:
 
 def names_secret(use: Use) -> bool:
     """A text in the program is the name of a file of secrets, which it may read."""
-    return any(is_secret_file(text[1:-1]) for word in _texts(use.arguments) for text in _strings(word))
+    return any(is_secret_file(text[1:-1]) for word in use.arguments for text in _strings(word))
 
 
 def _programs(arguments: Sequence[str]) -> list[str]:
@@ -64,7 +64,11 @@ def _programs(arguments: Sequence[str]) -> list[str]:
 
 def _texts(arguments: Sequence[str]) -> Iterator[str]:
     """The words that may be a program. Which one is depends on options that each awk has for itself."""
-    return (word for word in arguments if not word.isalnum() and word[:2] != "-F")
+    # Behind `--`, and in one of several `-e`, the program may begin as `-F'|'` does.
+    plain = not any(word.startswith("--") for word in arguments) and not any(
+        option_values(arguments, "-e", "--source", "Fvf")
+    )
+    return (word for word in arguments if not word.isalnum() and not (plain and word.startswith("-F")))
 
 
 def _runs(program: str) -> bool:
