@@ -11,7 +11,10 @@ from interlock.judge.shell.programs import Program, Wrapper, known
 
 _ONLY_AFTER_DASHES = frozenset({("debug",), ("develop",), ("enter",)})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_OPTION = re.compile(r"^-(?:-[\w-]+=|\w)")
+"""The option that a text is written behind: `-c'ls -l'`, `--command='ls -l'`."""
 _MAX_TAILS = 12
+_MAX_ENDS = 3
 _MAX_FREE = 2
 """Plain words that are no values of options: the container and the command."""
 _PLAIN = Wrapper(frozenset(), frozenset(), frozenset(), 0, joins=False, assigns=False)
@@ -27,8 +30,9 @@ def inner_commands(name: str, arguments: Sequence[str]) -> tuple[list[list[str]]
         texts = [text for word, text in pairwise([*arguments, ""]) if word in program.pass_texts]
         texts += [text for word, _, text in (word.partition("=") for word in arguments) if word in program.pass_texts]
         # A word with blanks is a text for the shell that the program starts.
-        lines = [word for word in arguments if " " in word.strip()] if inner and "starts-shell" in program.kinds else []
-        return inner, [text for text in (*texts, *lines) if text]
+        if inner is not None and "starts-shell" in program.kinds:
+            texts += [_OPTION.sub("", word) for word in arguments if " " in word.strip()]
+        return inner or [], [text for text in texts if text]
     if "texts" in program.kinds:
         return [], operands(arguments)
     if name == "alias":
@@ -109,20 +113,36 @@ def _takes_next(argument: str, values: frozenset[str]) -> bool:
     return cluster and f"-{argument[-1]}" in values
 
 
-def _after_verb(arguments: Sequence[str], program: Program) -> list[list[str]]:
-    plain = operands(arguments, program.values)
-    after = list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else None
+def _after_verb(arguments: Sequence[str], program: Program) -> list[list[str]] | None:
+    """The commands behind a verb after which there is one; None without such a verb."""
+    dashes = arguments.index("--") if "--" in arguments else len(arguments)
+    found = [list(arguments[dashes + 1 :])] if dashes < len(arguments) else []
     for verb in program.passes:
-        if verb == ("--",):
-            return [after] if after is not None else []
-        if tuple(plain[: len(verb)]) == verb:
-            if after is not None:
-                return [after]
-            if verb in _ONLY_AFTER_DASHES:
-                return []
-            rest = arguments[arguments.index(verb[-1]) + 1 :]
-            return _tails(rest)
-    return []
+        ends = [0] if verb == ("--",) else _ends_of_verb(arguments[:dashes], verb)
+        if not ends:
+            continue
+        if verb == ("--",) or verb in _ONLY_AFTER_DASHES:
+            return found
+        if len(ends) > _MAX_ENDS:
+            return [[""]]
+        # The dashes may be those of the command, too: `pnpm exec sudo -- ls`.
+        return found + [tail for end in ends for tail in _tails(arguments[end:])]
+    return None
+
+
+def _ends_of_verb(arguments: Sequence[str], verb: Sequence[str]) -> list[int]:
+    """Where a verb may end. A plain word behind an option is its value or the verb: `kubectl -n exec exec pod ls`."""
+    ends: list[int] = []
+    matched = {0}
+    before = ""
+    for at, word in enumerate(arguments):
+        if not word.startswith(("-", "+")):
+            longer = {count + 1 for count in matched if word == verb[count]}
+            ends += [at + 1] if len(verb) in longer else []
+            is_value = before.startswith("-") and "=" not in before
+            matched = (matched if is_value else set()) | (longer - {len(verb)})
+        before = word
+    return ends
 
 
 def _tails(rest: Sequence[str]) -> list[list[str]]:
