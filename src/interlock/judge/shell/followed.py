@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from interlock.judge.shell import environment
 from interlock.judge.shell.budget import READING, WorkBudget
@@ -73,6 +74,10 @@ class FollowedScript(FollowedValues):
         if first == ["-"] or (body and first == []):
             # Alone, an interpreter is refused for what it may read.
             yield [name, program.code_option, body] if body and self.input_is_known(command) else [name]
+            # Options may give it other code: `python3 -c'…' <<< x`.
+            options = list(takewhile(_OPTION.match, [word.text for word in command.words[1:]]))
+            if options:
+                yield [name, *options, _SCRIPT]
             return
         # The length of a command bounds the first readings of its own parts.
         free = not self._within
@@ -227,6 +232,9 @@ _MAX_WRAPPERS = 8
 _FILTERS = frozenset({"grep", "head", "sort", "tail", "uniq"})
 _REFERENCE = re.compile(r"\$\{?(\w+)")
 _LETTERS = re.compile(r"[A-Za-z-]*")
+_OPTION = re.compile(r"-.")
+_SCRIPT = "script"
+"""The name of a script, in the place of the input that an interpreter reads."""
 _STRICTEST = {
     "rm": f"-rf{BETWEEN}/",
     "find": f"/{BETWEEN}-delete",

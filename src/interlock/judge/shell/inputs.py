@@ -97,6 +97,6 @@ def printed(words: Sequence[str]) -> str | None:
     if name != "printf" or not arguments:
         return None
     if _FORMAT.fullmatch(arguments[0]):
-        return "\n".join(arguments[1:])
+        return ("\n" if arguments[0] != "%s" else "").join(arguments[1:])
     text = arguments[0].replace("\\n", "\n")
     return text if len(arguments) == 1 and "%" not in text and "\\" not in text else None
