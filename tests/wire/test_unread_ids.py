@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interlock.wire.unread_ids import ids_in
+from processor_work import work_of
 from unread_answers import LOG_LINES, UNREAD
 
 PADDING = b'"' + b"x" * 3000 + b'"'
@@ -40,3 +41,8 @@ def test_an_id_that_was_read_counts_wherever_it_stands() -> None:
     text = b'{"jsonrpc":"2.0","result":%b,"id":4,oops' % PADDING
     assert ids_in(text) == set()
     assert ids_in(text, 4) == {4}
+
+
+def test_quotes_in_a_string_without_an_end_cost_little() -> None:
+    text = b'{"jsonrpc":"2.0","result":"' + b'\\"' * 1000
+    assert work_of(lambda: ids_in(text)) < 25_000, "so many turns of an empty loop take half a millisecond"
