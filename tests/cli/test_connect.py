@@ -216,6 +216,17 @@ def test_connecting_twice_leaves_one_entry_and_one_key(user: User, hub: FakeHub)
     assert len(hub.params_of("hub/keys.create")) == 1, "the second one takes the place of the first"
 
 
+def test_a_client_never_gets_the_key_of_a_person(user: User, hub: FakeHub) -> None:
+    user.run("connect", "cursor")
+    before = client("cursor").path.read_text()
+    hub.answers["hub/keys.list"] = {"keys": [{"prefix": "ilk_me", "principal": "cursor", "kind": "person"}]}
+    hub.asked.clear()
+    refused = user.run("connect", "cursor")
+    assert (refused.exit_code, "a key of the kind `person`" in refused.stderr) == (5, True)
+    assert hub.params_of("hub/keys.rotate") == []
+    assert client("cursor").path.read_text() == before
+
+
 def test_a_profile_that_does_not_exist_costs_a_client_neither_its_key_nor_its_entry(user: User) -> None:
     user.configure('[profiles.work]\ntools = ["*"]\n')
     user.start_hub()

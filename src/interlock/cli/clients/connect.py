@@ -18,7 +18,7 @@ from interlock.cli.clients.clients import (
     with_entry,
     without_entries,
 )
-from interlock.cli.terminal.failures import Failure, NoHub, WrongUsage
+from interlock.cli.terminal.failures import Failure, NoHub, Refused, WrongUsage
 from interlock.cli.terminal.options import OneOf
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
@@ -226,10 +226,14 @@ def disconnect(chosen: Client) -> tuple[bool, Path | None]:
 def new_key(link: HubLink, name: str, profile: str | None = None) -> str:
     """A new key for a client, in the place of all its old ones, whose profile it keeps unless another is named.
 
-    If the hub refuses it, the old keys stay valid.
+    If the hub refuses it, the old keys stay valid. A key that can approve calls never gets into a client's file.
     """
     from interlock.cli.control.hub_link import HubError
 
+    kinds = {str(row["kind"]) for row in link.ask("hub/keys.list")["keys"] if row["principal"] == name}
+    if others := sorted(kinds - {"agent"}):
+        hint = f"revoke it with `interlock keys revoke {name}`, then run this again"
+        raise Refused(f"`{name}` has a key of the kind `{others[0]}`; a client gets only that of an agent", hint)
     named = {"profile": profile} if profile else {}
     try:
         return str(link.ask("hub/keys.rotate", {"agent": name, **named})["key"])
