@@ -111,6 +111,8 @@ async def test_t115_the_operators_scopes_hold_whatever_the_server_offers(
             for path in ("/project/secrets/key", "/project/.env"):
                 assert (await write(hub, path, tool))["name"] == "ACCESS_DENIED", (tool, path)
             assert await write(hub, "/etc/hosts", tool) != "done"
+            for further in ({"path": "/project/a", "Path": "/etc/hosts"}, {"PATH": "/etc/hosts"}):
+                assert (await write(hub, None, tool, arguments=further))["name"] == "INVALID_PARAMS", (tool, further)
         heard = await call(hub, "heard")
         sent = [message["params"] for message in heard if message.get("method") == "tools/call"]
         assert not [params for params in sent if params["name"] in ("write", "look")]

@@ -103,6 +103,10 @@ def test_a_label_follows_from_the_arguments(template: str, arguments: dict[str, 
         ("{a.b}", {"a": "x"}),
         ("discord:{guild}/{channel}", {"guild": "acme/general:", "channel": "x"}),
         ("discord:{guild}/{channel}", {"guild": "acme"}),
+        ("{path}", {"path": "/project/x", "Path": "/etc/hosts"}),
+        ("{address.channel}", {"address": {"channel": "#x", "CHANNEL": "#y"}}),
+        ("{ask}", {"ask": "x", "aſK": "y"}),
+        ("{path}", {"path": "/project/x", **{f"n{number}": 1 for number in range(1_000)}}),
     ],
 )
 def test_arguments_that_do_not_make_a_label_are_refused(template: str, arguments: dict[str, object]) -> None:

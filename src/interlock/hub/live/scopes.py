@@ -23,7 +23,7 @@ from interlock.hub.live.features import Features
 from interlock.protocols.mcpl.authorization import judge_scope
 from interlock.protocols.mcpl.errors import feature_set_disabled
 from interlock.protocols.mcpl.feature_sets import ScopeRules
-from interlock.protocols.mcpl.scopes import Scope, ScopeDecision, decide, derive_label, shown
+from interlock.protocols.mcpl.scopes import AmbiguousArgument, Scope, ScopeDecision, decide, derive_label, shown
 from interlock.wire.errors import Fault
 
 
@@ -113,6 +113,8 @@ def _undeclared(live: LiveConnection | None, scopes: Mapping[str, ScopeSettings]
             continue
         try:
             verdict = _by_rules(feature, rules, call)
+        except AmbiguousArgument:
+            raise
         except Fault:
             continue
         if verdict is not PASS:

@@ -21,6 +21,12 @@ from interlock.wire.errors import Fault
 
 DECODED: Final = 3
 """Rounds of percent-decoding in which a denied name is looked for."""
+MAX_MEMBERS: Final = 1_000
+"""Members beside an argument that a label is made of. Each is compared with its name."""
+
+
+class AmbiguousArgument(Fault):
+    """An argument that a label is made of has its name in another case, too: some servers read either."""
 
 
 class Scope(Value, frozen=True):
@@ -149,12 +155,27 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 def _value(path: str, arguments: Mapping[str, object]) -> str:
     node: object = arguments
     for name in path.split("."):
+        if isinstance(node, Mapping):
+            _check_spelling(path, name, node)
         if not isinstance(node, Mapping) or name not in node:
             raise _unusable(path, "is missing")
         node = node[name]
     if isinstance(node, bool) or not isinstance(node, str | int) or node == "":
         raise _unusable(path, "is neither a text nor a number")
     return str(node)
+
+
+def _check_spelling(path: str, name: str, members: Mapping[str, object]) -> None:
+    """Refuse a name that is there in another case. Raises `AmbiguousArgument`."""
+    folded, size = name.casefold(), len(name)
+    if len(members) > MAX_MEMBERS:
+        why = f"is one of more than {MAX_MEMBERS} members"
+    elif any(len(key) == size and key != name and key.casefold() == folded for key in members):
+        why = "is there in another case"
+    else:
+        return
+    message = f"arguments.{path} {why}, and the scope's label is made of it"
+    raise AmbiguousArgument("INVALID_PARAMS", message, data={"field": path})
 
 
 def _unusable(path: str, why: str) -> Fault:
