@@ -60,7 +60,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-"""Some programs write it before their JSON. A reader may ignore it (RFC 8259, Character Encoding)."""
+"""Some programs write it before their JSON, or twice. A reader may ignore it (RFC 8259, Character Encoding)."""
+_MARKS: Final = re.compile(b"(?:%b)++" % BYTE_ORDER_MARK)
 
 Message: TypeAlias = Request | Notification | Result | Failure
 
@@ -75,8 +76,8 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
         if len(data) != canonical:
             _refuse_ambiguity(data, message, len(data) - canonical)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as cause:
-        if data.startswith(BYTE_ORDER_MARK) and not data.startswith(BYTE_ORDER_MARK * 2):
-            return decode(data[len(BYTE_ORDER_MARK) :], limits)
+        if data.startswith(BYTE_ORDER_MARK):
+            return decode(_MARKS.sub(b"", data, 1), limits)
         raise _unreadable(data, cause) from None
     return message
 

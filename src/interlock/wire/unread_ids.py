@@ -15,7 +15,7 @@ from interlock.wire.large import LARGE
 
 SCANNED_BYTES: Final = 1024
 """How many bytes at the beginning of a text are looked through for members."""
-_BEGIN: Final = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+\{")
+_BEGIN: Final = re.compile(rb"(?:\xef\xbb\xbf)*+[ \t\r\n]*+\{")
 _STRING: Final = rb'"((?:[^"\\]|\\.)*+)(?:"(?:[ \t\r\n]*+(:)[ \t\r\n]*+)?|\\?\Z)'
 """A string, and the colon behind a name. One without an end is taken whole: its quotes begin no further strings."""
 _TOKEN: Final = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
