@@ -138,3 +138,11 @@ def test_other_notifications_are_handed_on() -> None:
     received = RpcConversation[str, None]().receive(encode_notification("notifications/message", b'{"level":"info"}'))
     assert isinstance(received, Notified)
     assert received.notification.params == b'{"level":"info"}'
+
+
+@each_case("method", ["notifications/progress", "notifications/cancelled", "notifications/mgp.stream.chunk"])
+def test_no_depth_of_nesting_ends_a_conversation(method: str) -> None:
+    conversation = RpcConversation[str, None]()
+    for depth in range(600, 1100):
+        nested = b'{"requestId":1,"progressToken":1,"x":%b%b}' % (b"[" * depth, b"]" * depth)
+        conversation.receive(encode_notification(method, nested))

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.messages import Id
 
 _MAX_EXACT: Final = 2**53
@@ -30,7 +31,10 @@ class Reason(str):
 
 def read_withdrawal(params: bytes) -> tuple[Id, Reason]:
     """The request that is withdrawn, and why. Raises msgspec.DecodeError."""
-    withdrawal = _decode(params)
+    try:
+        withdrawal = _decode(params)
+    except JSON_ERRORS as cause:
+        raise msgspec.DecodeError(str(cause)) from None
     meta = bytes(withdrawal.meta)
     return _id(withdrawal.requestId), Reason(withdrawal.reason, meta if meta.startswith(b"{") else b"")
 

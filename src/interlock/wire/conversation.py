@@ -12,6 +12,7 @@ import msgspec
 
 from interlock.wire.cancellation import read_withdrawal, withdrawal
 from interlock.wire.errors import Fault
+from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     BadMessage,
@@ -212,7 +213,7 @@ class RpcConversation(Generic[W, E]):
     def _progressed(self, notification: Notification) -> Received[W, E]:
         try:
             token = _decode_progress(notification.params).progressToken
-        except msgspec.DecodeError as cause:
+        except JSON_ERRORS as cause:
             return UnmatchedMessage(f"progress that cannot be read: {cause}")
         waiting = self.waiting.get(token)
         if waiting is None and isinstance(token, str):
@@ -243,7 +244,7 @@ def named_request(params: bytes) -> Id | None:
     """The request that a notification of `NAMES_REQUEST` names; None where it names none."""
     try:
         return _decode_named(params).request_id
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except JSON_ERRORS:
         return None
 
 

@@ -11,6 +11,7 @@ from interlock.transports.link import Listener
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS, named_request
 from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.json_values import JSON_ERRORS
 from interlock.wire.limits import Limits
 from interlock.wire.messages import EMPTY_OBJECT, Id, Notification, Request, encode_failure, encode_result
 
@@ -85,7 +86,7 @@ class ServerMessages:
                 return
             elif method == CANCELLED:
                 self._owed.discard(read_withdrawal(params)[0])
-        except msgspec.DecodeError:
+        except JSON_ERRORS:
             self._link.complain(f"{method} cannot be read")
             return
         self._link.listener.on_notification(method, params)
