@@ -23,6 +23,8 @@ RUNS = [
         '{ y = a[1] / 1; print | "sh"; z = 1 / 1 }',
         '/\\/"/ { print | "sh" }',
     ),
+    *('BEGIN { x = 1system("id") }', '/a/ /"/ { print | "sh" }', '{ 0x /=/; print "a" | "sh"; "a" }'),
+    '{ x++ /"/; print "a" | "sh" }',
     *('{ y = x++ / 1; print | "sh"; z = 1 / 1 }', '{ switch (x) { case /"/: print | "sh" } }'),
 ]
 HARMLESS = [

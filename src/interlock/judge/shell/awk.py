@@ -16,24 +16,25 @@ from interlock.judge.shell.disclosures import is_secret_file
 from interlock.judge.shell.flags import operands, option_values
 from interlock.judge.shell.values import UNKNOWN
 
-_CALLS = re.compile(r"\bsystem\b|@\s*(?:load|include|namespace|\w+\s*\()|\bgetline\s*<", re.IGNORECASE)
+_CALLS = re.compile(r"\bsystem\b|@\s*(?:load|include|namespace|\w+\s*\()|getline\s*<", re.IGNORECASE)
 _TELLING = re.compile(r"[|@]|system|getline", re.IGNORECASE)
 """A program without any of these runs nothing."""
 _PIPES = re.compile(r"(?<!\|)\|(?!\|)")
 _PRINTS_TO = re.compile(r"\bprintf?\b[^;}\n]{0,400}?>>?\s*[^=\s]")
 _STANDARD = re.compile(r'>>?\s*"/dev/(?:stderr|stdout)"')
-_TOKEN = re.compile(r'\\\r?\n|\s+|#[^\n]*|"(?:[^"\\]|\\.)*+"?|\w+|\+\+|--|.', re.DOTALL)
+_TOKEN = re.compile(r'\\\r?\n|\s+|#[^\n]*|"(?:[^"\\]|\\.)*+"?|[0-9]+|\w+|\+\+|--|.', re.DOTALL)
 _PATTERN = re.compile(r"/(?:[^/\\\n]|\\.)*+/?", re.DOTALL)
 _BRACKETED = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\\\n]|\\.)*+\]|\[)*+/?", re.DOTALL)
 _CLASSES = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\\\n\[]|\\.|\[:\w+:\]|\[)*+\]|\[)*+/?", re.DOTALL)
 _SWALLOWED = re.compile(r"\|.*(?:print|getline)|(?:print|getline).*\|", re.DOTALL)
 """A pattern of which a part reads like a pipe is rather code between two divisions."""
 _TO_COMMAND = re.compile(r'\|&?\s*(?:"|getline)')
-_SYSTEM = re.compile(r"\bsystem(?:\s|\\\r?\n)*\(", re.IGNORECASE)
+_SYSTEM = re.compile(r"system(?:\s|\\\r?\n)*\(", re.IGNORECASE)
+"""Also behind a number, which may be joined to the name: `1system("id")`, `0xasystem("id")`."""
 _BEFORE_PATTERN = frozenset({"print", "printf", "return", "in", "do", "else", "delete", "exit"})
-_AMBIGUOUS = frozenset({")", "case", "getline", "length"})
-"""A parenthesis ends a condition or a value, and `case` is a word of one awk and a variable of another."""
-_VALUE_ENDS = frozenset({"]", "++", "--", "."})
+_AMBIGUOUS = frozenset({")", "++", "--", "case", "getline", "length"})
+"""A parenthesis ends a condition or a value, `++` has one on either side, and `case` is a word of one awk alone."""
+_VALUE_ENDS = frozenset({"]", "."})
 _VALUES = frozenset({"-F", "-v", "-f", "--field-separator", "--assign", "--file"})
 
 
@@ -96,19 +97,23 @@ def _readings(program: str) -> frozenset[str]:
 
 
 def _bare(program: str, pattern: re.Pattern[str], *, divides: bool) -> str:
-    """A program without its texts, patterns and remarks. `divides` is whether a slash does behind `_AMBIGUOUS`."""
+    """A program without its texts, patterns and remarks.
+
+    `divides` is whether a slash does behind a pattern, behind `_AMBIGUOUS` and before an equals sign.
+    """
     parts: list[str] = []
     sends = _TO_COMMAND.search(program) is not None
     at, value = 0, False  # whether the last token was a value, behind which a slash divides
     while at < len(program):
-        found = (pattern if program[at] == "/" and not value else _TOKEN).match(program, at)
+        opens = not value or (not divides and program.startswith("/=", at))
+        found = (pattern if program[at] == "/" and opens else _TOKEN).match(program, at)
         token = found[0] if found is not None else program[at]
         at += len(token)
         first = token[0]
         if first == '"' or (first == "/" and len(token) > 1):
             swallows = first == "/" and (_SWALLOWED.search(token) or ('"' in token and sends))
             parts.append(" | " if swallows else '""')
-            value = True
+            value = divides if first == "/" else True
         elif first in "#\\" or (first.isspace() and "\n" not in token):
             parts.append(" ")
         else:
