@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import islice, product, takewhile
 
 from interlock.judge.shell import environment
 from interlock.judge.shell.budget import READING, WorkBudget
@@ -73,7 +73,8 @@ class FollowedScript(FollowedValues):
         first = operands([word.text for word in command.words[1:]])[:1] if program.language else None
         if first == ["-"] or (body and first == []):
             # Alone, an interpreter is refused for what it may read.
-            yield [name, program.code_option, body] if body and self.input_is_known(command) else [name]
+            codes = self._inserted_code(body) if body and self.input_is_known(command) else []
+            yield from [[name, program.code_option, code] for code in codes] or [[name]]
             # Options may give it other code: `python3 -c'…' <<< x`.
             options = list(takewhile(_OPTION.match, [word.text for word in command.words[1:]]))
             if options:
@@ -198,6 +199,14 @@ class FollowedScript(FollowedValues):
                 return "\n".join([printed([left.words[0].text, *words]) or " ".join(words) for words in texts])
         return ""
 
+    def _inserted_code(self, body: str) -> list[str]:
+        """Code as it is written, and with each of the values that its variables may have; nothing if not followed."""
+        names = [name for name in dict.fromkeys(_REFERENCE.findall(body)) if name in self.values]
+        choices = list(islice(product(*(self.values[name] for name in names)), _MAX_CODES + 1)) if names else []
+        if len(choices) > _MAX_CODES or any(name in names for name in _CHANGED.findall(body)):
+            return []
+        return [body, *(_with_values(body, dict(zip(names, choice, strict=True))) for choice in choices)]
+
     def producer_of(self, command: Command) -> str:
         """The program whose output a command reads, through filters that leave some of its lines."""
         for _ in self.pipes:
@@ -228,9 +237,17 @@ class FollowedScript(FollowedValues):
         return not expands and not any(map(self.is_output, _REFERENCE.findall(source.body)))
 
 
+def _with_values(body: str, values: Mapping[str, str]) -> str:
+    return _PLAIN.sub(lambda match: values.get(match[1], match[0]), body)
+
+
 _MAX_WRAPPERS = 8
 _FILTERS = frozenset({"grep", "head", "sort", "tail", "uniq"})
-_REFERENCE = re.compile(r"\$\{?(\w+)")
+_MAX_CODES = 4
+_REFERENCE = re.compile(r"\$\{?[!#]?(\w+)")
+_PLAIN = re.compile(r"\$(?=\w|\{\w+\})\{?(\w+)\}?")
+_CHANGED = re.compile(r"\$\{(?!\w+\})[!#]?(\w+)")
+"""`${x:1}`, `${x/a/b}`, `${!x}`."""
 _LETTERS = re.compile(r"[A-Za-z-]*")
 _OPTION = re.compile(r"-.")
 _SCRIPT = "script"
