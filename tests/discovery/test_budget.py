@@ -9,19 +9,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from cases import each_case
 from example_counts import example_count
-from interlock.discovery.budget import Budget, SessionTools, fit
+from interlock.discovery.budget import SessionTools, TokenBudget, fit
 from interlock.discovery.errors import DiscoveryError
 
-EXAMPLE = Budget(max_tokens=8_000, pinned_reserve=2_000, discovery_reserve=3_000, cache_limit=3_000)
+EXAMPLE = TokenBudget(max_tokens=8_000, pinned_reserve=2_000, discovery_reserve=3_000, cache_limit=3_000)
 
 
 def test_one_figure_gives_the_proportions_of_the_specification() -> None:
-    assert Budget.of(8_000) == EXAMPLE
+    assert TokenBudget.of(8_000) == EXAMPLE
 
 
 @given(st.integers(1, 1_000_000))
 def test_any_single_figure_is_used_up_exactly(tokens: int) -> None:
-    budget = Budget.of(tokens)
+    budget = TokenBudget.of(tokens)
     assert budget.pinned_reserve + budget.discovery_reserve + budget.cache_limit == tokens
 
 
@@ -39,7 +39,7 @@ def test_any_single_figure_is_used_up_exactly(tokens: int) -> None:
 )
 def test_a_budget_that_cannot_be_is_refused(figures: tuple[Any, ...]) -> None:
     with pytest.raises(DiscoveryError):
-        Budget(*figures)
+        TokenBudget(*figures)
 
 
 def test_a_budget_that_cannot_hold_the_pinned_tools_says_what_is_needed() -> None:
@@ -67,9 +67,9 @@ def test_another_budget_keeps_what_was_loaded_as_far_as_it_has_room() -> None:
     session = SessionTools(EXAMPLE)
     session.load([("a", 1_000), ("b", 1_000), ("c", 1_000)])
     session.use("a")
-    session.adopt(Budget.of(6_000, 500), {"c": 500})
+    session.adopt(TokenBudget.of(6_000, 500), {"c": 500})
     assert session.cached == ("b", "a")
-    session.adopt(Budget.of(3_000), {})
+    session.adopt(TokenBudget.of(3_000), {})
     assert session.cached == ("a",)
 
 
@@ -83,7 +83,7 @@ def test_tools_that_are_gone_leave_and_those_that_grew_cost_more() -> None:
 
 
 def test_what_an_answer_tells_has_room_beside_what_it_loads() -> None:
-    session = SessionTools(Budget(1_000, 0, 500, 500))
+    session = SessionTools(TokenBudget(1_000, 0, 500, 500))
     session.load([("old", 300)])
     loaded = session.load([("a", 300), ("b", 200)], answer_tokens={"a": 350, "b": 250}, spare=100)
     assert (loaded.kept, loaded.left_out, loaded.evicted) == (("a",), ("b",), ("old",))
@@ -108,13 +108,13 @@ def test_evicting_what_is_unknown_changes_nothing() -> None:
 
 
 def test_results_over_the_budget_are_fewer_and_say_so() -> None:
-    session = SessionTools(Budget(1_000, 0, 1_000, 0))
+    session = SessionTools(TokenBudget(1_000, 0, 1_000, 0))
     found = session.discover([("a", 600), ("b", 500), ("c", 300)])
     assert (found.kept, found.left_out, found.tokens) == (("a", "c"), ("b",), 900)
 
 
 def test_new_results_take_the_place_of_the_old() -> None:
-    session = SessionTools(Budget(1_000, 0, 1_000, 0))
+    session = SessionTools(TokenBudget(1_000, 0, 1_000, 0))
     session.discover([("a", 900)])
     assert session.discover([("b", 900)]).kept == ("b",)
     assert session.discovered == ("b",)
@@ -150,7 +150,7 @@ class SessionAgainstModel(RuleBasedStateMachine):
 
     @initialize(maximum=st.integers(400, 1_200))
     def start(self, maximum: int) -> None:
-        self.session = SessionTools(Budget.of(maximum), {"t0": 40})
+        self.session = SessionTools(TokenBudget.of(maximum), {"t0": 40})
         self.uses: list[str] = []
 
     @rule(name=names)

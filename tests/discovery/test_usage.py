@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from interlock.discovery.entries import from_definition
 from interlock.discovery.index import ToolIndex
-from interlock.discovery.usage import MAX_IN_ALL, MAX_TERMS, MAX_USES, WEIGHT, Raise, Usage
+from interlock.discovery.usage import MAX_IN_ALL, MAX_TERMS, MAX_USES, WEIGHT, Raise, ToolUsage
 from interlock.discovery.words import terms
 
 ADA, BOB = "agent:ada", "agent:bob"
@@ -19,12 +19,12 @@ def index() -> ToolIndex:
     return made
 
 
-def first(usage: Usage, query: str, owner: str = ADA) -> str:
+def first(usage: ToolUsage, query: str, owner: str = ADA) -> str:
     return index().search(query, raised=usage.raised(owner, terms(query))).hits[0].entry.name
 
 
 def test_a_tool_that_served_a_query_rises_for_queries_like_it() -> None:
-    usage = Usage()
+    usage = ToolUsage()
     assert first(usage, "message for the team channel") == "post_message"
     usage.served(ADA, terms("message in the team channel"), SEND)
     assert first(usage, "message for the team channel") == "send_message"
@@ -32,7 +32,7 @@ def test_a_tool_that_served_a_query_rises_for_queries_like_it() -> None:
 
 
 def test_use_cannot_lift_a_tool_that_does_not_fit_above_one_that_does() -> None:
-    usage = Usage()
+    usage = ToolUsage()
     made = index()
     made.put(from_definition("sky", {"name": "get_forecast", "description": "Weather forecast for a city"}))
     for _ in range(1_000):
@@ -54,7 +54,7 @@ def test_a_tool_that_the_caller_may_not_see_is_not_raised_into_its_answer_nor_is
 
 
 def test_a_principal_learns_from_its_own_use_alone() -> None:
-    usage = Usage()
+    usage = ToolUsage()
     for _ in range(100):
         usage.served(BOB, terms("message for the channel"), SEND)
     assert first(usage, "message for the channel", BOB) == "send_message"
@@ -63,7 +63,7 @@ def test_a_principal_learns_from_its_own_use_alone() -> None:
 
 
 def test_what_was_learned_is_explained() -> None:
-    usage = Usage()
+    usage = ToolUsage()
     usage.served(ADA, terms("message for the channel"), SEND)
     raised = usage.raised(ADA, terms("message for the channel"))
     hits = index().search("message for the channel", raised=raised, explain=True).hits
@@ -81,7 +81,7 @@ def test_a_word_that_stands_for_another_is_explained() -> None:
 
 
 def test_the_uses_of_a_principal_are_bounded_and_its_oldest_go_first() -> None:
-    usage = Usage()
+    usage = ToolUsage()
     usage.served(BOB, ["term"], POST)
     for number in range(MAX_USES + 10):
         usage.served(ADA, [f"term{number}", *(f"more{n}" for n in range(100))], POST)
@@ -94,7 +94,7 @@ def test_the_uses_of_a_principal_are_bounded_and_its_oldest_go_first() -> None:
 
 
 def test_too_many_uses_in_all_are_at_the_cost_of_the_principal_with_the_most() -> None:
-    usage = Usage()
+    usage = ToolUsage()
     usage.served(BOB, ["term"], POST)
     many = [f"agent:{number}" for number in range(MAX_IN_ALL // MAX_USES)]
     for number in range(MAX_USES):
@@ -122,7 +122,7 @@ def test_too_many_uses_in_all_are_at_the_cost_of_the_principal_with_the_most() -
 def test_what_was_learned_is_the_same_after_it_was_kept_and_read(
     served: list[tuple[str, set[str], tuple[str, str]]],
 ) -> None:
-    usage, again = Usage(), Usage()
+    usage, again = ToolUsage(), ToolUsage()
     for owner, words, tool in served:
         assert usage.served(owner, words, tool) == {owner}
     for owner in (ADA, BOB):

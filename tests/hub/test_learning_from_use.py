@@ -13,7 +13,7 @@ import pytest
 
 from interlock.config.settings import AgentSettings, ApprovalSettings, HubSettings, TimeoutSettings
 from interlock.discovery import words
-from interlock.discovery.usage import MAX_IN_ALL, MAX_USES, Use
+from interlock.discovery.usage import MAX_IN_ALL, MAX_USES, RememberedUse
 from interlock.hub.audit.record import EXECUTED
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.tool_search import learning as learning_module
@@ -168,7 +168,7 @@ async def test_a_call_counts_only_within_ten_minutes_after_the_search(
 async def test_uses_of_an_earlier_version_that_name_no_principal_are_forgotten(tmp_path: Path) -> None:
     async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
         async with hub.hub_app.store.transaction() as change:
-            change.put(LEARNED, LearnedUses("uses", (Use(("export",), "many", "x"),)))
+            change.put(LEARNED, LearnedUses("uses", (RememberedUse(("export",), "many", "x"),)))
         await find(hub)
         await hub.hub_app.search.learning.settled()
         assert await hub.hub_app.store.keys(LEARNED) == []
@@ -192,7 +192,7 @@ async def test_a_damaged_row_is_left_out_and_the_others_still_teach(tmp_path: Pa
 
 async def test_more_than_is_kept_in_all_is_dropped_from_the_store_too(tmp_path: Path) -> None:
     owners = [f"agent:{number}" for number in range(MAX_IN_ALL // MAX_USES + 1)]
-    uses = tuple(Use((f"term{number}",), "many", "x") for number in range(MAX_USES))
+    uses = tuple(RememberedUse((f"term{number}",), "many", "x") for number in range(MAX_USES))
     store = await Store.open(tmp_path / "interlock.db", COLLECTIONS)
     try:
         async with store.transaction() as change:

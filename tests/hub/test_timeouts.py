@@ -22,7 +22,7 @@ from interlock.config.settings import (
     ToolTimeoutSettings,
 )
 from interlock.discovery.index import ToolIndex
-from interlock.discovery.queries import Found
+from interlock.discovery.queries import SearchResult
 from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.calls.verdicts import PASS, Verdict, Wait
 from interlock.hub.locks import acquire
@@ -280,7 +280,7 @@ async def test_a_search_that_waits_for_the_index_for_too_long_is_refused_as_over
 ) -> None:
     searching, held, search = threading.Event(), threading.Event(), ToolIndex.search
 
-    def search_slowly(index: ToolIndex, *given: Any) -> Found:
+    def search_slowly(index: ToolIndex, *given: Any) -> SearchResult:
         searching.set()
         assert held.wait(PATIENCE_S)
         return search(index, *given)

@@ -14,7 +14,7 @@ import msgspec
 from interlock.discovery.errors import DiscoveryError
 
 
-class Budget(msgspec.Struct, frozen=True):
+class TokenBudget(msgspec.Struct, frozen=True):
     """The setting `tool_context_budget`: all figures in tokens."""
 
     max_tokens: int
@@ -38,7 +38,7 @@ class Budget(msgspec.Struct, frozen=True):
             raise DiscoveryError("max_tokens", message)
 
     @classmethod
-    def of(cls, max_tokens: int, pinned: int = 0) -> Budget:
+    def of(cls, max_tokens: int, pinned: int = 0) -> TokenBudget:
         """A budget from one figure, in the proportions of the specification's example: 2 to 3 to 3.
 
         Where the pinned tools need more than their part, the others share what is left.
@@ -58,7 +58,7 @@ class Fit(msgspec.Struct, frozen=True):
     tokens: int
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class CacheChange(msgspec.Struct, frozen=True):
     """The effect of a change of the cache."""
 
     kept: tuple[str, ...]
@@ -70,7 +70,7 @@ class Loaded(msgspec.Struct, frozen=True):
 class SessionTools:
     """The tools of one session, by the names it knows them by, with their tokens."""
 
-    def __init__(self, budget: Budget, pinned: Mapping[str, int] | None = None) -> None:
+    def __init__(self, budget: TokenBudget, pinned: Mapping[str, int] | None = None) -> None:
         self._cached: dict[str, int] = {}
         """In the order they were loaded, which using them does not change: so lists, and prompt caches, stay."""
         self._uses: OrderedDict[str, None] = OrderedDict()
@@ -78,7 +78,7 @@ class SessionTools:
         self._discovered: dict[str, int] = {}
         self.adopt(budget, pinned or {})
 
-    def adopt(self, budget: Budget, pinned: Mapping[str, int]) -> None:
+    def adopt(self, budget: TokenBudget, pinned: Mapping[str, int]) -> None:
         """Use this budget and these pinned tools from now on. Loaded tools stay as far as they fit."""
         for name, tokens in pinned.items():
             _check_tokens(name, tokens)
@@ -132,7 +132,7 @@ class SessionTools:
 
     def load(
         self, tools: Sequence[tuple[str, int]], answer_tokens: Mapping[str, int] | None = None, spare: int = 0
-    ) -> Loaded:
+    ) -> CacheChange:
         """Take tools into the cache, best first; older ones make way, and those of this very call never do.
 
         `answer_tokens` has the tokens of each tool in the answer, `spare` those of the rest of the answer: cache and
@@ -158,7 +158,7 @@ class SessionTools:
                 self.use(name)
         evicted = self._evict_oldest(min(self.budget.cache_limit, most - spare), keep=set(kept))
         self._trim_discovered()
-        return Loaded(tuple(dict.fromkeys(kept)), tuple(left_out), tuple(evicted), added)
+        return CacheChange(tuple(dict.fromkeys(kept)), tuple(left_out), tuple(evicted), added)
 
     def use(self, name: str) -> None:
         """A tool was called: if it stands in the cache, it is now the most recently used there."""
@@ -236,7 +236,7 @@ def _check_tokens(name: str, tokens: int) -> None:
         raise DiscoveryError("tokens", f"the token count of {name!r:.80} is not a whole number from 0 to {_MAX_TOKENS}")
 
 
-def _check_pinned(budget: Budget, pinned: Mapping[str, int]) -> None:
+def _check_pinned(budget: TokenBudget, pinned: Mapping[str, int]) -> None:
     needed = sum(pinned.values())
     if needed > budget.pinned_reserve:
         largest = max(pinned, key=lambda name: pinned[name])

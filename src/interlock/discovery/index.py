@@ -16,9 +16,9 @@ from interlock.discovery.columns import Columns
 from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry
 from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.explain import learned, matched_words, whole_words
-from interlock.discovery.queries import Filters, Found, Hit, check_search
+from interlock.discovery.queries import Filters, Hit, SearchResult, check_search
 from interlock.discovery.semantic import Embedder, VectorIndex
-from interlock.discovery.split_query import Part, SplitQuery, split_query
+from interlock.discovery.split_query import QueryPart, SplitQuery, split_query
 from interlock.discovery.usage import Raise
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ToolIndex:
         self._slots: dict[Identity, int] = {}
         self._free: list[int] = []
         self._by_category: dict[str, set[int]] = {}
-        self._masks: dict[int, tuple[frozenset[Identity], lexical.Scope]] = {}
+        self._masks: dict[int, tuple[frozenset[Identity], lexical.SearchScope]] = {}
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -122,7 +122,7 @@ class ToolIndex:
         raised: Mapping[Identity, Raise] = _NOTHING_RAISED,
         explain: bool = False,
         covers: int = 0,
-    ) -> Found:
+    ) -> SearchResult:
         """The best tools for a query, best first; of the first `covers` also how much of the query they meet.
 
         `raised` is what was learned from the caller's use.
@@ -132,7 +132,7 @@ class ToolIndex:
         scope = None if allowed is None else self._scope(allowed)
         slots = self._candidates(filters, scope)
         if not len(slots):
-            return Found((), 0, strategy if strategy == "category" else "keyword")
+            return SearchResult((), 0, strategy if strategy == "category" else "keyword")
         corpus = scope if scope is not None and scope.total < len(self._slots) else None
         if strategy == "category":
             scores, scale, used = self._by_paths(split.whole, slots, corpus), 1.0, strategy
@@ -146,9 +146,9 @@ class ToolIndex:
         if covers:
             weighed = self._weighed(split.whole, corpus)
             hits = (*(self._covering(hit, weighed, corpus) for hit in hits[:covers]), *hits[covers:])
-        return Found(hits, len(slots), used)
+        return SearchResult(hits, len(slots), used)
 
-    def _covering(self, hit: Hit, query: lexical.Query, scope: lexical.Scope | None) -> Hit:
+    def _covering(self, hit: Hit, query: lexical.Query, scope: lexical.SearchScope | None) -> Hit:
         coverage = self._words.coverage(query, self._slots[hit.entry.identity], scope)
         return msgspec.structs.replace(hit, coverage=round(coverage, 3))
 
@@ -173,7 +173,7 @@ class ToolIndex:
             self._vectors.put(self._slots[identity], vector)
 
     def _by_text(
-        self, query: SplitQuery, strategy: str, slots: Slots, scope: lexical.Scope | None
+        self, query: SplitQuery, strategy: str, slots: Slots, scope: lexical.SearchScope | None
     ) -> tuple[Scores, float, str]:
         """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
         weighed = [self._weighed(part, scope) for part in (query.whole, *query.steps)]
@@ -219,7 +219,7 @@ class ToolIndex:
         hit: Hit,
         query: SplitQuery,
         asked: dict[str, str],
-        scope: lexical.Scope | None,
+        scope: lexical.SearchScope | None,
         raised: Mapping[Identity, Raise],
     ) -> tuple[str, ...]:
         """The reasons for a hit: the words it matches, its meaning, and what was learned from use."""
@@ -236,13 +236,13 @@ class ToolIndex:
             why.append(learned(raised[identity]))
         return tuple(why)
 
-    def _weighed(self, part: Part, scope: lexical.Scope | None) -> lexical.Query:
+    def _weighed(self, part: QueryPart, scope: lexical.SearchScope | None) -> lexical.Query:
         """The needs in a text: its words, the words that others use for them, and the tools that it names."""
         named = [name for name in part.names if self._words.knows(name, scope)]
         wanted = dict.fromkeys(self._words.rarest([*part.terms, *named], scope))
         return {term: sorted(thesaurus.related(term) - wanted.keys()) for term in wanted}
 
-    def _by_paths(self, query: Part, slots: Slots, scope: lexical.Scope | None) -> Scores:
+    def _by_paths(self, query: QueryPart, slots: Slots, scope: lexical.SearchScope | None) -> Scores:
         """How well the best category of each tool meets the query; words decide between equals."""
         import numpy as np
 
@@ -266,7 +266,7 @@ class ToolIndex:
         )[:limit]
         return tuple(Hit(entry, round(scale * score / ranked[0][0], 4)) for score, entry in ranked)
 
-    def _candidates(self, filters: Filters, scope: lexical.Scope | None) -> Slots:
+    def _candidates(self, filters: Filters, scope: lexical.SearchScope | None) -> Slots:
         """The slots that pass the filters and that the caller may see."""
         import numpy as np
 
@@ -285,14 +285,16 @@ class ToolIndex:
                 found |= slots
         return found
 
-    def _scope(self, allowed: frozenset[Identity] | Callable[[Identity], bool]) -> lexical.Scope:
+    def _scope(self, allowed: frozenset[Identity] | Callable[[Identity], bool]) -> lexical.SearchScope:
         """The tools that the caller may see, as one flag per slot; kept for sets, which cannot change."""
         if not isinstance(allowed, frozenset):
-            return lexical.Scope(self._flags(slot for identity, slot in self._slots.items() if allowed(identity)))
+            return lexical.SearchScope(self._flags(slot for identity, slot in self._slots.items() if allowed(identity)))
         kept = self._masks.get(id(allowed))
         if kept is not None and kept[0] is allowed:
             return kept[1]
-        scope = lexical.Scope(self._flags(self._slots[identity] for identity in allowed if identity in self._slots))
+        scope = lexical.SearchScope(
+            self._flags(self._slots[identity] for identity in allowed if identity in self._slots)
+        )
         if len(self._masks) >= _MAX_MASKS:
             self._masks.pop(next(iter(self._masks)))
         self._masks[id(allowed)] = (allowed, scope)

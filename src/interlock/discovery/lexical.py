@@ -43,7 +43,7 @@ _MATCH_BYTES = 1024
 """Approximate size of a remembered term beside its arrays."""
 
 
-class Scope:
+class SearchScope:
     """The part of the corpus that a query's caller may see."""
 
     __slots__ = ("key", "seen", "total")
@@ -52,8 +52,8 @@ class Scope:
     def __init__(self, seen: Flags) -> None:
         self.seen = seen
         self.total = int(seen.sum())
-        Scope._last += 1
-        self.key = Scope._last
+        SearchScope._last += 1
+        self.key = SearchScope._last
         """A number that no other scope has, for caches of results."""
 
 
@@ -89,7 +89,7 @@ class LexicalIndex:
     def __contains__(self, term: str) -> bool:
         return term in self._ids
 
-    def knows(self, term: str, scope: Scope | None) -> bool:
+    def knows(self, term: str, scope: SearchScope | None) -> bool:
         """Whether a tool that may be seen holds a term."""
         return self._known(term, scope) is not None
 
@@ -116,7 +116,7 @@ class LexicalIndex:
             if not posting.slots:
                 self._forget(number)
 
-    def score(self, queries: Sequence[Query], slots: int, scope: Scope | None = None) -> list[Scores]:
+    def score(self, queries: Sequence[Query], slots: int, scope: SearchScope | None = None) -> list[Scores]:
         """How well each slot matches each query.
 
         The queries are usually one text and its sentences, so each term is looked up once for all of them.
@@ -131,7 +131,7 @@ class LexicalIndex:
                     matches[term] = self._cached_matches(term, tuple(related), taken, scope)
         return [_sum([match for term in query for match in matches[term]], slots) for query in queries]
 
-    def matched(self, query: Query, slot: int, scope: Scope | None = None) -> list[tuple[str, str]]:
+    def matched(self, query: Query, slot: int, scope: SearchScope | None = None) -> list[tuple[str, str]]:
         """The terms of a query that a slot matches, each with the term by which it does."""
         held = {self._postings[number].term for number in self._terms_of[slot]}
         found: list[tuple[str, str]] = []
@@ -142,7 +142,7 @@ class LexicalIndex:
             found.extend((term, other) for other in meant[: None if term not in held else 1] if other in held)
         return found
 
-    def coverage(self, query: Query, slot: int, scope: Scope | None = None) -> float:
+    def coverage(self, query: Query, slot: int, scope: SearchScope | None = None) -> float:
         """How much of a query a slot meets, from 0 to 1, each term by its rarity. A term that no tool holds is rarest.
 
         Unlike a score it does not grow with a better match of a part: it tells whether the whole need is met.
@@ -160,11 +160,11 @@ class LexicalIndex:
         whole = sum(worth.values())
         return sum(worth[term] * share for term, share in met.items()) / whole if whole else 0.0
 
-    def ideal(self, query: Query, scope: Scope | None = None) -> float:
+    def ideal(self, query: Query, scope: SearchScope | None = None) -> float:
         """The score of an imagined tool that holds every known term of the query once, in a place of weight."""
         return max(1e-6, sum(self._worth(posting, scope) for term in query if (posting := self._known(term, scope))))
 
-    def rarest(self, terms: Collection[str], scope: Scope | None = None) -> list[str]:
+    def rarest(self, terms: Collection[str], scope: SearchScope | None = None) -> list[str]:
         """The terms of a query that are scored, each once, in their order."""
         distinct = dict.fromkeys(terms)
         if len(distinct) <= MAX_TERMS:
@@ -173,7 +173,9 @@ class LexicalIndex:
         kept = set(sorted(distinct, key=lambda term: held[term])[:MAX_TERMS])
         return [term for term in distinct if term in kept]
 
-    def _cached_matches(self, term: str, related: tuple[str, ...], taken: Flags, scope: Scope | None) -> list[_Match]:
+    def _cached_matches(
+        self, term: str, related: tuple[str, ...], taken: Flags, scope: SearchScope | None
+    ) -> list[_Match]:
         key = 0 if scope is None else scope.key
         found = self._match_cache.get((term, related, key))
         if found is None:
@@ -188,7 +190,9 @@ class LexicalIndex:
         self._match_cache.clear()
         self._cache_bytes_left = _CACHE_BYTES
 
-    def _find_matches(self, term: str, related: Collection[str], taken: Flags, scope: Scope | None) -> list[_Match]:
+    def _find_matches(
+        self, term: str, related: Collection[str], taken: Flags, scope: SearchScope | None
+    ) -> list[_Match]:
         """The tools that a term finds, itself or through a related word; a tool counts for a term once, for the best.
 
         Otherwise a tool that says the same thing in three words would stand above the one that says it once. A related
@@ -218,20 +222,20 @@ class LexicalIndex:
             taken[match.slots] = False
         return found
 
-    def _known(self, term: str, scope: Scope | None) -> _Posting | None:
+    def _known(self, term: str, scope: SearchScope | None) -> _Posting | None:
         """The posting of a term that a tool holds which may be seen."""
         number = self._ids.get(term)
         if number is None or not self._holders(self._postings[number], scope):
             return None
         return self._postings[number]
 
-    def _worth(self, posting: _Posting, scope: Scope | None) -> float:
+    def _worth(self, posting: _Posting, scope: SearchScope | None) -> float:
         """The weight of a match: the rarer the term, the more."""
         total = len(self._terms_of) if scope is None else scope.total
         holders = self._holders(posting, scope)
         return math.log(1 + (total - holders + 0.5) / (holders + 0.5))
 
-    def _holders(self, posting: _Posting, scope: Scope | None) -> int:
+    def _holders(self, posting: _Posting, scope: SearchScope | None) -> int:
         """How many tools hold a term, of those that may be seen."""
         if scope is None:
             return len(posting.slots)
@@ -239,7 +243,7 @@ class LexicalIndex:
 
         return int(np.count_nonzero(scope.seen[np.frombuffer(posting.slots, np.int32)])) if posting.slots else 0
 
-    def _alike(self, term: str, scope: Scope | None) -> list[tuple[_Posting, float]]:
+    def _alike(self, term: str, scope: SearchScope | None) -> list[tuple[_Posting, float]]:
         """The known terms that share most letter triples with an unknown one: misspellings, compounds."""
         import numpy as np
 

@@ -57,7 +57,7 @@ class Hit(msgspec.Struct, frozen=True):
     """How much of the query the tool meets, from 0 to 1, for the first hits if the caller asked for it."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchResult(msgspec.Struct, frozen=True):
     """The answer to a search."""
 
     hits: tuple[Hit, ...]

@@ -21,7 +21,7 @@ MAX_EMBEDDED = 8_000
 """Characters of one text that an embedder is shown; every model reads less."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class QueryPart(msgspec.Struct, frozen=True):
     """A query or one step of it, with its terms and identifiers, each once and in their order."""
 
     text: str
@@ -32,8 +32,8 @@ class Part(msgspec.Struct, frozen=True):
 class SplitQuery(msgspec.Struct, frozen=True):
     """The parts of a query that a search uses."""
 
-    whole: Part
-    steps: tuple[Part, ...]
+    whole: QueryPart
+    steps: tuple[QueryPart, ...]
     """The parts that may each ask for a tool of their own; none if there is only one."""
 
     @property
@@ -50,8 +50,8 @@ def split_query(query: object) -> SplitQuery:
     return SplitQuery(_part(text, query_terms(text)), tuple(_part(step, terms) for step, terms in steps(text)))
 
 
-def _part(text: str, terms: list[str]) -> Part:
-    return Part(text, _both_ends(terms), _both_ends(words.identifiers(text)))
+def _part(text: str, terms: list[str]) -> QueryPart:
+    return QueryPart(text, _both_ends(terms), _both_ends(words.identifiers(text)))
 
 
 def _both_ends(terms: list[str]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ WEIGHT = 0.3
 """By what share of the best score a tool rises at most."""
 
 
-class Use(msgspec.Struct, frozen=True):
+class RememberedUse(msgspec.Struct, frozen=True):
     """A tool that served a query, known by its terms alone."""
 
     terms: tuple[str, ...]
@@ -49,7 +49,7 @@ _Uses = OrderedDict[tuple[frozenset[str], Identity], int]
 _NONE: _Uses = OrderedDict()
 
 
-class Usage:
+class ToolUsage:
     """The tools that served the queries of each principal; its least recently used is forgotten first."""
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class Usage:
     def __len__(self) -> int:
         return self._count
 
-    def of(self, owner: str) -> tuple[Use, ...]:
+    def of(self, owner: str) -> tuple[RememberedUse, ...]:
         """The uses of a principal, the least recent first."""
         uses = self._of.get(owner, _NONE)
-        return tuple(Use(tuple(sorted(terms)), *tool, count) for (terms, tool), count in uses.items())
+        return tuple(RememberedUse(tuple(sorted(terms)), *tool, count) for (terms, tool), count in uses.items())
 
-    def add(self, owner: str, use: Use) -> set[str]:
+    def add(self, owner: str, use: RememberedUse) -> set[str]:
         """Add a use that was kept, or change its count. Returns the principals whose uses changed."""
         return self._put(owner, frozenset(use.terms), (use.server, use.tool), use.count)
 

@@ -26,7 +26,7 @@ _NOT_APPLIED = frozenset({"$defs", "definitions", "enum", "const", "default", "e
 """Keywords whose value is no schema, or is applied only where a reference names it."""
 
 
-class Measure(msgspec.Struct, frozen=True):
+class SchemaSize(msgspec.Struct, frozen=True):
     """The size of a schema."""
 
     nodes: int
@@ -37,21 +37,21 @@ class Measure(msgspec.Struct, frozen=True):
     """References into a recursion; with two or more, the paths through a deep value may double at every level."""
 
 
-def measure(schema: Schema | bool) -> Measure:
+def measure(schema: Schema | bool) -> SchemaSize:
     """The size of a schema; raises DefinitionError for one that is too large or too deep to be used."""
     if isinstance(schema, bool):
-        return Measure(1, 1, 0)
+        return SchemaSize(1, 1, 0)
     nodes, refers = _count(schema)
     if not refers and nodes <= MAX_CHAIN:
         # Without references the check is as large as the text.
-        return Measure(nodes, nodes, 0)
+        return SchemaSize(nodes, nodes, 0)
     walk = _Unfolding(schema)
     unfolded = walk.size(schema)
     if unfolded > MAX_UNFOLDED:
         raise DefinitionError(
             f"the schema unfolds to more than {MAX_UNFOLDED} subschemas; let fewer definitions refer to each other"
         )
-    return Measure(nodes, unfolded, walk.recursive_references)
+    return SchemaSize(nodes, unfolded, walk.recursive_references)
 
 
 def _count(schema: object) -> tuple[int, bool]:

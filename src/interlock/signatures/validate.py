@@ -13,7 +13,7 @@ import jsonschema_rs
 
 from .constraints import Schema
 from .explain import explain, unexplained
-from .measure import Measure, inner_values, measure
+from .measure import SchemaSize, inner_values, measure
 from .problems import MAX_PROBLEMS, DefinitionError, Problem, printable, shown
 
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
@@ -46,7 +46,7 @@ class Validator:
         if not isinstance(schema, dict | bool):
             raise DefinitionError("a JSON Schema is an object or a boolean")
         self.schema = schema
-        self._measure: Measure = measure(schema)
+        self._measure: SchemaSize = measure(schema)
         self._largest = _WORK // self._measure.unfolded if self._measure.unfolded > _LIGHT else 0
         self._compiled: Any = _compile(schema, formats=formats)
         self._is_valid: Callable[[object], bool] = self._compiled.is_valid

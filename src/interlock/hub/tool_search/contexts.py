@@ -10,13 +10,13 @@ from typing import Final
 
 import msgspec
 
-from interlock.discovery.budget import Budget, SessionTools
+from interlock.discovery.budget import SessionTools, TokenBudget
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.views import View
 from interlock.hub.sessions.session import Session, SessionCaller
 from interlock.hub.tool_search.listings import ToolListings
 
-UNBOUNDED: Final = Budget(90_000_000, 30_000_000, 30_000_000, 30_000_000)
+UNBOUNDED: Final = TokenBudget(90_000_000, 30_000_000, 30_000_000, 30_000_000)
 """For callers without a budget: every tool fits."""
 MAX_CALLERS: Final = 10_000
 

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from interlock.discovery.entries import Identity
-from interlock.discovery.usage import MAX_TERMS, Usage, Use, largest
+from interlock.discovery.usage import MAX_TERMS, RememberedUse, ToolUsage, largest
 from interlock.hub.audit.record import EXECUTED
 from interlock.hub.audit.search import FoundEntry, search
 from interlock.process.turns import in_turns
@@ -40,7 +40,7 @@ class LearnedUses(msgspec.Struct, frozen=True):
 
     id: str
     """The kind and the id of the principal. Earlier versions kept the uses of all as `uses`."""
-    uses: tuple[Use, ...]
+    uses: tuple[RememberedUse, ...]
 
 
 LEARNED: Final = Collection("learned_uses", LearnedUses, key="id")
@@ -64,7 +64,7 @@ class Learning:
         self._working: asyncio.Task[None] | None = None
         self._busy = asyncio.Lock()
         self._loaded = asyncio.Event()
-        self.usage = Usage()
+        self.usage = ToolUsage()
 
     def found(self, owner: str, terms: Sequence[str], tools: Iterable[Identity]) -> None:
         """A principal was shown tools for a query of these terms. The hub learns later which of them it calls."""
@@ -110,7 +110,7 @@ class Learning:
             async with self._store().transaction() as change:
                 for document in stored:
                     change.delete(LEARNED, document.key)
-            self.usage = Usage()
+            self.usage = ToolUsage()
             self._open.clear()
         return sum(len(document.value.uses) for document in stored)
 
@@ -152,7 +152,7 @@ class Learning:
         stored = await self._stored()
         # Uses that name no principal would let one agent rank tools for the others.
         owned = [document for document in stored if ":" in document.key]
-        usage = Usage()
+        usage = ToolUsage()
         async for owner, use in in_turns((document.key, use) for document in owned for use in document.value.uses):
             usage.add(owner, use)
         self.usage = usage

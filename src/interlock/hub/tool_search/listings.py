@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from interlock.config.value_types import Level
-from interlock.discovery.budget import Budget, fit
+from interlock.discovery.budget import TokenBudget, fit
 from interlock.discovery.entries import Identity
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
@@ -240,18 +240,18 @@ class ToolListings:
             tools = self._whole.total(list_scope) + room_tokens(list_scope) - self._fixed(list_scope)
         return self._fixed(list_scope) + self.instructions(list_scope).tokens + tools
 
-    def budget(self, list_scope: ListScope) -> Budget | None:
+    def budget(self, list_scope: ListScope) -> TokenBudget | None:
         """The budget in its parts, less the tokens that are in the context in any case."""
         if list_scope.budget is None:
             return None
         fixed, instructions = self._fixed(list_scope), self.instructions(list_scope).tokens
         whole = max(1, list_scope.budget - fixed - instructions)
         if list_scope.parts is None:
-            return Budget.of(whole, min(whole, sum(self.pinned(list_scope).values())))
+            return TokenBudget.of(whole, min(whole, sum(self.pinned(list_scope).values())))
         pinned, found, loaded = list_scope.parts
         # Instructions use tokens that belong to no part, then those that pinned tools leave.
         claimed = max(0, instructions - (list_scope.budget - sum(list_scope.parts)))
-        return Budget(whole, max(0, pinned - fixed - claimed), found, loaded)
+        return TokenBudget(whole, max(0, pinned - fixed - claimed), found, loaded)
 
     def _pinned(self, list_scope: ListScope) -> tuple[dict[str, int], tuple[str, ...]]:
         costs = {self.name(list_scope, tool): self.cost(list_scope, tool) for tool in self._to_pin(list_scope)}

@@ -26,7 +26,7 @@ from interlock.protocols.mgp.permissions import Risk
 if TYPE_CHECKING:
     from interlock.discovery.entries import Identity
     from interlock.discovery.index import ToolIndex
-    from interlock.discovery.queries import Filters, Found
+    from interlock.discovery.queries import Filters, SearchResult
     from interlock.discovery.split_query import SplitQuery
     from interlock.hub.tool_search.embeddings import Vector
 
@@ -94,7 +94,7 @@ class ToolSearch:
         *,
         explain: bool = False,
         covers: int = 0,
-    ) -> Found:
+    ) -> SearchResult:
         """The best tools for a query among those in `seen`, ranked with what was learned from the use of `owner`.
 
         Raises `DiscoveryError` or RESOURCE_EXHAUSTED.
