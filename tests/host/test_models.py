@@ -24,7 +24,7 @@ from interlock.host.models.model import (
     ToolUse,
 )
 from interlock.host.models.openai import OpenAiModel
-from interlock.protocols.mcpl.content import Audio, Image, Text
+from interlock.protocols.mcpl.content import AudioContent, ImageContent, TextContent
 from interlock.protocols.mcpl.inference import Usage
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
@@ -46,11 +46,11 @@ from .model_server import (
 )
 
 ADD = ToolDefinition("demo__add", "Adds", msgspec.Raw(b'{"type":"object"}'))
-PROMPT = Prompt((Message("user", (Text("Hi"),)),), "Be brief.", (ADD,))
+PROMPT = Prompt((Message("user", (TextContent("Hi"),)),), "Be brief.", (ADD,))
 LATER = Prompt(
     (
-        Message("user", (Text("Hi"), Image(data="aGk=", mime_type="image/png"))),
-        Message("assistant", (Text("Let me add."), ToolUse("c1", "demo__add", '{"a": 1}'))),
+        Message("user", (TextContent("Hi"), ImageContent(data="aGk=", mime_type="image/png"))),
+        Message("assistant", (TextContent("Let me add."), ToolUse("c1", "demo__add", '{"a": 1}'))),
         Message("user", (ToolResult("c1", "2", failed=True),)),
     ),
 )
@@ -129,7 +129,7 @@ async def test_tool_calls_come_whole_and_go_back_with_their_results(server: Mode
 
 
 async def test_images_of_results_go_to_models_in_the_shape_of_their_api(server: ModelServer) -> None:
-    image = Image(data="aGk=", mime_type="image/png")
+    image = ImageContent(data="aGk=", mime_type="image/png")
     seen = Prompt((LATER.messages[1], Message("user", (ToolResult("c1", "[image/png]", images=(image,)),))))
     server.answer_with(openai_text("ok"), anthropic_text("ok"))
     for kind in ("openai", "anthropic"):
@@ -207,21 +207,21 @@ async def test_details_in_which_endpoints_differ(server: ModelServer) -> None:
     await other.close()
 
 
-MEDIA: list[tuple[Image | Audio, bool]] = [
-    (Image(data="aGk=", mime_type="image/png"), True),
-    (Image(data="no base64", mime_type="image/png"), False),
-    (Image(data="aGk=", mime_type="image/svg+xml"), False),
-    (Image(uri="https://example.org/cat.png"), True),
-    (Image(uri="https://93.184.216.34/cat.png"), True),
+MEDIA: list[tuple[ImageContent | AudioContent, bool]] = [
+    (ImageContent(data="aGk=", mime_type="image/png"), True),
+    (ImageContent(data="no base64", mime_type="image/png"), False),
+    (ImageContent(data="aGk=", mime_type="image/svg+xml"), False),
+    (ImageContent(uri="https://example.org/cat.png"), True),
+    (ImageContent(uri="https://93.184.216.34/cat.png"), True),
     *(
-        (Image(uri=uri), False)
+        (ImageContent(uri=uri), False)
         for uri in (
             "file:///etc/passwd", "http://169.254.169.254/latest", "http://localhost:8080/a", "http://0x7f.1/a",
             "http://[::ffff:10.0.0.1]/a", "http://metadata.google.internal/a", "http://build/a", "https://", "http://[",
             "http://127.0.0.1.:80/", "http://a@example.org/",
         )
     ),
-    (Audio(data="aGk=", mime_type="audio/mpeg"), False),
+    (AudioContent(data="aGk=", mime_type="audio/mpeg"), False),
 ]  # fmt: skip
 
 
@@ -234,7 +234,7 @@ async def test_t13_a_model_gets_only_media_that_it_takes_and_addresses_of_the_we
     for part, taken in MEDIA:
         server.answer_with(text("ok"), text("ok"))
         for each in (model, blind):
-            await answer(each, Prompt((Message("user", (Text("Hi"), part)),)))
+            await answer(each, Prompt((Message("user", (TextContent("Hi"), part)),)))
         texts = [asked.raw.count(b"not shown]") for asked in server.asked]
         assert texts == [int(not taken), 1], part
         address = (getattr(part, "uri", None) or part.data or "").encode()

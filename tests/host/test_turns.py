@@ -15,7 +15,7 @@ from interlock.host import Host
 from interlock.host.hooks import Hooks, Response
 from interlock.host.turn import Turn
 from interlock.hub.conversation_documents import CONVERSATIONS, TURN_LEASES, TURNS, TurnLease
-from interlock.protocols.mcpl.content import Image
+from interlock.protocols.mcpl.content import ImageContent
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
 from interlock.server import Server
@@ -145,7 +145,7 @@ class Camera(Hooks):
         return True
 
     async def before(self, turn: Turn) -> list[Sourced]:
-        image = Image(data="aGk=", mime_type="image/png")
+        image = ImageContent(data="aGk=", mime_type="image/png")
         return [] if self.covered else [Sourced("camera", Injection("view", "beforeUser", (image,)))]
 
     async def after(self, turn: Turn, response: Response) -> Response:

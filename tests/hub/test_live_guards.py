@@ -32,8 +32,8 @@ from interlock.hub.live.passed_messages import PassedMessages
 from interlock.hub.live.touches import Touches
 from interlock.protocols.mcpl import coalescing
 from interlock.protocols.mcpl.authorization import Arrival
-from interlock.protocols.mcpl.channels import Author, IncomingMessage
-from interlock.protocols.mcpl.content import Text
+from interlock.protocols.mcpl.channels import ChannelAuthor, IncomingMessage
+from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.events import PushResult
 from interlock.server import Server
 from interlock.server.requests.listeners import Listeners
@@ -246,7 +246,7 @@ async def test_a_hub_that_starts_takes_back_only_events_that_it_handed_on_itself
 async def test_a_message_that_comes_twice_at_once_is_passed_on_once(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "hub.db", COLLECTIONS)
     passed = PassedMessages(lambda: store)
-    message = IncomingMessage("chat", "m1", Author("1", "Ann"), "2026-01-23T10:30:00Z", (Text("Hi"),))
+    message = IncomingMessage("chat", "m1", ChannelAuthor("1", "Ann"), "2026-01-23T10:30:00Z", (TextContent("Hi"),))
     found = await asyncio.gather(*(passed.begin("s", "mine", "news", [message]) for _ in range(2)))
     assert sorted(len(fresh) for fresh, _ in found) == [0, 1]
     await store.close()

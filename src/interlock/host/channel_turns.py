@@ -11,7 +11,7 @@ import msgspec
 from interlock.hub.live.events import Pending
 from interlock.judge.text import show_hidden
 from interlock.protocols.mcpl.channels import hub_channel_id, split_hub_channel_id
-from interlock.protocols.mcpl.content import Blocks, Text
+from interlock.protocols.mcpl.content import Blocks, TextContent
 from interlock.protocols.mcpl.hooks import ChannelContext, ChannelPlace, Injection
 from interlock.protocols.mcpl.injections import Sourced
 
@@ -40,7 +40,7 @@ def context_of(events: Iterable[Pending]) -> list[Sourced]:
     for event in events:
         content = msgspec.convert(event.content, Blocks, strict=False)
         if event.channel is not None:
-            content = tuple(block for block in content if not isinstance(block, Text))
+            content = tuple(block for block in content if not isinstance(block, TextContent))
         if content:
             found.append(Sourced(event.server, Injection(event.feature_set, "beforeUser", content)))
     return found

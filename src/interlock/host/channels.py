@@ -32,8 +32,13 @@ from interlock.hub.live.intake import Incoming
 from interlock.hub.live.judged_injections import judged
 from interlock.protocols.mcpl.authorization import Arrival
 from interlock.protocols.mcpl.capabilities import CHANNELS_INCOMING
-from interlock.protocols.mcpl.channels import Incoming as IncomingMessages
-from interlock.protocols.mcpl.channels import IncomingMessage, IncomingResult, Received, hub_channel_id
+from interlock.protocols.mcpl.channels import (
+    ChannelsIncoming,
+    IncomingMessage,
+    IncomingResult,
+    Received,
+    hub_channel_id,
+)
 from interlock.protocols.mcpl.content import blocks
 from interlock.protocols.mcpl.injections import Sourced
 from interlock.protocols.patterns import compile_pattern
@@ -107,7 +112,7 @@ class ChannelConversations:
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
         """Take messages of a channel, each by itself."""
         incoming = arrival.params
-        assert isinstance(incoming, IncomingMessages)
+        assert isinstance(incoming, ChannelsIncoming)
         passed = await self._passed_on(live, incoming.messages, arrival.refusals)
         results = []
         for place, (message, refusal) in enumerate(zip(incoming.messages, arrival.refusals, strict=True)):

@@ -32,7 +32,7 @@ from interlock.hub.conversation_documents import (
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.store_faults import fault_of
-from interlock.protocols.mcpl.content import Text
+from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.injections import Prefix
 from interlock.store import Conflict, Document, StoreError, documents
 from interlock.store.documents import AnyCollection
@@ -272,7 +272,9 @@ class Conversations:
     async def _sealed(self, messages: Iterable[Message], bound_to: str) -> str:
         """The messages of a turn, sealed. A turn with results of tools or media may take a while."""
         given = tuple(messages)
-        sizes = [len(part.text) if isinstance(part, Text) else SEALED_HERE for each in given for part in each.parts]
+        sizes = [
+            len(part.text) if isinstance(part, TextContent) else SEALED_HERE for each in given for part in each.parts
+        ]
         if sum(sizes) < SEALED_HERE:
             return self._seal(given, bound_to)
         return await asyncio.to_thread(self._seal, given, bound_to)

@@ -44,7 +44,7 @@ from interlock.hub.admin.rollback import RollbackDone, RollbackPlan
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.conversation_documents import StoredConversation
-from interlock.protocols.mcpl.content import Text
+from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.injections import Sourced, content_without_label
 from interlock.wire.errors import Fault
 
@@ -274,9 +274,13 @@ def _message_rows(message: Message) -> list[MessageRow]:
     injected = {each.part: f"{each.server} ({each.namespace})" for each in message.injected}
     for at, part in enumerate(message.parts):
         if at in injected:
-            text = content_without_label(part.text) if isinstance(part, Text) else f"[{type(part).__name__.lower()}]"
+            text = (
+                content_without_label(part.text)
+                if isinstance(part, TextContent)
+                else f"[{type(part).__name__.lower()}]"
+            )
             rows.append(MessageRow("injected", text, injected[at]))
-        elif isinstance(part, Text):
+        elif isinstance(part, TextContent):
             rows.append(MessageRow(message.role, part.text))
         elif isinstance(part, ToolUse):
             rows.append(MessageRow("tool", part.arguments, part.name))

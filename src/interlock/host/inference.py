@@ -39,7 +39,7 @@ from interlock.hub.conversation_documents import INFERENCES, StoredInference, da
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.authorization import Arrival, admit
-from interlock.protocols.mcpl.content import Text, blocks
+from interlock.protocols.mcpl.content import TextContent, blocks
 from interlock.protocols.mcpl.inference import (
     InferenceChunk,
     InferenceRequest,
@@ -254,7 +254,7 @@ class _Running:
 
 def _prompt(request: InferenceRequest, most: int) -> Prompt:
     system = [message for message in request.messages if message.role == "system"]
-    texts = [block.text for message in system for block in blocks(message.content) if isinstance(block, Text)]
+    texts = [block.text for message in system for block in blocks(message.content) if isinstance(block, TextContent)]
     others = tuple(
         Message("assistant" if message.role == "assistant" else "user", blocks(message.content))
         for message in request.messages

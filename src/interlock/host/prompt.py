@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.host.conversations import Recorded, Stable
 from interlock.host.models.model import BYTES_PER_TOKEN, Injected, Message, Part
-from interlock.protocols.mcpl.content import Audio, Blocks, Image, Text
+from interlock.protocols.mcpl.content import AudioContent, Blocks, ImageContent, TextContent
 from interlock.protocols.mcpl.injections import Arrangement, Placed, render
 
 LABELLED: Final = (
@@ -34,7 +34,7 @@ def system_of(stable: Stable) -> str:
 
 def user_message(text: str | None, arranged: Arrangement) -> Message:
     """The message that begins a turn: injections around the user's own text."""
-    own: list[tuple[Part, Placed | None]] = [] if text is None else [(Text(text), None)]
+    own: list[tuple[Part, Placed | None]] = [] if text is None else [(TextContent(text), None)]
     parts = [*_sourced(arranged.before_user), *own, *_sourced(arranged.after_user)]
     injected = [
         Injected(at, placed.server, placed.namespace) for at, (_, placed) in enumerate(parts) if placed is not None
@@ -67,16 +67,19 @@ def first_to_keep(turns: Sequence[Recorded], first: int, most_tokens: int) -> in
 def _labelled(placed: Placed) -> list[Part]:
     """An injection with its label. Media follow the line that names their server."""
     content = _BLOCKS.decode(placed.body)
-    return [*_parts(placed, content, media=True), *(block for block in content if isinstance(block, Image | Audio))]
+    return [
+        *_parts(placed, content, media=True),
+        *(block for block in content if isinstance(block, ImageContent | AudioContent)),
+    ]
 
 
-def _parts(placed: Placed, content: Blocks, *, media: bool) -> list[Text]:
+def _parts(placed: Placed, content: Blocks, *, media: bool) -> list[TextContent]:
     """The line of an injection: its text with its label. Without `media`, the line says what it leaves out."""
     shown = []
     for block in content:
-        if not isinstance(block, Image | Audio):
+        if not isinstance(block, ImageContent | AudioContent):
             shown.append(block)
         elif not media:
-            shown.append(Text(f"[{block.mime_type or 'media'}, left out: the system position takes text]"))
+            shown.append(TextContent(f"[{block.mime_type or 'media'}, left out: the system position takes text]"))
     line = msgspec.structs.replace(placed, body=msgspec.json.encode(shown))
-    return [Text(render((line,)).decode())]
+    return [TextContent(render((line,)).decode())]

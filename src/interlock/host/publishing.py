@@ -22,7 +22,7 @@ from interlock.protocols.mcpl.channels import (
     Publish,
     split_hub_channel_id,
 )
-from interlock.protocols.mcpl.content import Text
+from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.grants import THINKING
 from interlock.protocols.patterns import PatternSet
 from interlock.wire.errors import Fault
@@ -51,7 +51,7 @@ class Publishing:
             state = live.for_agent(self._hub_app.live.features, agent)
             check_publish(live, state, channel)
             self._observe(turn, target, answer)
-            result = await publish(live, Publish(conversation, channel, (Text(answer),)))
+            result = await publish(live, Publish(conversation, channel, (TextContent(answer),)))
         except Fault as fault:
             journal.live_published(server, channel, conversation, "failed", fault.summary, agent=agent)
             return False
@@ -113,7 +113,7 @@ class Publishing:
                 if text:
                     mine = own or name == THINKING
                     tell(live, state, CHUNK, name, OutgoingChunk(*place, name, 0, text), own=mine)
-                    tell(live, state, COMPLETE, name, OutgoingComplete(*place, name, (Text(text),)), own=mine)
+                    tell(live, state, COMPLETE, name, OutgoingComplete(*place, name, (TextContent(text),)), own=mine)
 
     def _may_observe(self, server: str, target: str) -> bool:
         """Whether the operator lets a server observe a channel of another."""

@@ -17,7 +17,7 @@ from interlock.host.models.media import without_media
 from interlock.host.models.model import Finish, Message, ToolDefinition, ToolResult, ToolUse
 from interlock.host.prompt import user_message
 from interlock.host.turn import Turn
-from interlock.protocols.mcpl.content import Text
+from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.inference import Usage
 from interlock.protocols.mcpl.injections import arrange
 from interlock.wire.errors import Fault
@@ -95,7 +95,7 @@ class RunningTurn:
 
     def answered(self, text: str, calls: list[ToolUse], finish: Finish) -> None:
         """The model answered: its text, the tools it calls, and why it stopped. A round of calls begins."""
-        texts = (Text(text),) if text else ()
+        texts = (TextContent(text),) if text else ()
         if texts or calls:
             self.check_room(len(text) + sum(len(use.arguments) for use in calls))
             self.messages.append(Message("assistant", (*texts, *calls)))
@@ -127,7 +127,10 @@ class RunningTurn:
     def rewrite(self, text: str) -> None:
         """Put another text in the place of everything that the model said."""
         self.text = text
-        self.messages = [*_without_words(self.messages), *([Message("assistant", (Text(text),))] if text else [])]
+        self.messages = [
+            *_without_words(self.messages),
+            *([Message("assistant", (TextContent(text),))] if text else []),
+        ]
 
     def check_room(self, chars: int) -> None:
         """Count text of the turn. Raises TOO_LARGE for more than one turn may hold."""
@@ -163,7 +166,7 @@ def _without_words(messages: Iterable[Message]) -> list[Message]:
     """Messages without the words of the model."""
     kept = []
     for message in messages:
-        parts = tuple(part for part in message.parts if message.role == "user" or not isinstance(part, Text))
+        parts = tuple(part for part in message.parts if message.role == "user" or not isinstance(part, TextContent))
         if parts:
             kept.append(msgspec.structs.replace(message, parts=parts))
     return kept

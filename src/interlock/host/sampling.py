@@ -15,7 +15,7 @@ from interlock.host.models.model import BYTES_PER_TOKEN, Chunk, Finish, Finished
 from interlock.hub.app import HubApp
 from interlock.hub.sessions.session import Session
 from interlock.hub.upstreams.client_requests import ClientRequest
-from interlock.protocols.mcpl.content import Audio, Image, Text
+from interlock.protocols.mcpl.content import AudioContent, ImageContent, TextContent
 from interlock.protocols.mcpl.inference import ModelInfo, Usage
 from interlock.wire.json_values import decode_json
 
@@ -97,10 +97,10 @@ def _params(prompt: Prompt, wanted: str | None) -> dict[str, Any]:
 
 
 def _block(part: Part) -> dict[str, Any]:
-    if isinstance(part, Text):
+    if isinstance(part, TextContent):
         return {"type": "text", "text": part.text}
-    if isinstance(part, Image | Audio) and part.data is not None:
-        kind = "image" if isinstance(part, Image) else "audio"
+    if isinstance(part, ImageContent | AudioContent) and part.data is not None:
+        kind = "image" if isinstance(part, ImageContent) else "audio"
         return {"type": kind, "data": part.data, "mimeType": part.mime_type}
     return {"type": "text", "text": msgspec.json.encode(part).decode()}
 

@@ -24,7 +24,7 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.local_exchange import call_locally
 from interlock.hub.calls.refusals import is_refusal
 from interlock.hub.live.checkpoints import CallStates
-from interlock.protocols.mcpl.content import Image
+from interlock.protocols.mcpl.content import ImageContent
 from interlock.wire.errors import Fault
 
 LIST_S: Final = 30.0
@@ -45,7 +45,7 @@ class ToolOutcome(msgspec.Struct, frozen=True):
 
     text: str
     failed: bool = False
-    images: tuple[Image, ...] = ()
+    images: tuple[ImageContent, ...] = ()
     refused: bool = False
     """Whether a gate refused the call, before the server had it."""
 
@@ -166,21 +166,21 @@ def _was_refused(fault: Fault) -> bool:
     return is_refusal(fault) or (fault.foreign_code is None and fault.name == "TOOL_NOT_FOUND")
 
 
-def _images(result: _Called) -> dict[int, Image]:
+def _images(result: _Called) -> dict[int, ImageContent]:
     """The images of a result that a model can be shown, by their place: known kinds, few and not large."""
-    found: dict[int, Image] = {}
+    found: dict[int, ImageContent] = {}
     left = MAX_IMAGE_CHARS
     for place, block in enumerate(result.content):
         data, kind = block.get("data"), block.get("mimeType")
         if block.get("type") != "image" or not isinstance(data, str):
             continue
         if len(data) <= left and len(found) < MAX_IMAGES and is_image(kind, data):
-            found[place] = Image(data=data, mime_type=kind)
+            found[place] = ImageContent(data=data, mime_type=kind)
             left -= len(data)
     return found
 
 
-def _text(result: _Called, images: Mapping[int, Image]) -> str:
+def _text(result: _Called, images: Mapping[int, ImageContent]) -> str:
     """A result as text. Media are named; those among `images` also go to a model that sees."""
     texts = []
     for place, block in enumerate(result.content):

@@ -3,15 +3,15 @@
 from interlock.protocols.mcpl.channels import (
     Acknowledge,
     Channel,
+    ChannelAuthor,
     IncomingMessage,
     OutgoingChunk,
     OutgoingComplete,
     Publish,
     Typing,
 )
-from interlock.protocols.mcpl.channels import Author as ChannelAuthor
-from interlock.protocols.mcpl.channels import Close as CloseChannel
-from interlock.protocols.mcpl.channels import Open as OpenChannel
+from interlock.protocols.mcpl.channels import ChannelsClose as CloseChannel
+from interlock.protocols.mcpl.channels import ChannelsOpen as OpenChannel
 from interlock.protocols.mcpl.checkpoints import StateReport
 from interlock.protocols.mcpl.hooks import AfterInference, AfterInferenceResult, BeforeInference, Injection, Lifecycle
 from interlock.protocols.mcpl.inference import InferenceMessage, InferenceResult, ModelInfo

@@ -13,7 +13,7 @@ from cases import each_case
 from interlock.protocols.mcpl.capabilities import Dialect
 from interlock.protocols.mcpl.channels import Channel, hub_channel_id, split_hub_channel_id
 from interlock.protocols.mcpl.checkpoints import StateReport, read_state
-from interlock.protocols.mcpl.content import Block, Content, Resource, Text, blocks
+from interlock.protocols.mcpl.content import Block, Content, ResourceContent, TextContent, blocks
 from interlock.protocols.mcpl.decoding import LIMITS, decode
 from interlock.protocols.mcpl.errors import BY_CODE, as_fault
 from interlock.protocols.mcpl.events import PushEvent, expand_tags
@@ -181,7 +181,7 @@ def test_unknown_members_are_ignored_at_every_depth() -> None:
         PushEvent,
         raw({**PUSH, "priority": 9, "payload": {"content": [{"type": "text", "text": "a", "x": {}}], "y": 1}}),
     )
-    assert event.payload.content == (Text("a"),)
+    assert event.payload.content == (TextContent("a"),)
 
 
 @each_case(
@@ -235,11 +235,11 @@ def test_a_resource_has_an_address_in_either_form() -> None:
         {"type": "resource", "uri": "m://1"},
         {"type": "resource", "resource": {"uri": "m://1", "text": "x"}},
     ):
-        assert decode(Resource, raw(block)).address == "m://1"
+        assert decode(ResourceContent, raw(block)).address == "m://1"
 
 
 def test_a_plain_string_is_one_text_block() -> None:
-    assert blocks("hello") == (Text("hello"),)
+    assert blocks("hello") == (TextContent("hello"),)
 
 
 @each_case(

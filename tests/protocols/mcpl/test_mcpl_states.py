@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from cases import each_case
 from example_counts import example_count
 from interlock.protocols.mcpl.capabilities import CHANNELS_PUBLISH, MODEL_INFO, PUSH, TOOLS, Dialect
-from interlock.protocols.mcpl.feature_sets import Changed, Receipt, ScopeRules, Update, apply_change
+from interlock.protocols.mcpl.feature_sets import FeatureSetsChanged, Receipt, ScopeRules, Update, apply_change
 from interlock.protocols.mcpl.negotiation import Offer, read_manifest
 from interlock.protocols.mcpl.policy import HostPolicy, effective
 from interlock.protocols.mcpl.received import Selection, receipt, receive
@@ -158,7 +158,7 @@ def test_the_update_says_all_of_it_even_when_nothing_is_on(version: str) -> None
 
 def test_a_removed_set_is_off_at_once_and_an_added_one_stays_off() -> None:
     connection = told(Connection(offer("0.4")), ALL)
-    change = Changed({"new": {"description": "d", "uses": ["inferenceRequest"]}}, ("a",))
+    change = FeatureSetsChanged({"new": {"description": "d", "uses": ["inferenceRequest"]}}, ("a",))
     sets = apply_change(connection.offer.feature_sets, change, Dialect.V0_4)
     manifest = {**SETS, "new": {"description": "d", "uses": ["inferenceRequest"]}}
     del manifest["a"]
@@ -188,7 +188,7 @@ def test_a_partly_wrong_manifest_still_takes_away() -> None:
 def test_a_change_of_sets_is_bounded() -> None:
     many = {f"s{i}": {"description": "d", "uses": ["tools"]} for i in range(300)}
     with pytest.raises(Exception, match="more than"):
-        apply_change({}, Changed(many), Dialect.V0_4)
+        apply_change({}, FeatureSetsChanged(many), Dialect.V0_4)
 
 
 # The whole life against a model

@@ -22,7 +22,7 @@ from interlock.host.models.model import (
     ToolUse,
 )
 from interlock.host.models.streamed_model import MAX_NAME_CHARS, AnswerReader, PartialCall, StreamedModel
-from interlock.protocols.mcpl.content import Image, Text
+from interlock.protocols.mcpl.content import ImageContent, TextContent
 from interlock.protocols.mcpl.inference import Usage
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
@@ -127,7 +127,7 @@ def _results_first(parts: tuple[Part, ...]) -> list[Part]:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    if isinstance(part, Text):
+    if isinstance(part, TextContent):
         return {"type": "text", "text": part.text}
     if isinstance(part, ToolUse):
         return {"type": "tool_use", "id": part.id, "name": part.name, "input": arguments_of(part.arguments) or {}}
@@ -136,7 +136,7 @@ def _part(part: Part) -> dict[str, Any]:
         if part.images:
             content = [*([{"type": "text", "text": part.text}] if part.text else []), *map(_part, part.images)]
         return {"type": "tool_result", "tool_use_id": part.id, "content": content, "is_error": part.failed}
-    if isinstance(part, Image):
+    if isinstance(part, ImageContent):
         source: dict[str, Any] = {"type": "url", "url": part.uri}
         if part.uri is None:
             source = {"type": "base64", "media_type": part.mime_type, "data": part.data}

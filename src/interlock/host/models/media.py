@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.host.models.model import Message, Part, Prompt, ToolResult
 from interlock.judge.addresses import kind_of, read_address
-from interlock.protocols.mcpl.content import Audio, Image, Text
+from interlock.protocols.mcpl.content import AudioContent, ImageContent, TextContent
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The kinds that models take."""
@@ -47,17 +47,17 @@ def _with(message: Message, capabilities: Sequence[str]) -> Message:
 def _shown(part: Part, capabilities: Sequence[str]) -> Part:
     if isinstance(part, ToolResult):
         return part if not part.images or "vision" in capabilities else msgspec.structs.replace(part, images=())
-    if not isinstance(part, Image | Audio) or _is_taken(part, capabilities):
+    if not isinstance(part, ImageContent | AudioContent) or _is_taken(part, capabilities):
         return part
-    return Text(f"[{part.mime_type or type(part).__name__.lower()}, not shown]")
+    return TextContent(f"[{part.mime_type or type(part).__name__.lower()}, not shown]")
 
 
-def _is_taken(part: Image | Audio, capabilities: Sequence[str]) -> bool:
-    if ("vision" if isinstance(part, Image) else "audio") not in capabilities:
+def _is_taken(part: ImageContent | AudioContent, capabilities: Sequence[str]) -> bool:
+    if ("vision" if isinstance(part, ImageContent) else "audio") not in capabilities:
         return False
     if part.uri is not None:
         return is_public(part.uri)
-    if isinstance(part, Image):
+    if isinstance(part, ImageContent):
         return is_image(part.mime_type, part.data)
     return _BASE64.fullmatch(part.data or "") is not None
 

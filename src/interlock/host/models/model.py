@@ -10,7 +10,13 @@ from typing import Annotated, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from interlock.protocols.mcpl.content import Audio, Image, Resource, ResourceLink, Text
+from interlock.protocols.mcpl.content import (
+    AudioContent,
+    ImageContent,
+    ResourceContent,
+    ResourceLinkContent,
+    TextContent,
+)
 from interlock.protocols.mcpl.inference import FinishReason, ModelInfo, Usage
 
 BYTES_PER_TOKEN: Final = 4
@@ -47,13 +53,15 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result
     id: str
     text: str
     failed: bool = False
-    images: tuple[Image, ...] = ()
+    images: tuple[ImageContent, ...] = ()
     """Images of the result, for a model that sees."""
     refused: bool = False
     """Whether a gate of the hub refused the call: it did nothing."""
 
 
-Part: TypeAlias = Text | Image | Audio | Resource | ResourceLink | ToolUse | ToolResult
+Part: TypeAlias = (
+    TextContent | ImageContent | AudioContent | ResourceContent | ResourceLinkContent | ToolUse | ToolResult
+)
 
 
 class Injected(msgspec.Struct, frozen=True):
@@ -173,13 +181,13 @@ def size_of(prompt: Prompt) -> int:
 def _size(part: Part) -> int:
     if isinstance(part, ToolResult):
         return len(part.text) + sum(_size(image) for image in part.images)
-    if isinstance(part, Text):
+    if isinstance(part, TextContent):
         return len(part.text)
     if isinstance(part, ToolUse):
         return len(part.name) + len(part.arguments)
-    if isinstance(part, Image) and part.data is not None:
+    if isinstance(part, ImageContent) and part.data is not None:
         return min(len(part.data), IMAGE_CHARS)
-    if isinstance(part, Image | Audio):
+    if isinstance(part, ImageContent | AudioContent):
         return len(part.data or part.uri or "")
     return len(msgspec.json.encode(part))
 

@@ -24,7 +24,7 @@ from interlock.host.models.model import (
     ToolUse,
 )
 from interlock.host.models.streamed_model import AnswerReader, PartialCall, StreamedModel
-from interlock.protocols.mcpl.content import Audio, Image, Text
+from interlock.protocols.mcpl.content import AudioContent, ImageContent, TextContent
 from interlock.protocols.mcpl.inference import Usage
 from interlock.transports.resolving import Resolver
 from interlock.wire.sse import SseEvent
@@ -133,14 +133,14 @@ def _messages(message: Message) -> Iterator[dict[str, Any]]:
     parts = [part for part in message.parts if not isinstance(part, ToolUse | ToolResult)]
     # Results are text in this API, so their images follow as a message of the user.
     shown = [(part.id, part.images) for part in message.parts if isinstance(part, ToolResult) and part.images]
-    seen: list[Text | Image] = []
+    seen: list[TextContent | ImageContent] = []
     for id_, images in shown:
-        seen += [Text(f"[Images of the result of {id_}]"), *images]
+        seen += [TextContent(f"[Images of the result of {id_}]"), *images]
     parts = [*seen, *parts]
     if not parts and not calls:
         return
     written: dict[str, Any] = {"role": message.role}
-    texts = [part.text for part in parts if isinstance(part, Text)]
+    texts = [part.text for part in parts if isinstance(part, TextContent)]
     written["content"] = "\n\n".join(texts) if len(texts) == len(parts) else [_part(part) for part in parts]
     if calls:
         written["content"] = written["content"] or None
@@ -157,12 +157,12 @@ def _arguments(call: ToolUse) -> str:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    if isinstance(part, Text):
+    if isinstance(part, TextContent):
         return {"type": "text", "text": part.text}
-    if isinstance(part, Image):
+    if isinstance(part, ImageContent):
         url = part.uri if part.uri is not None else f"data:{part.mime_type};base64,{part.data}"
         return {"type": "image_url", "image_url": {"url": url}}
-    if isinstance(part, Audio) and part.data is not None:
+    if isinstance(part, AudioContent) and part.data is not None:
         form = (part.mime_type or "").rpartition("/")[2]
         return {"type": "input_audio", "input_audio": {"data": part.data, "format": "mp3" if form == "mpeg" else form}}
     return {"type": "text", "text": msgspec.json.encode(part).decode()}

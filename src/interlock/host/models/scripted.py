@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.config.model_settings import ModelSettings
 from interlock.host.models.model import Chunk, Finished, Prompt, TextDelta, ToolResult, ToolUse, estimated
-from interlock.protocols.mcpl.content import Text
+from interlock.protocols.mcpl.content import TextContent
 from interlock.protocols.mcpl.inference import ModelInfo
 from interlock.protocols.mcpl.injections import content_without_label
 from interlock.wire.errors import Fault
@@ -101,7 +101,7 @@ def _text(prompt: Prompt, *, newest: bool = False, results: bool = False) -> str
     for message in reversed(prompt.messages):
         found = [part.text for part in message.parts if isinstance(part, ToolResult)] if results or newest else []
         injected = {each.part for each in message.injected} if newest else ()
-        texts = [(at, part.text) for at, part in enumerate(message.parts) if isinstance(part, Text)]
+        texts = [(at, part.text) for at, part in enumerate(message.parts) if isinstance(part, TextContent)]
         found += [content_without_label(text) if at in injected else text for at, text in texts] if not results else []
         if message.role == "user" and found:
             return "\n".join(found)

@@ -71,7 +71,7 @@ class ChannelOperations:
     async def open(self, by: Principal, params: OpenChannel, trace: str) -> ChannelRow:
         """Have a server open a channel. Raises CHANNEL_OPEN_FAILED, or another refusal."""
         live = self._live(params.server)
-        channel = await open_channel(live, live.state, channels.Open(params.type, params.address))
+        channel = await open_channel(live, live.state, channels.ChannelsOpen(params.type, params.address))
         return self._row(live, channel)
 
     async def close(self, by: Principal, params: CloseChannel, trace: str) -> Closed:

@@ -33,7 +33,7 @@ def is_full(live: LiveConnection, channel: str) -> bool:
     return channel not in live.channels and len(live.channels) >= MAX_OPEN
 
 
-async def open_channel(live: LiveConnection, rights: Connection, wanted: channels.Open) -> channels.Channel:
+async def open_channel(live: LiveConnection, rights: Connection, wanted: channels.ChannelsOpen) -> channels.Channel:
     """Have a server open a channel. Raises CHANNEL_OPEN_FAILED, or another refusal."""
     check_outgoing(rights, OPEN)
     channel = (await live.ask(OPEN, wanted, channels.OpenResult, ANSWER_S)).channel
@@ -50,7 +50,7 @@ async def close_channel(live: LiveConnection, rights: Connection, channel: str) 
     if channel not in live.channels:
         raise unknown_channel(channel)
     check_outgoing(rights, CLOSE, channel=channel)
-    result = await live.ask(CLOSE, channels.Close(channel), channels.CloseResult, ANSWER_S)
+    result = await live.ask(CLOSE, channels.ChannelsClose(channel), channels.CloseResult, ANSWER_S)
     if result.closed:
         live.channels.pop(channel, None)
     return result

@@ -44,11 +44,11 @@ class RegisteredChannels:
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
         """Register, change or list the channels of a connection."""
         params = arrival.params
-        if isinstance(params, channels.Register):
+        if isinstance(params, channels.ChannelsRegister):
             answer = self._put(live, params.channels, arrival)
             await self._announce(live, answer)
             return answer
-        if isinstance(params, channels.Changed):
+        if isinstance(params, channels.ChannelsChanged):
             answer = self._put(live, (*params.added, *params.updated), arrival)
             for id_ in params.removed:
                 live.channels.pop(id_, None)
@@ -66,7 +66,7 @@ class RegisteredChannels:
         accepted = [live.channels[each.id] for each in answer.results if each.accepted and each.id in live.channels]
         added = tuple(each for each in accepted if each.id not in updated)
         changed = tuple(each for each in accepted if each.id in updated)
-        await self._announcements.changed(live, channels.Changed(added, removed, changed))
+        await self._announcements.changed(live, channels.ChannelsChanged(added, removed, changed))
 
     def _put(
         self, live: LiveConnection, found: tuple[channels.Channel, ...], arrival: Arrival
@@ -78,5 +78,5 @@ class RegisteredChannels:
             if refusal is None:
                 live.channels[channel.id] = channel
             reason = None if refusal is None else refusal.message
-            results.append(channels.Registered(channel.id, refusal is None, reason))
+            results.append(channels.RegisteredChannel(channel.id, refusal is None, reason))
         return channels.RegisterResult(tuple(results))

@@ -57,7 +57,7 @@ class ClientChannels:
 
     async def open(self, host: ClientHost, params: bytes) -> channels.OpenResult:
         """Have a server open a channel: the one that the metadata names, or the only one that can."""
-        request = decode(channels.Open, params)
+        request = decode(channels.ChannelsOpen, params)
         live, rights = self._opener(host, request)
         own = None if request.channel_id is None else self._own(host, live.server, request.channel_id)
         opening = channel_requests.open_channel(live, rights, msgspec.structs.replace(request, channel_id=own))
@@ -68,7 +68,7 @@ class ClientChannels:
 
     async def close(self, host: ClientHost, params: bytes) -> channels.CloseResult:
         """Have a server close a channel."""
-        live, rights, channel = self._of(host, decode(channels.Close, params).channel_id)
+        live, rights, channel = self._of(host, decode(channels.ChannelsClose, params).channel_id)
         closing = channel_requests.close_channel(live, rights, channel)
         return await self._texts.answered(host, live.server, channel_requests.CLOSE, closing)
 
@@ -124,7 +124,7 @@ class ClientChannels:
         if not found:
             return
         try:
-            registration = msgspec.json.encode(channels.Register(found))
+            registration = msgspec.json.encode(channels.ChannelsRegister(found))
             await self._hosts.requests.ask(host.key, "channels/register", None, registration)
         except Fault:
             return  # It does not listen now. `channels/list` has them.
@@ -192,7 +192,7 @@ class ClientChannels:
                 return live, self._hosts.offers.rights(host, live), channel
         raise unknown_channel(id)
 
-    def _opener(self, host: ClientHost, request: channels.Open) -> tuple[LiveConnection, Connection]:
+    def _opener(self, host: ClientHost, request: channels.ChannelsOpen) -> tuple[LiveConnection, Connection]:
         named = request.metadata.get(SERVER)
         if named is None and request.channel_id is not None and not host.bare:
             named = request.channel_id.partition("/")[0]
@@ -236,12 +236,12 @@ class ChannelAnnouncements:
         self._order = asyncio.Lock()
         """Clients are told of changes in their order."""
 
-    async def changed(self, live: LiveConnection, change: channels.Changed) -> None:
+    async def changed(self, live: LiveConnection, change: channels.ChannelsChanged) -> None:
         """A server registered, removed or changed channels."""
         async with self._order:
             await self._tell(live, change)
 
-    async def _tell(self, live: LiveConnection, change: channels.Changed) -> None:
+    async def _tell(self, live: LiveConnection, change: channels.ChannelsChanged) -> None:
         hosts = self._hosts
         for host in list(hosts.of_connection(live)):
             if not host.can(CHANNELS_REGISTER) or live not in hosts.offers.connections(host):
@@ -260,5 +260,5 @@ class ChannelAnnouncements:
             removed = await self._texts.ids(host, live.server, CHANGED, change.removed)
             gone = tuple(shown_id(host, live.server, id_) for id_ in removed)
             if added or updated or gone:
-                notice = channels.Changed(added, gone, updated)
+                notice = channels.ChannelsChanged(added, gone, updated)
                 hosts.requests.tell(host.key, CHANGED, msgspec.json.encode(notice))

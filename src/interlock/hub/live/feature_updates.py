@@ -82,7 +82,7 @@ class FeatureUpdates:
         """Do the same in the background."""
         live.updates.begin(self.update(live), None)
 
-    def on_changed(self, live: LiveConnection, change: feature_sets.Changed) -> None:
+    def on_changed(self, live: LiveConnection, change: feature_sets.FeatureSetsChanged) -> None:
         """A server declares other feature sets. Raises a `Fault` for a change that cannot be."""
         sets = feature_sets.apply_change(live.state.offer.feature_sets, change, live.state.dialect)
         # At once: the next change may come before the server is told of this one.

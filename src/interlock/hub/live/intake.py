@@ -36,7 +36,7 @@ from interlock.hub.live.wakes import Decided, Wakes
 from interlock.hub.rate_meter import Meters
 from interlock.hub.store_faults import as_faults, fault_of, starting
 from interlock.protocols.mcpl.authorization import Arrival
-from interlock.protocols.mcpl.content import Block, Text, blocks
+from interlock.protocols.mcpl.content import Block, TextContent, blocks
 from interlock.protocols.mcpl.events import PushEvent, PushResult
 from interlock.store import Conflict, Store, StoreError
 from interlock.store.documents import AnyCollection
@@ -75,7 +75,7 @@ class Incoming(msgspec.Struct, frozen=True):
     @classmethod
     def posted(cls, server: str, event: str, feature_set: str, text: str) -> Incoming:
         """The event of a webhook, with the body as it came. Raises TOO_LARGE."""
-        return cls._bounded(server, event, feature_set, (Text(text),))
+        return cls._bounded(server, event, feature_set, (TextContent(text),))
 
     @classmethod
     def _bounded(

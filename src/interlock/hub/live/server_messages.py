@@ -86,7 +86,7 @@ class ServerMessages:
         except Fault as fault:
             self._refusals.add(server, method, "", "", fault)
             return
-        if isinstance(arrival.params, feature_sets.Changed):
+        if isinstance(arrival.params, feature_sets.FeatureSetsChanged):
             try:
                 self._updates.on_changed(live, arrival.params)
             except Fault as fault:

@@ -222,15 +222,15 @@ def _check_contribution(connection: Connection, path: str, feature_set: str | No
 
 def _refusals(connection: Connection, value: Value, registered: Collection[str]) -> tuple[Fault | None, ...]:
     grant = connection.active.grant
-    if isinstance(value, channels.Incoming):
+    if isinstance(value, channels.ChannelsIncoming):
         found = tuple(_refuse_incoming(connection, message.channel_id, registered) for message in value.messages)
         first = found[0]
         if first is not None and all(refusal is not None for refusal in found):
             raise first
         return found
-    if isinstance(value, channels.Register | channels.Changed):
-        added = value.channels if isinstance(value, channels.Register) else value.added
-        updated = () if isinstance(value, channels.Register) else value.updated
+    if isinstance(value, channels.ChannelsRegister | channels.ChannelsChanged):
+        added = value.channels if isinstance(value, channels.ChannelsRegister) else value.added
+        updated = () if isinstance(value, channels.ChannelsRegister) else value.updated
         left = MAX_REGISTERED - len(registered)
         refusals: list[Fault | None] = []
         for index, channel in enumerate((*added, *updated)):

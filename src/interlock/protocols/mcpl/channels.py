@@ -30,13 +30,13 @@ class Channel(Value, frozen=True):
 Descriptors: TypeAlias = Annotated[tuple[Channel, ...], msgspec.Meta(max_length=MAX_CHANNELS)]
 
 
-class Register(Value, frozen=True):
+class ChannelsRegister(Value, frozen=True):
     """The params of `channels/register`."""
 
     channels: Descriptors
 
 
-class Changed(Value, frozen=True):
+class ChannelsChanged(Value, frozen=True):
     """The params of `channels/changed`."""
 
     added: Descriptors = ()
@@ -44,7 +44,7 @@ class Changed(Value, frozen=True):
     updated: Descriptors = ()
 
 
-class Registered(Value, frozen=True):
+class RegisteredChannel(Value, frozen=True):
     """The result for one descriptor."""
 
     id: str
@@ -55,7 +55,7 @@ class Registered(Value, frozen=True):
 class RegisterResult(Value, frozen=True):
     """The answer to `channels/register`, and to `channels/changed` where it is a request: one entry per descriptor."""
 
-    results: tuple[Registered, ...]
+    results: tuple[RegisteredChannel, ...]
 
 
 class ListResult(Value, frozen=True):
@@ -64,21 +64,21 @@ class ListResult(Value, frozen=True):
     channels: Descriptors
 
 
-class History(Value, frozen=True):
+class ChannelHistory(Value, frozen=True):
     """How much backscroll is wanted with an opened channel."""
 
     limit: Count
     before_message_id: Name | None = None
 
 
-class Open(Value, frozen=True):
+class ChannelsOpen(Value, frozen=True):
     """The params of `channels/open`."""
 
     type: Name
     address: Object
     channel_id: Name | None = None
     metadata: Object = msgspec.field(default_factory=dict)
-    history: History | None = None
+    history: ChannelHistory | None = None
 
 
 class OpenResult(Value, frozen=True):
@@ -87,7 +87,7 @@ class OpenResult(Value, frozen=True):
     channel: Channel
 
 
-class Close(Value, frozen=True):
+class ChannelsClose(Value, frozen=True):
     """The params of `channels/close`."""
 
     channel_id: Name
@@ -134,7 +134,7 @@ class PublishResult(Value, frozen=True):
     message_id: Name | None = None
 
 
-class Author(Value, frozen=True):
+class ChannelAuthor(Value, frozen=True):
     """The author of a message, as the server claims."""
 
     id: Name
@@ -146,7 +146,7 @@ class IncomingMessage(Value, frozen=True):
 
     channel_id: Name
     message_id: Name
-    author: Author
+    author: ChannelAuthor
     timestamp: str
     content: Content
     thread_id: Name | None = None
@@ -158,7 +158,7 @@ class IncomingMessage(Value, frozen=True):
         check_tags(self.tags)
 
 
-class Incoming(Value, frozen=True):
+class ChannelsIncoming(Value, frozen=True):
     """The params of `channels/incoming`."""
 
     messages: Annotated[tuple[IncomingMessage, ...], msgspec.Meta(min_length=1, max_length=MAX_MESSAGES)]

@@ -11,13 +11,13 @@ from interlock.protocols.mcpl.decoding import Value
 MAX_BLOCKS: Final = 256
 
 
-class Text(Value, frozen=True, tag_field="type", tag="text"):
+class TextContent(Value, frozen=True, tag_field="type", tag="text"):
     """Plain text."""
 
     text: str
 
 
-class Image(Value, frozen=True, tag_field="type", tag="image"):
+class ImageContent(Value, frozen=True, tag_field="type", tag="image"):
     """An image, inline or by its address."""
 
     data: str | None = None
@@ -28,7 +28,7 @@ class Image(Value, frozen=True, tag_field="type", tag="image"):
         _require_one_form(self)
 
 
-class Audio(Value, frozen=True, tag_field="type", tag="audio"):
+class AudioContent(Value, frozen=True, tag_field="type", tag="audio"):
     """A sound, inline or by its address."""
 
     data: str | None = None
@@ -52,7 +52,7 @@ class Contents(Value, frozen=True):
             raise ValueError("an embedded resource has either `text` or `blob`")
 
 
-class Resource(Value, frozen=True, tag_field="type", tag="resource"):
+class ResourceContent(Value, frozen=True, tag_field="type", tag="resource"):
     """A resource: by its address as MCPL writes it, or embedded as MCP does."""
 
     uri: str | None = None
@@ -68,7 +68,7 @@ class Resource(Value, frozen=True, tag_field="type", tag="resource"):
         return self.resource.uri if self.resource is not None else self.uri or ""
 
 
-class ResourceLink(Value, frozen=True, tag_field="type", tag="resource_link"):
+class ResourceLinkContent(Value, frozen=True, tag_field="type", tag="resource_link"):
     """MCP's own link to a resource."""
 
     uri: str
@@ -76,7 +76,7 @@ class ResourceLink(Value, frozen=True, tag_field="type", tag="resource_link"):
     mime_type: str | None = None
 
 
-Block: TypeAlias = Text | Image | Audio | Resource | ResourceLink
+Block: TypeAlias = TextContent | ImageContent | AudioContent | ResourceContent | ResourceLinkContent
 Blocks: TypeAlias = Annotated[tuple[Block, ...], msgspec.Meta(max_length=MAX_BLOCKS)]
 Content: TypeAlias = str | Blocks
 """A plain string stands for one text block."""
@@ -84,10 +84,10 @@ Content: TypeAlias = str | Blocks
 
 def blocks(content: Content) -> tuple[Block, ...]:
     """The content as blocks, whichever way it was written."""
-    return (Text(content),) if isinstance(content, str) else content
+    return (TextContent(content),) if isinstance(content, str) else content
 
 
-def _require_one_form(block: Image | Audio) -> None:
+def _require_one_form(block: ImageContent | AudioContent) -> None:
     inline = block.data is not None and block.mime_type is not None
     if inline == (block.uri is not None) or (block.data is not None) != inline:
         raise ValueError("media has either `data` with `mimeType`, or `uri`")

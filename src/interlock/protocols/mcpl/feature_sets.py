@@ -126,14 +126,16 @@ class Receipt(Value, frozen=True):
             raise ValueError("a refusal names its `fallback`")
 
 
-class Changed(Value, frozen=True):
+class FeatureSetsChanged(Value, frozen=True):
     """The params of `featureSets/changed` (0.4)."""
 
     added: dict[str, Object] = msgspec.field(default_factory=dict)
     removed: Names = ()
 
 
-def apply_change(declared: Mapping[str, FeatureSet], change: Changed, dialect: Dialect) -> dict[str, FeatureSet]:
+def apply_change(
+    declared: Mapping[str, FeatureSet], change: FeatureSetsChanged, dialect: Dialect
+) -> dict[str, FeatureSet]:
     """The declarations after a change. A set that is both removed and added is the added one. Raises TOO_LARGE."""
     kept = {name: known for name, known in declared.items() if name not in change.removed}
     kept |= {name: read_feature_set(name, declaration, dialect) for name, declaration in change.added.items()}

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.protocols.mcpl.content import Blocks, Text, blocks
+from interlock.protocols.mcpl.content import Blocks, TextContent, blocks
 from interlock.protocols.mcpl.hooks import Injection, Position
 
 
@@ -157,7 +157,7 @@ def content_without_label(line: str) -> str:
         content = _LINE.decode(line).content
     except msgspec.DecodeError:
         return line
-    texts = [block.text if isinstance(block, Text) else msgspec.json.encode(block).decode() for block in content]
+    texts = [block.text if isinstance(block, TextContent) else msgspec.json.encode(block).decode() for block in content]
     return "\n".join(texts)
 
 

@@ -15,7 +15,7 @@ from interlock.protocols.mcpl.capabilities import Dialect
 from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
 from interlock.protocols.mcpl.decoding import Value, decode
 from interlock.protocols.mcpl.events import PushEvent, PushResult
-from interlock.protocols.mcpl.feature_sets import Changed, Receipt, Update
+from interlock.protocols.mcpl.feature_sets import FeatureSetsChanged, Receipt, Update
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.scopes import Elevate, ElevateResult
 from interlock.wire.errors import Fault
@@ -81,21 +81,23 @@ METHODS: Final = {
         ),
         Method("model/info", "server", Nothing, inference.ModelInfo, paths.MODEL_INFO),
         Method("featureSets/update", "host", Update, Receipt, kind="either"),
-        Method("featureSets/changed", "server", Changed, None, dialects=_0_4, kind="notification"),
+        Method("featureSets/changed", "server", FeatureSetsChanged, None, dialects=_0_4, kind="notification"),
         Method("scope/elevate", "server", Elevate, ElevateResult, dialects=_0_4, tagged=True),
         Method("state/rollback", "host", Rollback, RollbackResult, paths.TOOLS, tagged=True),
-        Method("channels/register", "server", channels.Register, channels.RegisterResult, paths.CHANNELS_REGISTER),
+        Method(
+            "channels/register", "server", channels.ChannelsRegister, channels.RegisterResult, paths.CHANNELS_REGISTER
+        ),
         Method(
             "channels/changed",
             "server",
-            channels.Changed,
+            channels.ChannelsChanged,
             channels.RegisterResult,
             paths.CHANNELS_REGISTER,
             kind="either",
         ),
         Method("channels/list", "both", Nothing, channels.ListResult, paths.CHANNELS_REGISTER),
-        Method("channels/open", "host", channels.Open, channels.OpenResult, paths.CHANNELS_LIFECYCLE),
-        Method("channels/close", "host", channels.Close, channels.CloseResult, paths.CHANNELS_LIFECYCLE),
+        Method("channels/open", "host", channels.ChannelsOpen, channels.OpenResult, paths.CHANNELS_LIFECYCLE),
+        Method("channels/close", "host", channels.ChannelsClose, channels.CloseResult, paths.CHANNELS_LIFECYCLE),
         Method(
             "channels/outgoing/chunk",
             "host",
@@ -124,7 +126,7 @@ METHODS: Final = {
         Method(
             "channels/incoming",
             "server",
-            channels.Incoming,
+            channels.ChannelsIncoming,
             channels.IncomingResult,
             paths.CHANNELS_INCOMING,
             kind="either",

@@ -14,13 +14,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from interlock.protocols.mcpl.channels import (
-    Changed,
     Channel,
-    Incoming,
+    ChannelsChanged,
+    ChannelsIncoming,
+    ChannelsRegister,
     IncomingMessage,
     IncomingResult,
     ListResult,
-    Register,
     RegisterResult,
 )
 from interlock.signatures import DefinitionError
@@ -53,13 +53,13 @@ class Channels:
         if channel.id in self._known:
             raise DefinitionError(f"the channel {channel.id!r} exists already")
         self._known[channel.id] = channel
-        self._tell(Changed(added=(channel,)))
+        self._tell(ChannelsChanged(added=(channel,)))
 
     def remove(self, id: str) -> None:
         """Offer a channel no longer. Raises LookupError for one that does not exist."""
         if self._known.pop(id, None) is None:
             raise LookupError(f"no such channel: {id}")
-        self._tell(Changed(removed=(id,)))
+        self._tell(ChannelsChanged(removed=(id,)))
 
     def listed(self) -> ListResult:
         """The answer to `channels/list`."""
@@ -86,8 +86,8 @@ class Channels:
 
     async def incoming(self, messages: Iterable[IncomingMessage], hosts: Iterable[HostKey]) -> list[IncomingResult]:
         """Deliver messages to hosts. Raises a `Fault` where a host refuses all of them."""
-        params = msgspec.json.encode(Incoming(tuple(messages)))
-        msgspec.json.decode(params, type=Incoming)  # messages that no host could take fail here
+        params = msgspec.json.encode(ChannelsIncoming(tuple(messages)))
+        msgspec.json.decode(params, type=ChannelsIncoming)  # messages that no host could take fail here
         answers: list[IncomingResult] = []
         for host in hosts:
             await asyncio.wait([self._registrations[host]])
@@ -104,7 +104,7 @@ class Channels:
         if not self._known:
             return
         try:
-            params = msgspec.json.encode(Register(tuple(self._known.values())))
+            params = msgspec.json.encode(ChannelsRegister(tuple(self._known.values())))
             results = _read(RegisterResult, await self._requests.ask(host, REGISTER, None, params)).results
         except Fault as fault:
             log.warning("%s: the host answered: %s", REGISTER, fault.message)
@@ -115,12 +115,12 @@ class Channels:
             else:
                 self.refused[result.id] = result.reason or "not accepted"
 
-    async def _after(self, before: asyncio.Task[None], host: HostKey, change: Changed) -> None:
+    async def _after(self, before: asyncio.Task[None], host: HostKey, change: ChannelsChanged) -> None:
         """Send a change after everything that the host was sent before."""
         await asyncio.wait([before])
         self._requests.tell(host, CHANGED, msgspec.json.encode(change))
 
-    def _tell(self, change: Changed) -> None:
+    def _tell(self, change: ChannelsChanged) -> None:
         for host, before in list(self._registrations.items()):
             self._registrations[host] = asyncio.ensure_future(self._after(before, host, change))
 
