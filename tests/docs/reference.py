@@ -21,7 +21,7 @@ from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.upstreams.states import mermaid
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcpl import methods as mcpl
-from interlock.protocols.mcpl.capabilities import MEANING_0_4, Dialect
+from interlock.protocols.mcpl.capabilities import MEANING_0_4, McplDialect
 from interlock.protocols.mcpl.states import TRANSITIONS
 from interlock.protocols.mcpx.capabilities import PROFILES
 from interlock.protocols.mcpx.errors import MEANINGS
@@ -123,7 +123,7 @@ def mcpl_methods() -> str:
     """Rows of the table of MCPL's methods."""
     rows = []
     for row in mcpl.METHODS.values():
-        dialects = ", ".join(dialect.value for dialect in Dialect if dialect in row.dialects)
+        dialects = ", ".join(dialect.value for dialect in McplDialect if dialect in row.dialects)
         needs = f"`{row.needs}`" if row.needs else "one of the hook's paths" if row.needs_one_of else "–"
         tagged = ", an enabled feature set" if row.tagged else ""
         rows.append(f"| `{row.name}` | {row.sender} | {row.kind} | {dialects} | {needs}{tagged} |")

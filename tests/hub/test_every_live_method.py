@@ -14,7 +14,7 @@ import pytest
 
 from interlock.config.settings import ScopeSettings
 from interlock.protocols.mcpl import capabilities
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.protocols.mcpl.negotiation import read_manifest
 from waiting import until
@@ -26,9 +26,9 @@ CHANNELS = dict.fromkeys(
     ("register", "publish", "observe", "lifecycle", "streaming", "incoming", "typing", "acknowledge"), True
 )
 EDIT = {"description": "Edits", "uses": ["tools"], "rollback": True}
-SETS: dict[Dialect, dict[str, Any]] = {
-    Dialect.V0_4: {**OFFER["featureSets"], "note.edit": {**EDIT, "scoped": True}},
-    Dialect.V0_5: {
+SETS: dict[McplDialect, dict[str, Any]] = {
+    McplDialect.V0_4: {**OFFER["featureSets"], "note.edit": {**EDIT, "scoped": True}},
+    McplDialect.V0_5: {
         "note.edit": EDIT,
         "note.push": {"description": "Reminds", "uses": [capabilities.PUSH]},
         "note.recall": {"description": "Recalls", "uses": [capabilities.OBSERVE, capabilities.INJECT_BEFORE_USER]},
@@ -79,16 +79,16 @@ ANSWERED_BY_THE_HUB = {"channels/list", "scope/elevate"}
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
-@pytest.mark.parametrize("dialect", list(Dialect), ids=lambda dialect: dialect.value)
+@pytest.mark.parametrize("dialect", list(McplDialect), ids=lambda dialect: dialect.value)
 async def test_every_method_crosses_the_hub_between_peers_written_by_hand(
-    tmp_path: Path, dialect: Dialect, modern: bool
+    tmp_path: Path, dialect: McplDialect, modern: bool
 ) -> None:
     offer = {**OFFER, "version": dialect.value, "featureSets": SETS[dialect], "channels": CHANNELS}
     offer |= {"inferenceLifecycle": True, "modelInfo": True}
-    if dialect is Dialect.V0_5:
+    if dialect is McplDialect.V0_5:
         offer["contextHooks"] = {"beforeInference": True}
     more: dict[str, Any] = {"share": "principal"}
-    if dialect is Dialect.V0_4:
+    if dialect is McplDialect.V0_4:
         more["scopes"] = {"note.edit": ScopeSettings(whitelist=("/**",))}
     async with between(tmp_path, offer=offer, server=more, ask_s=0) as hub:
         client = HostClient(hub, "mine", modern=modern, version=dialect.value)
@@ -123,7 +123,7 @@ async def test_every_method_crosses_the_hub_between_peers_written_by_hand(
             read = read_manifest(client.manifest)
             assert read is not None
             paths = sorted({path for declared in read.feature_sets.values() for path in declared.needs})
-            chosen = {} if dialect is Dialect.V0_4 else {"effectiveCapabilities": paths}
+            chosen = {} if dialect is McplDialect.V0_4 else {"effectiveCapabilities": paths}
             await client.select("a.note.*", **chosen)
             await server("reply", method="context/beforeInference", result={"contextInjections": []})
             await client.result("context/beforeInference", TURN)
@@ -153,7 +153,7 @@ async def test_every_method_crosses_the_hub_between_peers_written_by_hand(
                     published = [each for each in await server("heard") if each.get("method") == "channels/publish"]
             assert [("id" in each, each["params"]["stream"]) for each in published] == [(True, False), (False, False)]
             assert published[1]["params"]["content"][0]["text"] == "No answer"
-            if dialect is Dialect.V0_4:
+            if dialect is McplDialect.V0_4:
                 later: dict[str, Any] = {"method": "featureSets/changed", "params": {"removed": ["note.alarm"]}}
             else:
                 fewer = {name: said for name, said in SETS[dialect].items() if name != "note.watch"}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.methods import METHODS
 
 TURN = {"inferenceId": "inf_1", "conversationId": "conv_1", "turnIndex": 0, "userMessage": "Hello."}
@@ -110,8 +110,8 @@ class Host:
         return {"results": [{"id": each["id"], "accepted": True} for each in params.get("channels", ())]}
 
 
-@pytest.mark.parametrize("dialect", list(Dialect), ids=lambda dialect: dialect.value)
-def test_every_method_crosses_between_a_server_and_a_host_written_by_hand(dialect: Dialect) -> None:
+@pytest.mark.parametrize("dialect", list(McplDialect), ids=lambda dialect: dialect.value)
+def test_every_method_crosses_between_a_server_and_a_host_written_by_hand(dialect: McplDialect) -> None:
     here = Path(__file__).parent
     command = [sys.executable, str(here / "every_live_method.py"), dialect.value]
     environment = {"PYTHONPATH": str(here.parents[1] / "src")}
@@ -124,14 +124,14 @@ def test_every_method_crosses_between_a_server_and_a_host_written_by_hand(dialec
         assert manifest["version"] == dialect.value
         host.tell("notifications/initialized", {})
         enabled = {"enabled": list(manifest["featureSets"])}
-        if dialect is Dialect.V0_4:
+        if dialect is McplDialect.V0_4:
             host.tell("featureSets/update", enabled)
         else:
             uses = {path for declared in manifest["featureSets"].values() for path in declared["uses"]}
             receipt = host.call("featureSets/update", {**enabled, "effectiveCapabilities": sorted(uses)})
             assert receipt["accepted"]
         went = host.call("tools/call", {"name": "go", "arguments": {}})
-        elevated = True if dialect is Dialect.V0_4 else None
+        elevated = True if dialect is McplDialect.V0_4 else None
         assert json.loads(went["content"][0]["text"]) == ["A summary", "m", True, True, elevated], went
         for method, (params, expected) in SENT.items():
             if dialect not in METHODS[method].dialects:

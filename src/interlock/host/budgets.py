@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from interlock.config.model_settings import InferenceSettings
 from interlock.hub.conversation_documents import StoredInference
-from interlock.protocols.mcpl.budgets import Budget, Ledger, fits, fits_from
+from interlock.protocols.mcpl.budgets import HourlyBudget, SpendingLedger, fits, fits_from
 from interlock.wire.errors import Fault
 
 
@@ -22,7 +22,7 @@ class Budgets:
     def __init__(self, settings: Callable[[], InferenceSettings], clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
         self._clock = clock
-        self._ledger = Ledger()
+        self._ledger = SpendingLedger()
         self._open: Counter[str] = Counter()
         self._reserved: Counter[str] = Counter()
 
@@ -39,7 +39,7 @@ class Budgets:
         if self._open[server] >= settings.at_once:
             message = f"{server} has {settings.at_once} inferences under way"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=1000)
-        budget, spent = Budget(settings.requests_per_hour, settings.tokens_per_hour), self._ledger.of(server)
+        budget, spent = HourlyBudget(settings.requests_per_hour, settings.tokens_per_hour), self._ledger.of(server)
         wanted = self._reserved[server] + tokens
         if not fits(budget, spent, now, wanted):
             free = fits_from(budget, spent, now, wanted)

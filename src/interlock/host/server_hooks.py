@@ -14,7 +14,7 @@ from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.hooked_inference import ModelAnswer
 from interlock.protocols.mcpl.hooks import BeforeInference
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
-from interlock.protocols.mcpl.states import Connection
+from interlock.protocols.mcpl.states import McplConnection
 
 
 class TurnInference:
@@ -28,7 +28,7 @@ class TurnInference:
             turn.inference_id, turn.conversation_id, turn.index, turn.user_message, turn.model_info
         )
 
-    def rights(self, live: LiveConnection) -> Connection:
+    def rights(self, live: LiveConnection) -> McplConnection:
         """A server's rights with the turn's agent."""
         return live.for_agent(self._hub_app.live.features, self.principal.id)
 

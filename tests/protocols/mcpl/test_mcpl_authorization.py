@@ -25,14 +25,14 @@ from interlock.protocols.mcpl.capabilities import (
     INJECT_BEFORE_USER,
     INJECT_SYSTEM,
     OBSERVE,
-    Dialect,
+    McplDialect,
 )
 from interlock.protocols.mcpl.feature_sets import Receipt, ScopeRules
 from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInference, BeforeInferenceResult, Injection
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.protocols.mcpl.negotiation import read_manifest
 from interlock.protocols.mcpl.policy import HostPolicy
-from interlock.protocols.mcpl.states import Connection, answered, decide, written
+from interlock.protocols.mcpl.states import McplConnection, answered, decide, written
 from interlock.wire.errors import ErrorDialect, Fault
 
 MEMORY = {
@@ -48,12 +48,12 @@ MEMBERS = {"pushEvents": True, "channels": True, "contextHooks": True, "inferenc
 TURN = BeforeInference("inf", "conv", 0, "my secret", None)
 
 
-def connect(version: str, policy: HostPolicy, sets: dict[str, Any] | None = None, **members: object) -> Connection:
+def connect(version: str, policy: HostPolicy, sets: dict[str, Any] | None = None, **members: object) -> McplConnection:
     """A connection on which a policy is in force."""
     declared = {name: {"description": "d", "uses": uses} for name, uses in (sets or MEMORY).items()}
     found = read_manifest({"version": version, "featureSets": declared, **(members or MEMBERS)})
     assert found is not None
-    connection = decide(Connection(found), policy)
+    connection = decide(McplConnection(found), policy)
     connection = written(connection, connection.update)
     return answered(connection, connection.update, Receipt(True)) if version == "0.5" else connection
 
@@ -86,7 +86,7 @@ def registering(*channels: str) -> bytes:
     return json.dumps({"channels": descriptors}).encode()
 
 
-def refusal(connection: Connection, method: str, params: bytes, *registered: str, **more: Any) -> Fault:
+def refusal(connection: McplConnection, method: str, params: bytes, *registered: str, **more: Any) -> Fault:
     with pytest.raises(Fault) as refused:
         admit(connection, method, params, registered, **more)
     return refused.value
@@ -101,7 +101,7 @@ def test_a_push_of_an_enabled_set_is_admitted() -> None:
 def test_a_message_before_the_update_was_written_is_refused() -> None:
     found = read_manifest({"version": "0.4", "featureSets": {"a": {"description": "d", "uses": ["pushEvents"]}}})
     assert found is not None
-    connection = decide(Connection(found), HostPolicy(enabled=("a",)))
+    connection = decide(McplConnection(found), HostPolicy(enabled=("a",)))
     assert refusal(connection, "push/event", push("a")).render(ErrorDialect.MCPL).code == -32001
     assert refusal(connection, "channels/list", b"{}").render(ErrorDialect.MCPL).code == -32001
     assert admit(written(connection, connection.update), "push/event", push("a"))
@@ -187,7 +187,7 @@ def test_model_info_needs_inference_in_0_4_and_its_own_path_in_0_5() -> None:
 
 
 def test_every_message_of_a_server_is_refused_without_a_grant() -> None:
-    for dialect in Dialect:
+    for dialect in McplDialect:
         connection = connect(dialect.value, HostPolicy())
         for row in METHODS.values():
             if row.sender == "host" or dialect not in row.dialects or not (row.needs or row.tagged):
@@ -379,18 +379,18 @@ def test_elevation_is_for_scoped_sets() -> None:
         }
     )
     assert found is not None
-    connection = decide(Connection(found), HostPolicy(enabled=("**",)))
+    connection = decide(McplConnection(found), HostPolicy(enabled=("**",)))
     connection = written(connection, connection.update)
     assert admit(connection, "scope/elevate", b'{"featureSet":"s","scope":{"label":"x"}}')
     assert refusal(connection, "scope/elevate", b'{"featureSet":"p","scope":{"label":"x"}}').name == "INVALID_PARAMS"
 
 
-def editing(policy: HostPolicy, **declaration: object) -> Connection:
+def editing(policy: HostPolicy, **declaration: object) -> McplConnection:
     """A connection with one scoped set, in force."""
     declared = {"description": "d", "uses": ["tools"], "scoped": True, **declaration}
     found = read_manifest({"version": "0.4", "featureSets": {"files.edit": declared}})
     assert found is not None
-    connection = decide(Connection(found), policy)
+    connection = decide(McplConnection(found), policy)
     return written(connection, connection.update)
 
 

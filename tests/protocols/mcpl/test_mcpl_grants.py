@@ -30,14 +30,14 @@ from interlock.protocols.mcpl.capabilities import (
     PUSH,
     TOOLS,
     VOCABULARY,
-    Dialect,
+    McplDialect,
 )
 from interlock.protocols.mcpl.feature_sets import ScopeRules
-from interlock.protocols.mcpl.grants import Grant, read_grant
+from interlock.protocols.mcpl.grants import CapabilityGrant, read_grant
 from interlock.protocols.mcpl.negotiation import (
     EXTENSION_KEY,
-    Home,
-    Offer,
+    McplOffer,
+    McplPlace,
     answer,
     asked_with,
     dialect_of,
@@ -65,7 +65,7 @@ def raw(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def offer(version: str, sets: dict[str, Any] | None = None, **members: object) -> Offer:
+def offer(version: str, sets: dict[str, Any] | None = None, **members: object) -> McplOffer:
     found = read_manifest({"version": version, "featureSets": sets or {}, **members})
     assert found is not None
     return found
@@ -80,11 +80,13 @@ def using(*uses: str, **members: object) -> dict[str, object]:
 
 @each_case(
     ("place", "home"),
-    [("experimental", Home.EXPERIMENTAL), ("extensions", Home.EXTENSIONS)],
+    [("experimental", McplPlace.EXPERIMENTAL), ("extensions", McplPlace.EXTENSIONS)],
 )
-@each_case(("version", "dialect"), [("0.4", Dialect.V0_4), ("0.4.1-draft", Dialect.V0_4), ("0.5", Dialect.V0_5)])
+@each_case(
+    ("version", "dialect"), [("0.4", McplDialect.V0_4), ("0.4.1-draft", McplDialect.V0_4), ("0.5", McplDialect.V0_5)]
+)
 def test_an_offer_is_found_in_each_of_its_homes_and_answered_there(
-    place: str, home: Home, version: str, dialect: Dialect
+    place: str, home: McplPlace, version: str, dialect: McplDialect
 ) -> None:
     key = "mcpl" if place == "experimental" else EXTENSION_KEY
     found = read_offer(raw({"tools": {}, place: {key: {"version": version, "pushEvents": True}}}))
@@ -107,7 +109,7 @@ def test_a_version_that_is_not_spoken_here_is_plain_mcp(version: str) -> None:
 
 
 def test_a_later_minor_is_spoken_to_in_0_5_with_a_warning() -> None:
-    assert offer("0.6").dialect is Dialect.V0_5
+    assert offer("0.6").dialect is McplDialect.V0_5
     assert offer("0.6").warning
     assert not offer("0.5.0-draft").warning
 
@@ -264,7 +266,7 @@ def test_an_intersection_never_allows_more_than_both(one: list[str], other: list
 
 @given(st.frozensets(st.sampled_from(sorted(VOCABULARY))), st.frozensets(st.sampled_from(sorted(VOCABULARY))))
 def test_an_intersection_of_plain_paths_is_exact(one: frozenset[str], other: frozenset[str]) -> None:
-    assert (Grant(one) & Grant(other)).paths == one & other
+    assert (CapabilityGrant(one) & CapabilityGrant(other)).paths == one & other
 
 
 # Policies
@@ -273,11 +275,11 @@ names = st.sampled_from(["memory", "memory.a", "memory.a.b", "memory.b", "chat",
 patterns = st.sampled_from(
     ["memory", "memory.a", "memory.*", "memory.*.b", "memory.**", "*", "chat.*", "*.a", "nothing"]
 )
-known_uses = {Dialect.V0_4: USES_0_4, Dialect.V0_5: sorted(VOCABULARY)}
+known_uses = {McplDialect.V0_4: USES_0_4, McplDialect.V0_5: sorted(VOCABULARY)}
 
 
 @st.composite
-def declarations(draw: st.DrawFn, dialect: Dialect) -> dict[str, dict[str, object]]:
+def declarations(draw: st.DrawFn, dialect: McplDialect) -> dict[str, dict[str, object]]:
     uses = st.lists(st.sampled_from([*known_uses[dialect], "unknown.use"]), max_size=3)
     return {name: using(*draw(uses)) for name in draw(st.frozensets(names, max_size=4))}
 
@@ -292,7 +294,7 @@ def model_names(pattern: str, name: str) -> bool:
 
 
 def model_effective(
-    dialect: Dialect, sets: dict[str, dict[str, Any]], policy: HostPolicy, offered: set[str]
+    dialect: McplDialect, sets: dict[str, dict[str, Any]], policy: HostPolicy, offered: set[str]
 ) -> tuple[set[str], set[str]]:
     """The enabled sets and the granted paths, worked out one by one."""
     permitted = set()
@@ -312,7 +314,7 @@ def model_effective(
         if any(model_names(p, name) for p in policy.disabled) or not any(model_names(p, name) for p in policy.enabled):
             continue
         meanings = [
-            (set(MEANING_0_4[u].needs), set(MEANING_0_4[u].may)) if dialect is Dialect.V0_4 else ({u}, set())
+            (set(MEANING_0_4[u].needs), set(MEANING_0_4[u].may)) if dialect is McplDialect.V0_4 else ({u}, set())
             for u in uses
         ]
         if all(needs <= permitted for needs, _ in meanings):
@@ -338,8 +340,10 @@ def policies(draw: st.DrawFn) -> HostPolicy:
     )
 
 
-@given(st.data(), st.sampled_from(Dialect), policies())
-def test_the_effective_policy_agrees_with_the_model(data: st.DataObject, dialect: Dialect, policy: HostPolicy) -> None:
+@given(st.data(), st.sampled_from(McplDialect), policies())
+def test_the_effective_policy_agrees_with_the_model(
+    data: st.DataObject, dialect: McplDialect, policy: HostPolicy
+) -> None:
     sets = data.draw(declarations(dialect))
     flags = data.draw(
         st.fixed_dictionaries(
@@ -359,8 +363,10 @@ def test_the_effective_policy_agrees_with_the_model(data: st.DataObject, dialect
     assert result.grant.paths == granted
 
 
-@given(st.data(), st.sampled_from(Dialect), policies())
-def test_explicit_paths_are_granted_by_name_alone(data: st.DataObject, dialect: Dialect, policy: HostPolicy) -> None:
+@given(st.data(), st.sampled_from(McplDialect), policies())
+def test_explicit_paths_are_granted_by_name_alone(
+    data: st.DataObject, dialect: McplDialect, policy: HostPolicy
+) -> None:
     sets = data.draw(declarations(dialect))
     found = offer(dialect.value, sets, contextHooks=True)
     for path in EXPLICIT:
@@ -430,7 +436,7 @@ def test_a_policy_that_cannot_be_used_is_refused_when_it_is_made(policy: dict[st
 # Channels
 
 
-def channel_grant(policy: HostPolicy, **sets: object) -> Grant:
+def channel_grant(policy: HostPolicy, **sets: object) -> CapabilityGrant:
     return effective(offer("0.4", dict(sets), channels=True), policy).grant
 
 

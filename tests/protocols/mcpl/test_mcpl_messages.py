@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cases import each_case
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.channels import Channel, hub_channel_id, split_hub_channel_id
 from interlock.protocols.mcpl.checkpoints import StateReport, read_state
 from interlock.protocols.mcpl.content import Block, Content, ResourceContent, TextContent, blocks
@@ -50,7 +50,7 @@ def raw(value: object) -> bytes:
 def test_every_message_of_the_specification_reads_and_writes_back_the_same(example: dict[str, Any]) -> None:
     sender = METHODS[example["method"]].sender
     notification = example.get("notification", METHODS[example["method"]].kind == "notification")
-    row = find(example["method"], "host" if sender == "host" else "server", Dialect.V0_4, notification=notification)
+    row = find(example["method"], "host" if sender == "host" else "server", McplDialect.V0_4, notification=notification)
     if example["kind"] == "message":
         value = read_params(row, raw(example["value"]))
     else:
@@ -78,13 +78,13 @@ def _plain(again: dict[str, Any], original: dict[str, Any]) -> dict[str, Any]:
 def test_every_advertisement_of_the_specification_is_an_offer_of_0_4(example: dict[str, Any]) -> None:
     found = read_offer(raw(example["value"]))
     assert found is not None
-    assert found[0].dialect is Dialect.V0_4
+    assert found[0].dialect is McplDialect.V0_4
     assert not [declared for declared in found[0].feature_sets.values() if declared.problem]
 
 
 @each_case("example", of("feature sets"), ids=lambda e: e["section"])
 def test_every_feature_set_of_the_specification_is_sound(example: dict[str, Any]) -> None:
-    declared = read_feature_sets(example["value"], Dialect.V0_4)
+    declared = read_feature_sets(example["value"], McplDialect.V0_4)
     assert declared.keys() == example["value"].keys()
     assert not [found for found in declared.values() if found.problem]
     assert {found.name for found in declared.values() if found.scoped} == {
@@ -169,7 +169,7 @@ def test_a_member_deep_inside_is_named_by_its_path() -> None:
     ],
 )
 def test_a_wrong_shape_is_refused(method: str, sender: Any, params: object) -> None:
-    row = find(method, sender, Dialect.V0_4, notification=False)
+    row = find(method, sender, McplDialect.V0_4, notification=False)
     with pytest.raises(Fault) as refused:
         read_params(row, raw(params))
     assert refused.value.name == "INVALID_PARAMS"
@@ -245,20 +245,20 @@ def test_a_plain_string_is_one_text_block() -> None:
 @each_case(
     ("method", "sender", "dialect", "notification", "error"),
     [
-        ("featureSets/changed", "server", Dialect.V0_5, True, "METHOD_NOT_FOUND"),
-        ("scope/elevate", "server", Dialect.V0_5, False, "METHOD_NOT_FOUND"),
-        ("context/afterInference", "host", Dialect.V0_5, False, "METHOD_NOT_FOUND"),
-        ("inference/lifecycle", "host", Dialect.V0_4, True, "METHOD_NOT_FOUND"),
-        ("mcpl/manifest", "host", Dialect.V0_4, False, "METHOD_NOT_FOUND"),
-        ("channels/publish", "server", Dialect.V0_4, False, "METHOD_NOT_FOUND"),
-        ("context/beforeInference", "server", Dialect.V0_5, False, "METHOD_NOT_FOUND"),
-        ("push/nothing", "server", Dialect.V0_4, False, "METHOD_NOT_FOUND"),
-        ("push/event", "server", Dialect.V0_4, True, "INVALID_REQUEST"),
-        ("inference/chunk", "host", Dialect.V0_4, False, "INVALID_REQUEST"),
+        ("featureSets/changed", "server", McplDialect.V0_5, True, "METHOD_NOT_FOUND"),
+        ("scope/elevate", "server", McplDialect.V0_5, False, "METHOD_NOT_FOUND"),
+        ("context/afterInference", "host", McplDialect.V0_5, False, "METHOD_NOT_FOUND"),
+        ("inference/lifecycle", "host", McplDialect.V0_4, True, "METHOD_NOT_FOUND"),
+        ("mcpl/manifest", "host", McplDialect.V0_4, False, "METHOD_NOT_FOUND"),
+        ("channels/publish", "server", McplDialect.V0_4, False, "METHOD_NOT_FOUND"),
+        ("context/beforeInference", "server", McplDialect.V0_5, False, "METHOD_NOT_FOUND"),
+        ("push/nothing", "server", McplDialect.V0_4, False, "METHOD_NOT_FOUND"),
+        ("push/event", "server", McplDialect.V0_4, True, "INVALID_REQUEST"),
+        ("inference/chunk", "host", McplDialect.V0_4, False, "INVALID_REQUEST"),
     ],
 )
 def test_a_method_is_known_to_its_side_and_dialect_alone(
-    method: str, sender: Any, dialect: Dialect, notification: bool, error: str
+    method: str, sender: Any, dialect: McplDialect, notification: bool, error: str
 ) -> None:
     with pytest.raises(Fault) as refused:
         find(method, sender, dialect, notification=notification)

@@ -12,16 +12,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cases import each_case
 from example_counts import example_count
-from interlock.protocols.mcpl.capabilities import CHANNELS_PUBLISH, MODEL_INFO, PUSH, TOOLS, Dialect
+from interlock.protocols.mcpl.capabilities import CHANNELS_PUBLISH, MODEL_INFO, PUSH, TOOLS, McplDialect
 from interlock.protocols.mcpl.feature_sets import FeatureSetsChanged, Receipt, ScopeRules, Update, apply_change
-from interlock.protocols.mcpl.negotiation import Offer, read_manifest
+from interlock.protocols.mcpl.negotiation import McplOffer, read_manifest
 from interlock.protocols.mcpl.policy import HostPolicy, effective
 from interlock.protocols.mcpl.received import Selection, receipt, receive
 from interlock.protocols.mcpl.states import (
     TRANSITIONS,
-    Connection,
-    Event,
-    Phase,
+    ConnectionEvent,
+    ConnectionPhase,
+    McplConnection,
     answered,
     decide,
     redeclare,
@@ -40,22 +40,22 @@ YES = Receipt(True)
 NO = Receipt(False, fallback="mcp-only")
 
 
-def offer(version: str, sets: dict[str, Any] = SETS) -> Offer:
+def offer(version: str, sets: dict[str, Any] = SETS) -> McplOffer:
     found = read_manifest({"version": version, "pushEvents": True, "channels": True, "featureSets": sets})
     assert found is not None
     return found
 
 
-def told(connection: Connection, policy: HostPolicy) -> Connection:
+def told(connection: McplConnection, policy: HostPolicy) -> McplConnection:
     """After the server was told of a policy and, in 0.5, accepted."""
     connection = decide(connection, policy)
     connection = written(connection, connection.update)
-    return answered(connection, connection.update, YES) if connection.dialect is Dialect.V0_5 else connection
+    return answered(connection, connection.update, YES) if connection.dialect is McplDialect.V0_5 else connection
 
 
 @each_case("version", ["0.4", "0.5"])
 def test_everything_is_off_until_the_server_was_told(version: str) -> None:
-    connection = Connection(offer(version))
+    connection = McplConnection(offer(version))
     assert not connection.on
     connection = decide(connection, ALL)
     assert not connection.on
@@ -63,7 +63,7 @@ def test_everything_is_off_until_the_server_was_told(version: str) -> None:
     connection = written(connection, connection.update)
     assert connection.on is (version == "0.4")
     if version == "0.5":
-        assert connection.phase is Phase.WAITING
+        assert connection.phase is ConnectionPhase.WAITING
         assert not connection.active.grant.allows(PUSH)
         connection = answered(connection, connection.update, YES)
     assert connection.on
@@ -72,7 +72,7 @@ def test_everything_is_off_until_the_server_was_told(version: str) -> None:
 
 @each_case("version", ["0.4", "0.5"])
 def test_a_reduction_holds_before_it_is_sent(version: str) -> None:
-    connection = decide(told(Connection(offer(version)), ALL), HostPolicy(enabled=("b",)))
+    connection = decide(told(McplConnection(offer(version)), ALL), HostPolicy(enabled=("b",)))
     assert connection.on
     assert not connection.active.grant.allows(PUSH)
     assert connection.active.enabled_sets == ("b",)
@@ -80,7 +80,7 @@ def test_a_reduction_holds_before_it_is_sent(version: str) -> None:
 
 @each_case("version", ["0.4", "0.5"])
 def test_an_expansion_waits_for_the_server(version: str) -> None:
-    connection = decide(told(Connection(offer(version)), HostPolicy(enabled=("b",))), ALL)
+    connection = decide(told(McplConnection(offer(version)), HostPolicy(enabled=("b",))), ALL)
     assert connection.active.enabled_sets == ("b",)
     connection = written(connection, connection.update)
     assert connection.active.grant.allows(PUSH) is (version == "0.4")
@@ -89,14 +89,14 @@ def test_an_expansion_waits_for_the_server(version: str) -> None:
 
 
 def test_a_narrowing_and_widening_again_is_not_in_force_before_the_server_knows() -> None:
-    connection = told(Connection(offer("0.5")), ALL)
+    connection = told(McplConnection(offer("0.5")), ALL)
     connection = decide(decide(connection, NONE), ALL)
     assert connection.active.enabled_sets == ()
     assert connection.on
 
 
 def test_a_late_answer_changes_nothing() -> None:
-    connection = decide(told(Connection(offer("0.5")), HostPolicy(enabled=("b",))), ALL)
+    connection = decide(told(McplConnection(offer("0.5")), HostPolicy(enabled=("b",))), ALL)
     late = connection.update
     connection = decide(connection, HostPolicy(enabled=("a",)))
     assert answered(connection, late, YES) == connection
@@ -105,37 +105,37 @@ def test_a_late_answer_changes_nothing() -> None:
 
 
 def test_a_refusal_turns_mcpl_off_and_a_new_decision_may_turn_it_on() -> None:
-    connection = decide(told(Connection(offer("0.5")), ALL), HostPolicy(enabled=("b",)))
+    connection = decide(told(McplConnection(offer("0.5")), ALL), HostPolicy(enabled=("b",)))
     connection = answered(written(connection, connection.update), connection.update, NO)
-    assert connection.phase is Phase.REFUSED
+    assert connection.phase is ConnectionPhase.REFUSED
     assert not connection.active.grant.paths
     assert told(connection, ALL).on
 
 
 def test_no_answer_activates_nothing() -> None:
-    first = decide(Connection(offer("0.5")), ALL)
+    first = decide(McplConnection(offer("0.5")), ALL)
     first = answered(written(first, first.update), first.update, None)
-    assert first.phase is Phase.WAITING
+    assert first.phase is ConnectionPhase.WAITING
     assert not first.active.grant.paths
-    later = decide(told(Connection(offer("0.5")), HostPolicy(enabled=("b",))), ALL)
+    later = decide(told(McplConnection(offer("0.5")), HostPolicy(enabled=("b",))), ALL)
     later = answered(written(later, later.update), later.update, None)
     assert later.on
     assert later.active.enabled_sets == ("b",)
 
 
 def test_an_answer_nobody_asked_for_turns_nothing_on() -> None:
-    connection = decide(Connection(offer("0.5")), ALL)
+    connection = decide(McplConnection(offer("0.5")), ALL)
     assert answered(connection, connection.update, YES) == connection
 
 
 def test_the_table_knows_every_phase_and_activates_only_by_telling() -> None:
-    assert TRANSITIONS.keys() == set(Phase)
-    assert TRANSITIONS[Phase.OFF].keys() == {Event.NOTIFIED, Event.REQUESTED}
+    assert TRANSITIONS.keys() == set(ConnectionPhase)
+    assert TRANSITIONS[ConnectionPhase.OFF].keys() == {ConnectionEvent.NOTIFIED, ConnectionEvent.REQUESTED}
 
 
 @each_case("version", ["0.4", "0.5"])
 def test_the_update_says_all_of_it_even_when_nothing_is_on(version: str) -> None:
-    connection = decide(Connection(offer(version)), HostPolicy(enabled=("a",), scopes={"a": ScopeRules(("x",))}))
+    connection = decide(McplConnection(offer(version)), HostPolicy(enabled=("a",), scopes={"a": ScopeRules(("x",))}))
     message = connection.message()
     assert message is not None
     said = msgspec.to_builtins(message)
@@ -148,7 +148,7 @@ def test_the_update_says_all_of_it_even_when_nothing_is_on(version: str) -> None
         assert said["effectiveCapabilities"] == (PUSH,)
         assert not set(said["effectiveCapabilities"]) & set(said["deniedCapabilities"])
         assert "scopes" not in said
-    empty = decide(Connection(offer(version)), NONE).message()
+    empty = decide(McplConnection(offer(version)), NONE).message()
     assert empty is not None
     assert msgspec.to_builtins(empty)["enabled"] == ()
 
@@ -157,9 +157,9 @@ def test_the_update_says_all_of_it_even_when_nothing_is_on(version: str) -> None
 
 
 def test_a_removed_set_is_off_at_once_and_an_added_one_stays_off() -> None:
-    connection = told(Connection(offer("0.4")), ALL)
+    connection = told(McplConnection(offer("0.4")), ALL)
     change = FeatureSetsChanged({"new": {"description": "d", "uses": ["inferenceRequest"]}}, ("a",))
-    sets = apply_change(connection.offer.feature_sets, change, Dialect.V0_4)
+    sets = apply_change(connection.offer.feature_sets, change, McplDialect.V0_4)
     manifest = {**SETS, "new": {"description": "d", "uses": ["inferenceRequest"]}}
     del manifest["a"]
     changed = redeclare(connection, offer("0.4", manifest), ALL)
@@ -169,14 +169,14 @@ def test_a_removed_set_is_off_at_once_and_an_added_one_stays_off() -> None:
 
 
 def test_a_set_that_was_declared_anew_with_other_uses_is_off_until_it_was_told() -> None:
-    connection = told(Connection(offer("0.4")), ALL)
+    connection = told(McplConnection(offer("0.4")), ALL)
     changed = redeclare(connection, offer("0.4", {**SETS, "b": {"description": "d", "uses": ["pushEvents"]}}), ALL)
     assert not changed.active.enabled("b")
     assert changed.active.enabled("a")
 
 
 def test_a_partly_wrong_manifest_still_takes_away() -> None:
-    connection = told(Connection(offer("0.5")), ALL)
+    connection = told(McplConnection(offer("0.5")), ALL)
     manifest = {"a": {"description": "d", "uses": ["nonsense"]}, "b": SETS["b"]}
     found = read_manifest({"version": "0.5", "featureSets": manifest})
     assert found is not None
@@ -188,7 +188,7 @@ def test_a_partly_wrong_manifest_still_takes_away() -> None:
 def test_a_change_of_sets_is_bounded() -> None:
     many = {f"s{i}": {"description": "d", "uses": ["tools"]} for i in range(300)}
     with pytest.raises(Exception, match="more than"):
-        apply_change({}, FeatureSetsChanged(many), Dialect.V0_4)
+        apply_change({}, FeatureSetsChanged(many), McplDialect.V0_4)
 
 
 # The whole life against a model
@@ -201,7 +201,7 @@ class StateMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.connection = Connection(offer(self.version))
+        self.connection = McplConnection(offer(self.version))
         self.newest: set[str] = set()
         self.accepted: set[str] = set()
         self.asked = False
@@ -266,7 +266,7 @@ def test_an_update_of_0_4_changes_what_it_names_and_disabled_wins(updates: list[
     selection, model = Selection(), dict.fromkeys(declared, False)
     for enabled, disabled in updates:
         selection = receive(
-            selection, declared, Update(enabled=enabled, disabled=disabled), Dialect.V0_4, request=False
+            selection, declared, Update(enabled=enabled, disabled=disabled), McplDialect.V0_4, request=False
         )
         for name in model:
             if any(p in ("*", name) or (p == "c.*" and name.startswith("c.")) for p in disabled):
@@ -283,48 +283,50 @@ def test_before_the_first_update_a_server_may_do_nothing() -> None:
 
 def test_a_request_of_0_5_is_the_whole_policy() -> None:
     declared = offer("0.5").feature_sets
-    wide = receive(Selection(), declared, Update(effective_capabilities=(PUSH, TOOLS)), Dialect.V0_5, request=True)
+    wide = receive(Selection(), declared, Update(effective_capabilities=(PUSH, TOOLS)), McplDialect.V0_5, request=True)
     assert wide.enabled == {"a", "b", "c.y"}
-    chosen = receive(wide, declared, Update((PUSH, TOOLS), enabled=("a",)), Dialect.V0_5, request=True)
+    chosen = receive(wide, declared, Update((PUSH, TOOLS), enabled=("a",)), McplDialect.V0_5, request=True)
     assert chosen.enabled == {"a"}
-    less = receive(wide, declared, Update((PUSH, TOOLS), disabled=("c.*",)), Dialect.V0_5, request=True)
+    less = receive(wide, declared, Update((PUSH, TOOLS), disabled=("c.*",)), McplDialect.V0_5, request=True)
     assert less.enabled == {"a", "b"}
-    nothing = receive(wide, declared, Update(enabled=("a",)), Dialect.V0_5, request=True)
+    nothing = receive(wide, declared, Update(enabled=("a",)), McplDialect.V0_5, request=True)
     assert nothing.enabled == set()
     assert nothing.ready
 
 
 def test_a_notification_of_0_5_only_takes_away() -> None:
     declared = offer("0.5").feature_sets
-    wide = receive(Selection(), declared, Update((PUSH, TOOLS)), Dialect.V0_5, request=True)
-    told_off = receive(wide, declared, Update((CHANNELS_PUBLISH,), (), ("c.x",), ("a",)), Dialect.V0_5, request=False)
+    wide = receive(Selection(), declared, Update((PUSH, TOOLS)), McplDialect.V0_5, request=True)
+    told_off = receive(
+        wide, declared, Update((CHANNELS_PUBLISH,), (), ("c.x",), ("a",)), McplDialect.V0_5, request=False
+    )
     assert told_off.enabled == {"b", "c.y"}
     assert told_off.grant == wide.grant
-    assert not receive(Selection(), declared, Update((PUSH,)), Dialect.V0_5, request=False).ready
+    assert not receive(Selection(), declared, Update((PUSH,)), McplDialect.V0_5, request=False).ready
 
 
 def test_a_receipt_names_what_is_missing() -> None:
     declared = offer("0.5").feature_sets
-    selection = receive(Selection(), declared, Update((PUSH,)), Dialect.V0_5, request=True)
+    selection = receive(Selection(), declared, Update((PUSH,)), McplDialect.V0_5, request=True)
     found = receipt(selection, declared)
     assert found.mode == "degraded"
     assert {(entry.feature_set, entry.missing_capabilities) for entry in found.unavailable_features} == {
         ("b", (TOOLS,)),
         ("c.x", (CHANNELS_PUBLISH,)),
     }
-    everything = receive(Selection(), declared, Update((PUSH, TOOLS, CHANNELS_PUBLISH)), Dialect.V0_5, request=True)
+    everything = receive(Selection(), declared, Update((PUSH, TOOLS, CHANNELS_PUBLISH)), McplDialect.V0_5, request=True)
     assert receipt(everything, declared) == Receipt(True)
 
 
 @given(sets_of_names)
 def test_both_ends_agree_on_what_is_on(chosen: frozenset[str]) -> None:
-    for dialect in Dialect:
+    for dialect in McplDialect:
         found = offer(dialect.value)
-        connection = told(Connection(found), HostPolicy(enabled=tuple(chosen)))
+        connection = told(McplConnection(found), HostPolicy(enabled=tuple(chosen)))
         message = decide(connection, HostPolicy(enabled=tuple(chosen))).message()
         assert message is not None
         sent = msgspec.json.decode(msgspec.json.encode(message), type=Update)
-        selection = receive(Selection(), found.feature_sets, sent, dialect, request=dialect is Dialect.V0_5)
+        selection = receive(Selection(), found.feature_sets, sent, dialect, request=dialect is McplDialect.V0_5)
         assert selection.enabled == set(connection.active.enabled_sets)
 
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from interlock.protocols.mcpl import coalescing
-from interlock.protocols.mcpl.budgets import MAX_KEYS, Budget, Ledger, Spent, fits, fits_from
-from interlock.protocols.mcpl.coalescing import MAX_EVENTS, Timing, Waiting
+from interlock.protocols.mcpl.budgets import MAX_KEYS, HourlyBudget, SpendingLedger, Spent, fits, fits_from
+from interlock.protocols.mcpl.coalescing import MAX_EVENTS, Timing, WaitingGroups
 from interlock.protocols.mcpl.wake import (
     Occurrence,
     QuietHours,
-    Verdict,
     WakePolicy,
     WakeRule,
+    WakeVerdict,
     coalescing_key,
     decide,
     quiet_until,
@@ -29,8 +29,8 @@ from memory_kept import kept_by
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 """A Monday."""
-WAKE = WakeRule(Verdict.WAKE)
-EMPTY = Ledger()
+WAKE = WakeRule(WakeVerdict.WAKE)
+EMPTY = SpendingLedger()
 
 
 def event(**more: Any) -> Occurrence:
@@ -38,7 +38,7 @@ def event(**more: Any) -> Occurrence:
 
 
 def verdict(
-    policy: WakePolicy, occurrence: Occurrence, now: datetime = NOON, ledger: Ledger = EMPTY
+    policy: WakePolicy, occurrence: Occurrence, now: datetime = NOON, ledger: SpendingLedger = EMPTY
 ) -> tuple[str, str]:
     decision = decide(policy, occurrence, ledger, now)
     return decision.verdict.value, decision.cause
@@ -52,21 +52,25 @@ def test_without_a_rule_an_event_is_held() -> None:
     ("rule", "occurrence", "matches"),
     [
         (WAKE, {}, True),
-        (WakeRule(Verdict.WAKE, servers=("git*",)), {}, True),
-        (WakeRule(Verdict.WAKE, servers=("slack",)), {}, False),
-        (WakeRule(Verdict.WAKE, servers=()), {}, False),
-        (WakeRule(Verdict.WAKE, feature_sets=("gitlab.*",)), {}, True),
-        (WakeRule(Verdict.WAKE, feature_sets=("gitlab.*",)), {"feature_set": "gitlab.a.b"}, True),
-        (WakeRule(Verdict.WAKE, feature_sets=("gitlab",)), {}, False),
-        (WakeRule(Verdict.WAKE, feature_sets=("*",)), {"feature_set": None}, True),
-        (WakeRule(Verdict.WAKE, channels=("discord:acme/*",)), {"channel": "discord:acme/x"}, True),
-        (WakeRule(Verdict.WAKE, channels=("discord:acme/*",)), {"channel": "discord:acme/x/y"}, False),
-        (WakeRule(Verdict.WAKE, channels=("**",)), {}, False),
-        (WakeRule(Verdict.WAKE, tags_any=("chat:addressed",)), {"tags": frozenset({"chat:dm"})}, True),
-        (WakeRule(Verdict.WAKE, tags_any=("chat:addressed",)), {"tags": frozenset({"chat:ambient"})}, False),
-        (WakeRule(Verdict.WAKE, tags_all=("chat:dm", "x:*")), {"tags": frozenset({"chat:dm"})}, False),
-        (WakeRule(Verdict.WAKE, tags_none=("chat:ambient",)), {"tags": frozenset({"chat:ambient"})}, False),
-        (WakeRule(Verdict.WAKE, tags_none=("chat:ambient",)), {"tags": frozenset({"chat:ambient", "chat:dm"})}, True),
+        (WakeRule(WakeVerdict.WAKE, servers=("git*",)), {}, True),
+        (WakeRule(WakeVerdict.WAKE, servers=("slack",)), {}, False),
+        (WakeRule(WakeVerdict.WAKE, servers=()), {}, False),
+        (WakeRule(WakeVerdict.WAKE, feature_sets=("gitlab.*",)), {}, True),
+        (WakeRule(WakeVerdict.WAKE, feature_sets=("gitlab.*",)), {"feature_set": "gitlab.a.b"}, True),
+        (WakeRule(WakeVerdict.WAKE, feature_sets=("gitlab",)), {}, False),
+        (WakeRule(WakeVerdict.WAKE, feature_sets=("*",)), {"feature_set": None}, True),
+        (WakeRule(WakeVerdict.WAKE, channels=("discord:acme/*",)), {"channel": "discord:acme/x"}, True),
+        (WakeRule(WakeVerdict.WAKE, channels=("discord:acme/*",)), {"channel": "discord:acme/x/y"}, False),
+        (WakeRule(WakeVerdict.WAKE, channels=("**",)), {}, False),
+        (WakeRule(WakeVerdict.WAKE, tags_any=("chat:addressed",)), {"tags": frozenset({"chat:dm"})}, True),
+        (WakeRule(WakeVerdict.WAKE, tags_any=("chat:addressed",)), {"tags": frozenset({"chat:ambient"})}, False),
+        (WakeRule(WakeVerdict.WAKE, tags_all=("chat:dm", "x:*")), {"tags": frozenset({"chat:dm"})}, False),
+        (WakeRule(WakeVerdict.WAKE, tags_none=("chat:ambient",)), {"tags": frozenset({"chat:ambient"})}, False),
+        (
+            WakeRule(WakeVerdict.WAKE, tags_none=("chat:ambient",)),
+            {"tags": frozenset({"chat:ambient", "chat:dm"})},
+            True,
+        ),
     ],
 )
 def test_a_rule_matches_by_server_set_channel_and_tags(
@@ -76,7 +80,9 @@ def test_a_rule_matches_by_server_set_channel_and_tags(
 
 
 def test_the_first_rule_that_matches_decides() -> None:
-    policy = WakePolicy((WakeRule(Verdict.DROP, servers=("spam",)), WakeRule(Verdict.HOLD, channels=("quiet",)), WAKE))
+    policy = WakePolicy(
+        (WakeRule(WakeVerdict.DROP, servers=("spam",)), WakeRule(WakeVerdict.HOLD, channels=("quiet",)), WAKE)
+    )
     assert verdict(policy, event(server="spam"))[0] == "drop"
     assert verdict(policy, event(channel="quiet"))[0] == "hold"
     assert verdict(policy, event())[0] == "wake"
@@ -85,7 +91,7 @@ def test_the_first_rule_that_matches_decides() -> None:
 def test_a_rule_with_a_pattern_that_is_none_is_refused_when_it_is_made() -> None:
     for wrong in ({"servers": ("",)}, {"feature_sets": ("",)}, {"tags_any": ("x" * 2000,)}):
         with pytest.raises(PatternError):
-            WakeRule(Verdict.WAKE, **wrong)  # type: ignore[arg-type]
+            WakeRule(WakeVerdict.WAKE, **wrong)  # type: ignore[arg-type]
 
 
 @each_case(
@@ -100,7 +106,7 @@ def test_a_rule_with_a_pattern_that_is_none_is_refused_when_it_is_made() -> None
 )
 def test_agents_that_talk_to_each_other_are_held_unless_a_rule_says_otherwise(occurrence: dict[str, Any]) -> None:
     assert verdict(WakePolicy((WAKE,)), event(**occurrence)) == ("hold", "loop")
-    assert verdict(WakePolicy((WakeRule(Verdict.WAKE, loops=True),)), event(**occurrence))[0] == "wake"
+    assert verdict(WakePolicy((WakeRule(WakeVerdict.WAKE, loops=True),)), event(**occurrence))[0] == "wake"
 
 
 def test_a_chain_of_other_agents_is_no_loop() -> None:
@@ -129,21 +135,21 @@ WORK = QuietHours(time(9), time(17), frozenset({0, 1, 2, 3, 4}))
 def test_quiet_hours_hold_by_the_clock_on_the_wall(hours: QuietHours, now: datetime, until: datetime | None) -> None:
     now = now.replace(tzinfo=UTC)
     assert quiet_until((hours,), now) == (until and until.replace(tzinfo=UTC))
-    held = decide(WakePolicy((WAKE,), (hours,)), event(), Ledger(), now)
-    assert (held.verdict is Verdict.HOLD) is (until is not None)
-    through = WakePolicy((WakeRule(Verdict.WAKE, through_quiet_hours=True),), (hours,))
-    assert decide(through, event(), Ledger(), now).verdict is Verdict.WAKE
+    held = decide(WakePolicy((WAKE,), (hours,)), event(), SpendingLedger(), now)
+    assert (held.verdict is WakeVerdict.HOLD) is (until is not None)
+    through = WakePolicy((WakeRule(WakeVerdict.WAKE, through_quiet_hours=True),), (hours,))
+    assert decide(through, event(), SpendingLedger(), now).verdict is WakeVerdict.WAKE
 
 
 # Budgets
 
 spends = st.lists(st.tuples(st.floats(0, 5_000), st.integers(0, 3), st.integers(0, 500)), max_size=30)
-budgets = st.builds(Budget, st.none() | st.integers(0, 20), st.none() | st.integers(0, 3_000))
+budgets = st.builds(HourlyBudget, st.none() | st.integers(0, 20), st.none() | st.integers(0, 3_000))
 
 
 @given(spends, budgets, st.floats(0, 5_000), st.integers(0, 500))
 def test_no_hour_ever_holds_more_than_its_budget(
-    steps: list[tuple[float, int, int]], budget: Budget, later: float, tokens: int
+    steps: list[tuple[float, int, int]], budget: HourlyBudget, later: float, tokens: int
 ) -> None:
     """A model that remembers every wake: what fits is never over the budget in the sixty minutes before it."""
     now, spent, history = 0.0, Spent(), []
@@ -175,7 +181,7 @@ def test_what_counts_is_what_was_spent_in_this_minute_and_the_sixty_before(
 
 @given(spends, budgets, st.integers(0, 500))
 def test_the_instant_named_is_the_first_at_which_it_fits(
-    steps: list[tuple[float, int, int]], budget: Budget, tokens: int
+    steps: list[tuple[float, int, int]], budget: HourlyBudget, tokens: int
 ) -> None:
     now, spent = 0.0, Spent()
     for pause, wakes, cost in steps:
@@ -195,27 +201,27 @@ def test_a_clock_that_runs_backwards_forgives_nothing() -> None:
     assert spent.at(100) == (2, 0)
 
 
-def spent(occurrence: Occurrence, now: datetime) -> Ledger:
+def spent(occurrence: Occurrence, now: datetime) -> SpendingLedger:
     """The ledger with one wake, for the first rule."""
     keys = ("*", server_key("", occurrence.server))
-    return Ledger().add(keys, now.timestamp(), wakes=1, tokens=occurrence.tokens)
+    return SpendingLedger().add(keys, now.timestamp(), wakes=1, tokens=occurrence.tokens)
 
 
 def test_a_full_budget_holds_and_says_until_when() -> None:
-    policy = WakePolicy((WakeRule(Verdict.WAKE, budget=Budget(wakes=1)),))
-    decision = decide(policy, event(tokens=10), Ledger(), NOON)
-    assert decision.verdict is Verdict.WAKE
+    policy = WakePolicy((WakeRule(WakeVerdict.WAKE, budget=HourlyBudget(wakes=1)),))
+    decision = decide(policy, event(tokens=10), SpendingLedger(), NOON)
+    assert decision.verdict is WakeVerdict.WAKE
     ledger = spent(event(tokens=10), NOON)
     held = decide(policy, event(), ledger, NOON)
-    assert (held.verdict, held.cause) == (Verdict.HOLD, "budget")
+    assert (held.verdict, held.cause) == (WakeVerdict.HOLD, "budget")
     assert held.until is not None
     assert held.until > NOON + timedelta(hours=1)
-    assert decide(policy, event(), ledger, held.until).verdict is Verdict.WAKE
-    assert decide(policy, event(server="other"), ledger, NOON).verdict is Verdict.WAKE
+    assert decide(policy, event(), ledger, held.until).verdict is WakeVerdict.WAKE
+    assert decide(policy, event(server="other"), ledger, NOON).verdict is WakeVerdict.WAKE
 
 
 def test_everything_together_has_a_budget_too() -> None:
-    policy = WakePolicy((WAKE,), budget=Budget(tokens=100))
+    policy = WakePolicy((WAKE,), budget=HourlyBudget(tokens=100))
     ledger = spent(event(tokens=95), NOON)
     assert verdict(policy, event(server="other", tokens=10), NOON, ledger) == ("hold", "budget")
     assert verdict(policy, event(server="other", tokens=5), NOON, ledger)[0] == "wake"
@@ -230,14 +236,14 @@ def test_a_wake_that_was_not_committed_is_taken_back() -> None:
 
 
 def test_a_wake_that_no_budget_ever_allows_is_held_without_an_end() -> None:
-    policy = WakePolicy((WAKE,), budget=Budget(tokens=100))
-    held = decide(policy, event(tokens=101), Ledger(), NOON)
+    policy = WakePolicy((WAKE,), budget=HourlyBudget(tokens=100))
+    held = decide(policy, event(tokens=101), SpendingLedger(), NOON)
     assert held.cause == "budget"
     assert held.until is None
 
 
 def test_a_ledger_forgets_what_no_longer_counts() -> None:
-    ledger = Ledger({f"k{i}": Spent().add(0, 1, 1) for i in range(MAX_KEYS)})
+    ledger = SpendingLedger({f"k{i}": Spent().add(0, 1, 1) for i in range(MAX_KEYS)})
     assert len(ledger.add(("new",), 100_000, wakes=1).spent) == 1
 
 
@@ -250,7 +256,7 @@ timings = st.builds(Timing, st.floats(0, 20), st.floats(0, 60))
 @given(offers, timings)
 def test_coalescing_agrees_with_the_model(steps: list[tuple[float, str]], timing: Timing) -> None:
     """The model keeps a plain list for each key and looks at all of them at every instant."""
-    waiting: Waiting[int] = Waiting()
+    waiting: WaitingGroups[int] = WaitingGroups()
     model: dict[str, list[tuple[float, int]]] = {}
     got: list[tuple[str, tuple[int, ...]]] = []
     expected: list[tuple[str, tuple[int, ...]]] = []
@@ -278,7 +284,7 @@ def test_coalescing_agrees_with_the_model(steps: list[tuple[float, str]], timing
 
 
 def test_a_group_is_delivered_after_its_longest_delay_however_busy_it_is() -> None:
-    waiting: Waiting[int] = Waiting()
+    waiting: WaitingGroups[int] = WaitingGroups()
     for second in range(100):
         if waiting.take_due(second):
             assert second == 30
@@ -288,7 +294,7 @@ def test_a_group_is_delivered_after_its_longest_delay_however_busy_it_is() -> No
 
 
 def test_a_flood_is_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting: Waiting[int] = Waiting()
+    waiting: WaitingGroups[int] = WaitingGroups()
     for number in range(MAX_EVENTS + 50):
         assert waiting.join("k", [number], Timing(10, 30), 0)
     assert waiting.join("together", list(range(MAX_EVENTS + 50)), Timing(10, 30), 0)
@@ -302,7 +308,7 @@ def test_a_flood_is_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_times_that_no_longer_hold_are_cleared_away() -> None:
-    waiting: Waiting[None] = Waiting()
+    waiting: WaitingGroups[None] = WaitingGroups()
     assert waiting.join("k", [None] * MAX_EVENTS, Timing(10, 10_000), 0)
 
     def put_off() -> None:
@@ -329,11 +335,11 @@ def test_events_of_one_place_belong_together_and_no_others() -> None:
 
 
 def test_an_event_that_may_wait_longer_puts_off_none_before_it() -> None:
-    waiting = Waiting[str]()
+    waiting = WaitingGroups[str]()
     waiting.join("k", ["alarm"], Timing(1, 10), 0)
     waiting.join("k", ["held"], Timing(9_000, 9_000), 0.5)
     assert waiting.next_due == 1.5
-    both = Waiting[str]()
+    both = WaitingGroups[str]()
     both.join("k", ["held"], Timing(9_000, 9_000), 0)
     both.join("k", ["alarm"], Timing(1, 10), 100)
     assert both.next_due == 10, "nor does one that waits already put off the next"

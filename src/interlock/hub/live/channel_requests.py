@@ -16,7 +16,7 @@ from interlock.protocols.mcpl.capabilities import CHANNELS_PUBLISH, CHANNELS_REG
 from interlock.protocols.mcpl.decoding import Value
 from interlock.protocols.mcpl.errors import channel_not_permitted, unknown_channel
 from interlock.protocols.mcpl.grants import THINKING
-from interlock.protocols.mcpl.states import Connection
+from interlock.protocols.mcpl.states import McplConnection
 from interlock.wire.errors import Fault
 from interlock.wire.visible_text import reorders
 
@@ -33,7 +33,7 @@ def is_full(live: LiveConnection, channel: str) -> bool:
     return channel not in live.channels and len(live.channels) >= MAX_OPEN
 
 
-async def open_channel(live: LiveConnection, rights: Connection, wanted: channels.ChannelsOpen) -> channels.Channel:
+async def open_channel(live: LiveConnection, rights: McplConnection, wanted: channels.ChannelsOpen) -> channels.Channel:
     """Have a server open a channel. Raises CHANNEL_OPEN_FAILED, or another refusal."""
     check_outgoing(rights, OPEN)
     channel = (await live.ask(OPEN, wanted, channels.OpenResult, ANSWER_S)).channel
@@ -45,7 +45,7 @@ async def open_channel(live: LiveConnection, rights: Connection, wanted: channel
     return channel
 
 
-async def close_channel(live: LiveConnection, rights: Connection, channel: str) -> channels.CloseResult:
+async def close_channel(live: LiveConnection, rights: McplConnection, channel: str) -> channels.CloseResult:
     """Have a server close a channel. Raises UNKNOWN_CHANNEL."""
     if channel not in live.channels:
         raise unknown_channel(channel)
@@ -56,7 +56,7 @@ async def close_channel(live: LiveConnection, rights: Connection, channel: str) 
     return result
 
 
-def check_publish(live: LiveConnection, rights: Connection, channel: str) -> None:
+def check_publish(live: LiveConnection, rights: McplConnection, channel: str) -> None:
     """Refuse a publication that its server may not have. Raises CHANNEL_NOT_PERMITTED, UNKNOWN_CHANNEL."""
     if channel == THINKING:
         raise channel_not_permitted(channel, CHANNELS_PUBLISH)
@@ -76,7 +76,7 @@ def announce(live: LiveConnection, publication: channels.Publish) -> None:
 
 
 def tell(
-    live: LiveConnection, rights: Connection, method: str, channel: str, params: Value, *, own: bool = True
+    live: LiveConnection, rights: McplConnection, method: str, channel: str, params: Value, *, own: bool = True
 ) -> None:
     """Tell an observer of a channel, if it may observe it. A notification promises nothing.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from interlock.hub.live.events import Pending
-from interlock.protocols.mcpl.wake import Verdict, WakeDecision
+from interlock.protocols.mcpl.wake import WakeDecision, WakeVerdict
 
 
 class ChosenEvents(msgspec.Struct):
@@ -18,7 +18,7 @@ class ChosenEvents(msgspec.Struct):
 
     def takes(self, decision: WakeDecision) -> bool:
         """Whether an event with this decision belongs to the wake."""
-        return decision.verdict is Verdict.WAKE and (not self.events or decision.rule == self.rule)
+        return decision.verdict is WakeVerdict.WAKE and (not self.events or decision.rule == self.rule)
 
     def add(self, decision: WakeDecision, events: list[Pending]) -> None:
         """Wake for these events, too."""

@@ -30,7 +30,7 @@ from interlock.protocols.mcpl.capabilities import CHANNELS_LIFECYCLE, CHANNELS_R
 from interlock.protocols.mcpl.decoding import Value, decode
 from interlock.protocols.mcpl.errors import channel_not_permitted, unknown_channel
 from interlock.protocols.mcpl.grants import THINKING
-from interlock.protocols.mcpl.states import Connection
+from interlock.protocols.mcpl.states import McplConnection
 from interlock.wire.errors import Fault
 
 SERVER: Final = "dev.interlock/server"
@@ -155,7 +155,7 @@ class ClientChannels:
             channel_requests.check_publish(live, rights, own.channel_id)
         return live, own, call
 
-    def _publication(self, host: ClientHost, params: bytes) -> tuple[LiveConnection, Connection, channels.Publish]:
+    def _publication(self, host: ClientHost, params: bytes) -> tuple[LiveConnection, McplConnection, channels.Publish]:
         """The server of a publication, its rights with the client, and the publication with the server's ids."""
         request = decode(channels.Publish, params)
         live, rights, channel = self._of(host, request.channel_id)
@@ -184,7 +184,7 @@ class ClientChannels:
                 )
                 channel_requests.tell(live, self._hosts.offers.rights(host, live), method, channel, own)
 
-    def _of(self, host: ClientHost, id: str) -> tuple[LiveConnection, Connection, str]:
+    def _of(self, host: ClientHost, id: str) -> tuple[LiveConnection, McplConnection, str]:
         """The server of a channel, its rights with the client, and its own id of the channel."""
         for live in self._hosts.offers.connections(host):
             channel = self._own(host, live.server, id)
@@ -192,7 +192,7 @@ class ClientChannels:
                 return live, self._hosts.offers.rights(host, live), channel
         raise unknown_channel(id)
 
-    def _opener(self, host: ClientHost, request: channels.ChannelsOpen) -> tuple[LiveConnection, Connection]:
+    def _opener(self, host: ClientHost, request: channels.ChannelsOpen) -> tuple[LiveConnection, McplConnection]:
         named = request.metadata.get(SERVER)
         if named is None and request.channel_id is not None and not host.bare:
             named = request.channel_id.partition("/")[0]

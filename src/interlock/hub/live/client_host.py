@@ -9,9 +9,9 @@ from typing import Any, Final
 from interlock.hub.auth.principals import Principal
 from interlock.hub.sessions.session import NO_SELECTION, Session, SessionCaller
 from interlock.protocols.mcpl import between, states
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.feature_sets import ScopeRules
-from interlock.protocols.mcpl.negotiation import Home, Offer
+from interlock.protocols.mcpl.negotiation import McplOffer, McplPlace
 from interlock.protocols.mcpl.policy import names
 from interlock.protocols.patterns import PatternError, PatternSet
 
@@ -26,7 +26,9 @@ Declared = Mapping[str, Mapping[str, Any]]
 class ClientHost:
     """One client that is a host: its offer, and what it selected."""
 
-    def __init__(self, key: Session | str, caller: SessionCaller, offer: Offer, home: Home, dialect: Dialect) -> None:
+    def __init__(
+        self, key: Session | str, caller: SessionCaller, offer: McplOffer, home: McplPlace, dialect: McplDialect
+    ) -> None:
         self.key = key
         """Its session, or in the stateless era a name for its streams."""
         self.principal: Principal = caller.principal
@@ -43,7 +45,7 @@ class ClientHost:
         """The feature sets that it was shown."""
         self.conversations: OrderedDict[str, str] = OrderedDict()
         """Its own ids of conversations, by those that servers know."""
-        self.views: dict[str, tuple[tuple[object, ...], states.Connection]] = {}
+        self.views: dict[str, tuple[tuple[object, ...], states.McplConnection]] = {}
         """By server: its rights with this client, and what they were worked out from."""
 
     @property

@@ -30,12 +30,12 @@ from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.hub.sessions.session import Exchange, Session, SessionCaller
 from interlock.protocols.mcp import dialect as mcp_dialect
 from interlock.protocols.mcpl import between
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.feature_sets import Receipt, Update, read_feature_set
 from interlock.protocols.mcpl.live import LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
-from interlock.protocols.mcpl.negotiation import Home, Offer, answer, read_offer
+from interlock.protocols.mcpl.negotiation import McplOffer, McplPlace, answer, read_offer
 from interlock.protocols.mcpl.received import receipt, receive
 from interlock.transports.live_requests import HostKey, HostRequests
 from interlock.wire.errors import Fault
@@ -207,7 +207,7 @@ class ClientHosts:
         self._streams.close(stream)
         self.requests.on_stream_closed(stream)
 
-    def _host(self, key: Session | str, caller: SessionCaller, offer: Offer, home: Home) -> ClientHost | None:
+    def _host(self, key: Session | str, caller: SessionCaller, offer: McplOffer, home: McplPlace) -> ClientHost | None:
         host = ClientHost(key, caller, offer, home, offer.dialect)
         try:
             host.dialect = between.spoken_with(offer, [each for _, each in self.offers.sets(host)])
@@ -264,7 +264,7 @@ class ClientHosts:
             await asyncio.sleep(0)
 
     def _tell(self, host: ClientHost, before: Declared) -> None:
-        if host.dialect is Dialect.V0_5:
+        if host.dialect is McplDialect.V0_5:
             notice = ManifestChanged(revision_of(self.offers.manifest(host)), ("capabilities", "featureSets"))
             self.requests.tell(host.key, "mcpl/manifestChanged", msgspec.json.encode(notice))
             return
@@ -279,7 +279,7 @@ class ClientHosts:
         self._features.host(agent, frozenset[str]().union(*(supported(host.offer) for host in hosts)))
 
 
-def _offer(dialect: mcp_dialect.Dialect, caller: SessionCaller) -> tuple[Offer, Home] | None:
+def _offer(dialect: mcp_dialect.Dialect, caller: SessionCaller) -> tuple[McplOffer, McplPlace] | None:
     """A client's offer and its place; None for a client that is no host, also where the offer cannot be read."""
     if not dialect.capabilities.live or caller.principal.kind not in ("agent", "service"):
         return None
@@ -294,7 +294,7 @@ def _client(caller: Caller) -> str:
     return f"{caller.owner}{SEPARATOR}{caller.path}"
 
 
-def _key(caller: Caller, offer: Offer, home: Home) -> str:
+def _key(caller: Caller, offer: McplOffer, home: McplPlace) -> str:
     """The key of a host: its client, and the offer that it made."""
     identity = msgspec.json.encode((home.value, offer.manifest), order="sorted")
     return f"{_client(caller)}{SEPARATOR}{hashlib.sha256(identity).hexdigest()[:32]}"

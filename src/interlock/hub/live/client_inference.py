@@ -14,7 +14,7 @@ from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.judge.results import made_visible
 from interlock.protocols.mcp.reserved_names import PREFIX
 from interlock.protocols.mcpl.between import FEATURE_SET, channels_for, private_id
-from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, OBSERVE, Dialect
+from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, OBSERVE, McplDialect
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.hooks import (
     AfterInference,
@@ -25,7 +25,7 @@ from interlock.protocols.mcpl.hooks import (
     Lifecycle,
 )
 from interlock.protocols.mcpl.injections import Sourced, costs_of, within_bounds
-from interlock.protocols.mcpl.states import Connection
+from interlock.protocols.mcpl.states import McplConnection
 from interlock.wire.errors import Fault
 
 MAX_METADATA = 16_384
@@ -49,7 +49,7 @@ class ClientInference:
             channels=None,
         )
 
-    def rights(self, live: LiveConnection) -> Connection:
+    def rights(self, live: LiveConnection) -> McplConnection:
         """A server's rights with the client."""
         return self._hosts.offers.rights(self._host, live)
 
@@ -72,7 +72,7 @@ class ClientInferences:
         await self._hosts.settled(host)
         self._hosts.on_active(host)
         inference = ClientInference(self._hosts, host, request)
-        if host.dialect is Dialect.V0_4:
+        if host.dialect is McplDialect.V0_4:
             self._hooks.tell(inference, "started", None)
         bounded = within_bounds(await self._hooks.before(inference))
         self._hooks.placed(inference, bounded.dropped, costs_of(placed for _, placed in bounded.kept))

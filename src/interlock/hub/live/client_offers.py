@@ -18,9 +18,9 @@ from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.features import Features
 from interlock.protocols.mcpl import between, states
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.feature_sets import FeatureSet
-from interlock.protocols.mcpl.negotiation import UNSUPPORTED, Offer
+from interlock.protocols.mcpl.negotiation import UNSUPPORTED, McplOffer
 from interlock.protocols.mcpl.policy import effective
 from interlock.wire.errors import Fault
 
@@ -67,7 +67,7 @@ class ClientOffers:
             if host.server in (None, live.server) and self._access.reaches(host.principal, live.server)
         ]
 
-    def rights(self, host: ClientHost, live: LiveConnection) -> states.Connection:
+    def rights(self, host: ClientHost, live: LiveConnection) -> states.McplConnection:
         """A server's rights with a client: those with its agent, as far as the client selected them."""
         known = host.views.get(live.server)
         basis = (live.state, live.shown_names, host.selection, *self._features.basis(live.server))
@@ -80,7 +80,7 @@ class ClientOffers:
         if scopes:
             # The client's own rules hold beside the operator's: a channel needs both.
             active = active & effective(offer, msgspec.structs.replace(policy, scopes=scopes))
-        if host.dialect is Dialect.V0_5:
+        if host.dialect is McplDialect.V0_5:
             refused = tuple(path for path in offer.paths if not host.selection.grant.allows(path))
             policy = msgspec.structs.replace(policy, denied=(*policy.denied, *refused))
         view = msgspec.structs.replace(live.state, active=active & effective(offer, policy))
@@ -113,7 +113,7 @@ class ClientOffers:
         return found
 
 
-def supported(offer: Offer) -> frozenset[str]:
+def supported(offer: McplOffer) -> frozenset[str]:
     """The families of capabilities that a client offers, of those that a hub without a model lacks."""
     return frozenset(family for family in UNSUPPORTED if any(_in(path, family) for path in offer.paths))
 

@@ -14,7 +14,7 @@ from interlock.protocols.mcpl import states
 from interlock.protocols.mcpl.channels import Channel
 from interlock.protocols.mcpl.decoding import decode_answer
 from interlock.protocols.mcpl.errors import as_fault
-from interlock.protocols.mcpl.negotiation import Offer
+from interlock.protocols.mcpl.negotiation import McplOffer
 from interlock.protocols.mcpl.policy import effective
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id
@@ -37,12 +37,12 @@ class OpenHook(msgspec.Struct, frozen=True, eq=False):
 class LiveConnection:
     """MCPL on one connection: the state of the negotiation, and the requests under way."""
 
-    def __init__(self, place: ConnectionId, agent: str | None, connection: Connection, offer: Offer) -> None:
+    def __init__(self, place: ConnectionId, agent: str | None, connection: Connection, offer: McplOffer) -> None:
         self.server, self.key = place
         self.agent = agent
         """The only agent that it speaks for; None on the shared connection."""
         self.connection = connection
-        self.state = states.Connection(offer)
+        self.state = states.McplConnection(offer)
         self.open: set[Id] = set()
         """Requests that the hub has not answered yet."""
         self.requests = BackgroundTasks()
@@ -61,7 +61,7 @@ class LiveConnection:
         """The channels that the server registered on it."""
         self.shown_names: frozenset[str] = frozenset()
         """The declared feature sets whose names were judged, and may be told clients that are hosts."""
-        self._views: dict[str, tuple[tuple[object, ...], states.Connection]] = {}
+        self._views: dict[str, tuple[tuple[object, ...], states.McplConnection]] = {}
         """By agent: its part of the state, and what that was worked out from."""
         self.note = ""
         """The server's own word on the last update, for the operator."""
@@ -94,7 +94,7 @@ class LiveConnection:
             raise known or fault from None
         return decode_answer(result, answer, f"{self.server}, asked for {method},")
 
-    def for_agent(self, features: Features, agent: str) -> states.Connection:
+    def for_agent(self, features: Features, agent: str) -> states.McplConnection:
         """The state of the connection, narrowed to the feature sets that are on for one agent."""
         known, basis = self._views.get(agent), (self.state, *features.basis(self.server))
         if known is not None and all(old is new for old, new in zip(known[0], basis, strict=True)):

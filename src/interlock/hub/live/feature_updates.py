@@ -16,9 +16,9 @@ from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import Features
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets, states
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.methods import METHODS
-from interlock.protocols.mcpl.negotiation import Offer, read_manifest_result
+from interlock.protocols.mcpl.negotiation import McplOffer, read_manifest_result
 from interlock.protocols.mcpl.policy import HostPolicy
 from interlock.wire.errors import Fault
 
@@ -96,7 +96,7 @@ class FeatureUpdates:
         if live.manifest_hints == 1:
             live.updates.begin(self._read_manifests(live), None)
 
-    def _redeclare(self, live: LiveConnection, offer: Offer) -> None:
+    def _redeclare(self, live: LiveConnection, offer: McplOffer) -> None:
         live.state = states.redeclare(live.state, offer, self._policy(live, offer))
 
     async def _announce(self, live: LiveConnection) -> None:
@@ -106,7 +106,7 @@ class FeatureUpdates:
         if self._listener is not None:
             self._listener.refresh()
 
-    def _policy(self, live: LiveConnection, offer: Offer) -> HostPolicy:
+    def _policy(self, live: LiveConnection, offer: McplOffer) -> HostPolicy:
         return self._features.policy(live.server, offer.feature_sets, live.agent)
 
     async def _send(self, live: LiveConnection) -> None:
@@ -116,7 +116,7 @@ class FeatureUpdates:
             return
         params = msgspec.json.encode(message)
         try:
-            if live.state.dialect is Dialect.V0_4 and not live.connection.modern:
+            if live.state.dialect is McplDialect.V0_4 and not live.connection.modern:
                 live.connection.tell(UPDATE, params)
                 live.state = states.written(live.state, number)
                 return

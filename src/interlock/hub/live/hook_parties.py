@@ -18,7 +18,7 @@ from interlock.hub.live.refusals import RecordedRefusals
 from interlock.protocols.mcpl.authorization import check_outgoing
 from interlock.protocols.mcpl.capabilities import AFTER_REWRITE
 from interlock.protocols.mcpl.errors import inference_in_hook
-from interlock.protocols.mcpl.states import Connection
+from interlock.protocols.mcpl.states import McplConnection
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
@@ -27,7 +27,7 @@ class Party(msgspec.Struct, frozen=True):
     """A server in an inference: its connection, and its rights at the moment it was asked."""
 
     live: LiveConnection
-    state: Connection
+    state: McplConnection
 
     @property
     def blocks(self) -> bool:
@@ -56,7 +56,7 @@ class HookParties:
         self._refusals = refusals
         self._access = access
 
-    def find(self, inference: HookedInference, wants: Callable[[Connection], bool]) -> list[Party]:
+    def find(self, inference: HookedInference, wants: Callable[[McplConnection], bool]) -> list[Party]:
         """The servers that take this part in the inference by its feature sets, in the order of their names."""
         principal, parties = inference.principal, list[Party]()
         for found in self._connections.of_agent(principal.id):

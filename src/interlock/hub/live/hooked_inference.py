@@ -11,7 +11,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl.hooks import AfterInference, BeforeInference
 from interlock.protocols.mcpl.inference import Usage
-from interlock.protocols.mcpl.states import Connection
+from interlock.protocols.mcpl.states import McplConnection
 
 
 class HookedInference(Protocol):
@@ -25,7 +25,7 @@ class HookedInference(Protocol):
     def around(self) -> BeforeInference:
         """Its ids, its user's message and its model, as servers read them."""
 
-    def rights(self, live: LiveConnection) -> Connection:
+    def rights(self, live: LiveConnection) -> McplConnection:
         """A server's rights with it, at this moment."""
 
     def params(self, server: str) -> BeforeInference:

@@ -7,9 +7,9 @@ from datetime import time as clock
 from typing import Final
 
 from interlock.config.live_settings import Day, LiveRuleSettings, LiveSettings
-from interlock.protocols.mcpl.budgets import Budget
+from interlock.protocols.mcpl.budgets import HourlyBudget
 from interlock.protocols.mcpl.coalescing import Timing
-from interlock.protocols.mcpl.wake import QuietHours, Verdict, WakePolicy, WakeRule
+from interlock.protocols.mcpl.wake import QuietHours, WakePolicy, WakeRule, WakeVerdict
 from interlock.protocols.patterns import compile_pattern
 
 _DAYS: Final[dict[Day, int]] = {"mon": 0, "tue": 1, "wed": 2, "thu": 3, "fri": 4, "sat": 5, "sun": 6}
@@ -27,7 +27,7 @@ class AgentRules:
         if quiet.start is not None:
             days = frozenset(_DAYS[day] for day in quiet.days)
             hours = (QuietHours(clock.fromisoformat(quiet.start), clock.fromisoformat(quiet.end), days),)
-        budget = Budget(settings.wakes_per_hour, settings.tokens_per_hour)
+        budget = HourlyBudget(settings.wakes_per_hour, settings.tokens_per_hour)
         self.policy = WakePolicy(tuple(_rule(name, rule) for name, rule in mine.items()), hours, budget)
 
     def name(self, index: int | None) -> str:
@@ -46,7 +46,7 @@ def _concerns(rule: LiveRuleSettings, agent: str) -> bool:
 
 def _rule(name: str, rule: LiveRuleSettings) -> WakeRule:
     return WakeRule(
-        Verdict(rule.then),
+        WakeVerdict(rule.then),
         rule.servers,
         rule.feature_sets,
         rule.channels,
@@ -56,6 +56,6 @@ def _rule(name: str, rule: LiveRuleSettings) -> WakeRule:
         rule.loops,
         rule.through_quiet_hours,
         Timing(rule.quiet_s, rule.longest_s),
-        Budget(rule.wakes_per_hour, rule.tokens_per_hour),
+        HourlyBudget(rule.wakes_per_hour, rule.tokens_per_hour),
         name,
     )

@@ -37,14 +37,14 @@ from interlock.hub.live.events import (
 from interlock.hub.live.wake_rules import AgentRules, local_now
 from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.protocols.mcpl import wake as rules
-from interlock.protocols.mcpl.budgets import Ledger
-from interlock.protocols.mcpl.coalescing import Group, Timing, Waiting
+from interlock.protocols.mcpl.budgets import SpendingLedger
+from interlock.protocols.mcpl.coalescing import Group, Timing, WaitingGroups
 from interlock.protocols.mcpl.wake import (
     EVERYTHING,
     SEPARATOR,
     Occurrence,
-    Verdict,
     WakeDecision,
+    WakeVerdict,
     coalescing_key,
     server_key,
 )
@@ -115,8 +115,8 @@ class Wakes:
         self._bus = bus
         self._webhook = webhook
         self._log = log
-        self._ledgers: dict[str, Ledger] = {}
-        self._groups: Waiting[str] = Waiting()
+        self._ledgers: dict[str, SpendingLedger] = {}
+        self._groups: WaitingGroups[str] = WaitingGroups()
         """Events that wait for others of their group: their ids, by the group's key."""
         self._latest: dict[str, float] = {}
         """When the latest event of each group came, by the loop's clock."""
@@ -158,10 +158,10 @@ class Wakes:
         decision = self._decide(event, agent)
         name = rules_of.name(decision.rule)
         cause = _cause(decision, name)
-        if decision.verdict is Verdict.DROP:
+        if decision.verdict is WakeVerdict.DROP:
             return Decided("dropped", cause)
         group = SEPARATOR.join((coalescing_key(self._occurrence(event, agent)), name))
-        if decision.verdict is Verdict.HOLD:
+        if decision.verdict is WakeVerdict.HOLD:
             return Decided("held", cause, group)
         instant, last = _instant(), self._latest.get(group)
         if len(self._latest) >= MAX_KEYS:
@@ -193,12 +193,12 @@ class Wakes:
 
     def _join(self, group: str, ids: Sequence[str], decision: WakeDecision) -> None:
         """Let events of a group wait, as was decided on them."""
-        if decision.verdict is Verdict.WAKE:
+        if decision.verdict is WakeVerdict.WAKE:
             if not self._wait(group, ids, decision.timing):
                 # Too many groups wait. Its own wake is within the budgets, as any.
                 own = Group(group, 0.0, 0.0, decision.timing, tuple(ids), len(ids))
                 self._tasks.begin(self._wake(own), None)
-        elif decision.verdict is Verdict.HOLD and decision.cause in ("quiet_hours", "budget"):
+        elif decision.verdict is WakeVerdict.HOLD and decision.cause in ("quiet_hours", "budget"):
             left_s = RECHECK_S if decision.until is None else decision.until.timestamp() - now()
             wait_s = min(RECHECK_S, max(AGAIN_S, left_s))
             if not self._wait(group, ids, Timing(wait_s, wait_s)):
@@ -340,7 +340,7 @@ class Wakes:
                     # Later than the wake, so that the next start knows that it was not meant by it.
                     held = msgspec.structs.replace(
                         document.value,
-                        outcome="coalesced" if why.verdict is Verdict.WAKE else "held",
+                        outcome="coalesced" if why.verdict is WakeVerdict.WAKE else "held",
                         cause=self._why(agent, why),
                         held_at=at + 0.001,
                     )
@@ -394,4 +394,4 @@ def _cause(decision: WakeDecision, name: str) -> str:
     return decision.cause + (f", rule {name}" if name else "")
 
 
-_EMPTY: Final = Ledger()
+_EMPTY: Final = SpendingLedger()

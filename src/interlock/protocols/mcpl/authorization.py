@@ -20,7 +20,7 @@ from interlock.protocols.mcpl.capabilities import (
     INJECT,
     LIFECYCLE,
     OBSERVE,
-    Dialect,
+    McplDialect,
 )
 from interlock.protocols.mcpl.decoding import Value
 from interlock.protocols.mcpl.errors import (
@@ -34,10 +34,10 @@ from interlock.protocols.mcpl.errors import (
 from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInference, BeforeInferenceResult, Injection
 from interlock.protocols.mcpl.inference import InferenceRequest
-from interlock.protocols.mcpl.methods import METHODS, Method, find, read_params
+from interlock.protocols.mcpl.methods import METHODS, McplMethod, find, read_params
 from interlock.protocols.mcpl.scopes import ScopeDecision, agreed_label
 from interlock.protocols.mcpl.scopes import decide as decide_scope
-from interlock.protocols.mcpl.states import Connection
+from interlock.protocols.mcpl.states import McplConnection
 from interlock.wire.errors import Fault
 from interlock.wire.visible_text import reorders
 
@@ -49,14 +49,14 @@ MAX_REGISTERED = 4_096
 class Arrival(msgspec.Struct, frozen=True):
     """A message that may be acted on."""
 
-    method: Method
+    method: McplMethod
     params: Value
     refusals: tuple[Fault | None, ...] = ()
     """For a message of several items: why each is refused, None for one that is admitted."""
 
 
 def admit(
-    connection: Connection,
+    connection: McplConnection,
     name: str,
     params: bytes,
     registered: Collection[str] = (),
@@ -80,7 +80,7 @@ def admit(
 
 
 def check_outgoing(
-    connection: Connection, name: str, *, channel: str | None = None, notification: bool = False
+    connection: McplConnection, name: str, *, channel: str | None = None, notification: bool = False
 ) -> None:
     """Refuse a message of the host that its server may not receive. Raises."""
     row = find(name, "host", connection.dialect, notification=notification)
@@ -94,7 +94,7 @@ def check_outgoing(
             raise channel_not_permitted(channel, row.needs)
 
 
-def before_inference(connection: Connection, params: BeforeInference) -> BeforeInference | None:
+def before_inference(connection: McplConnection, params: BeforeInference) -> BeforeInference | None:
     """The hook's params for this server: without the user's text if it may not observe; None if it gets no call."""
     try:
         check_outgoing(connection, "context/beforeInference")
@@ -103,19 +103,19 @@ def before_inference(connection: Connection, params: BeforeInference) -> BeforeI
     return params if connection.active.grant.allows(OBSERVE) else msgspec.structs.replace(params, user_message=None)
 
 
-def wants_before_inference(connection: Connection) -> bool:
+def wants_before_inference(connection: McplConnection) -> bool:
     """Whether this server is asked before inferences."""
     return connection.on and connection.active.grant.allows_any(BEFORE_NEEDS)
 
 
-def wants_after_inference(connection: Connection) -> bool:
+def wants_after_inference(connection: McplConnection) -> bool:
     """Whether this server is told of answers (0.4)."""
-    return connection.on and connection.dialect is Dialect.V0_4 and connection.active.grant.allows(AFTER_OBSERVE)
+    return connection.on and connection.dialect is McplDialect.V0_4 and connection.active.grant.allows(AFTER_OBSERVE)
 
 
-def wants_lifecycle(connection: Connection) -> bool:
+def wants_lifecycle(connection: McplConnection) -> bool:
     """Whether this server is told that inferences begin and end (0.5)."""
-    return connection.on and connection.dialect is Dialect.V0_5 and connection.active.grant.allows(LIFECYCLE)
+    return connection.on and connection.dialect is McplDialect.V0_5 and connection.active.grant.allows(LIFECYCLE)
 
 
 class Contribution(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class Contribution(msgspec.Struct, frozen=True):
     refused: tuple[tuple[Injection, Fault], ...] = ()
 
 
-def use_injections(connection: Connection, result: BeforeInferenceResult) -> Contribution:
+def use_injections(connection: McplConnection, result: BeforeInferenceResult) -> Contribution:
     """The injections of a response that may be used, each judged by its position under the grant in force now."""
     accepted: list[Injection] = []
     refused: list[tuple[Injection, Fault]] = []
@@ -139,7 +139,7 @@ def use_injections(connection: Connection, result: BeforeInferenceResult) -> Con
     return Contribution(tuple(accepted), tuple(refused))
 
 
-def use_rewrite(connection: Connection, result: AfterInferenceResult) -> str | None:
+def use_rewrite(connection: McplConnection, result: AfterInferenceResult) -> str | None:
     """The answer that replaces the model's, None to leave it. Raises where the server may not replace it."""
     if result.modified_response is None:
         return None
@@ -147,7 +147,9 @@ def use_rewrite(connection: Connection, result: AfterInferenceResult) -> str | N
     return result.modified_response
 
 
-def check_tool_call(connection: Connection, feature_set: str | None, *, scoped: bool, rollback: bool = False) -> None:
+def check_tool_call(
+    connection: McplConnection, feature_set: str | None, *, scoped: bool, rollback: bool = False
+) -> None:
     """Refuse a call of a tool whose feature set is off, or a scoped or rollback use of one that names none. Raises."""
     if feature_set is None:
         if scoped or rollback:
@@ -162,7 +164,7 @@ def check_tool_call(connection: Connection, feature_set: str | None, *, scoped: 
 
 
 def judge_scope(
-    connection: Connection, feature_set: str | None, arguments: Mapping[str, object], claimed: str | None
+    connection: McplConnection, feature_set: str | None, arguments: Mapping[str, object], claimed: str | None
 ) -> tuple[str, ScopeDecision]:
     """The label of a scoped action and what the rules say of it. Raises where the label disagrees with the arguments.
 
@@ -174,11 +176,11 @@ def judge_scope(
     return label, decide_scope(connection.active.scopes.get(name, ScopeRules()), label)
 
 
-def _check_tagged(connection: Connection, row: Method, feature_set: str, value: Value) -> None:
+def _check_tagged(connection: McplConnection, row: McplMethod, feature_set: str, value: Value) -> None:
     paths = [row.needs] if row.needs else []
     if isinstance(value, InferenceRequest) and value.stream:
         paths.append(INFERENCE_STREAMING)
-    if connection.dialect is Dialect.V0_5 and feature_set in connection.offer.feature_sets:
+    if connection.dialect is McplDialect.V0_5 and feature_set in connection.offer.feature_sets:
         # A set that lacks a capability is off for that reason, which 0.5 has a code for.
         for path in paths:
             _check_granted(connection, path, feature_set)
@@ -190,7 +192,7 @@ def _check_tagged(connection: Connection, row: Method, feature_set: str, value: 
         raise Fault("INVALID_PARAMS", f"the feature set {feature_set} is not scoped", data={"field": "featureSet"})
 
 
-def _check_enabled(connection: Connection, feature_set: str) -> None:
+def _check_enabled(connection: McplConnection, feature_set: str) -> None:
     if feature_set not in connection.offer.feature_sets:
         raise unknown_feature_set(feature_set)
     if not connection.on or not connection.active.enabled(feature_set):
@@ -198,21 +200,21 @@ def _check_enabled(connection: Connection, feature_set: str) -> None:
         raise feature_set_disabled(feature_set, connection.dialect, can_enable=decided.can_enable(feature_set))
 
 
-def _check_declared(connection: Connection, path: str, feature_set: str) -> None:
+def _check_declared(connection: McplConnection, path: str, feature_set: str) -> None:
     if not connection.active.declared[feature_set].covers(path):
         raise capability_denied(path, connection.dialect, reason="declaration_mismatch", feature_set=feature_set)
 
 
-def _check_granted(connection: Connection, path: str, feature_set: str | None = None) -> None:
+def _check_granted(connection: McplConnection, path: str, feature_set: str | None = None) -> None:
     if not connection.on:
         raise capability_denied(path, connection.dialect, reason="no_policy_yet", feature_set=feature_set)
     if not connection.active.grant.allows(path):
         raise capability_denied(path, connection.dialect, feature_set=feature_set)
 
 
-def _check_contribution(connection: Connection, path: str, feature_set: str | None) -> None:
+def _check_contribution(connection: McplConnection, path: str, feature_set: str | None) -> None:
     """The grant decides. The feature set in a 0.4 response can only narrow it."""
-    if connection.dialect is Dialect.V0_4:
+    if connection.dialect is McplDialect.V0_4:
         if feature_set is None:
             raise Fault("INVALID_PARAMS", "result.featureSet: the field is required", data={"field": "featureSet"})
         _check_enabled(connection, feature_set)
@@ -220,7 +222,7 @@ def _check_contribution(connection: Connection, path: str, feature_set: str | No
     _check_granted(connection, path)
 
 
-def _refusals(connection: Connection, value: Value, registered: Collection[str]) -> tuple[Fault | None, ...]:
+def _refusals(connection: McplConnection, value: Value, registered: Collection[str]) -> tuple[Fault | None, ...]:
     grant = connection.active.grant
     if isinstance(value, channels.ChannelsIncoming):
         found = tuple(_refuse_incoming(connection, message.channel_id, registered) for message in value.messages)
@@ -248,7 +250,7 @@ def _refusals(connection: Connection, value: Value, registered: Collection[str])
     return ()
 
 
-def _refuse_incoming(connection: Connection, channel: str, registered: Collection[str]) -> Fault | None:
+def _refuse_incoming(connection: McplConnection, channel: str, registered: Collection[str]) -> Fault | None:
     if channel not in registered:
         return unknown_channel(channel)
     if not connection.active.grant.allows_channel(CHANNELS_INCOMING, channel):

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, MEANING_0_4, VOCABULARY, Dialect, meaning
+from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, MEANING_0_4, VOCABULARY, McplDialect, meaning
 from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, read_feature_set
 from interlock.protocols.mcpl.hooks import ChannelContext
-from interlock.protocols.mcpl.negotiation import Offer
+from interlock.protocols.mcpl.negotiation import McplOffer
 from interlock.protocols.mcpl.uses import manifest_of
 
 FEATURE_SET: Final = "dev.interlock/featureSet"
@@ -27,7 +27,7 @@ def qualified(server: str, name: str, *, bare: bool) -> str:
     return name if bare else f"{server}.{name}"
 
 
-def declared(sets: Iterable[tuple[str, FeatureSet]], dialect: Dialect, *, bare: bool) -> dict[str, dict[str, Any]]:
+def declared(sets: Iterable[tuple[str, FeatureSet]], dialect: McplDialect, *, bare: bool) -> dict[str, dict[str, Any]]:
     """The declarations of servers' feature sets for a client, without those that its dialect cannot say."""
     found = {qualified(server, each.name, bare=bare): _declaration(server, each, dialect) for server, each in sets}
     return {
@@ -38,17 +38,17 @@ def declared(sets: Iterable[tuple[str, FeatureSet]], dialect: Dialect, *, bare: 
 
 
 def client_manifest(
-    declarations: Mapping[str, Mapping[str, Any]], dialect: Dialect, sets: Iterable[FeatureSet], *, blocking: bool
+    declarations: Mapping[str, Mapping[str, Any]], dialect: McplDialect, sets: Iterable[FeatureSet], *, blocking: bool
 ) -> dict[str, object]:
     """The hub's manifest for a client with these declarations of these feature sets."""
     optional = frozenset[str]().union(*(each.may for each in sets)) & VOCABULARY
     return manifest_of(declarations, dialect, optional=optional, blocking=blocking)
 
 
-def spoken_with(client: Offer, sets: Iterable[FeatureSet]) -> Dialect:
+def spoken_with(client: McplOffer, sets: Iterable[FeatureSet]) -> McplDialect:
     """The dialect for a client: its own, or 0.4 where it knows the after-hook, which 0.5 lacks, and a set has one."""
     after = AFTER_OBSERVE in client.paths or "afterInference" in _hooks(client)
-    return Dialect.V0_4 if after and any(AFTER_OBSERVE in found.needs for found in sets) else client.dialect
+    return McplDialect.V0_4 if after and any(AFTER_OBSERVE in found.needs for found in sets) else client.dialect
 
 
 def private_id(kind: str, owner: str, id: str) -> str:
@@ -72,17 +72,17 @@ def _own(channel: str, server: str) -> str:
     return channel.removeprefix(f"{server}/")
 
 
-def _hooks(client: Offer) -> Mapping[str, object]:
+def _hooks(client: McplOffer) -> Mapping[str, object]:
     hooks = client.manifest.get("contextHooks")
     return hooks if isinstance(hooks, Mapping) else {}
 
 
-def _declaration(server: str, found: FeatureSet, dialect: Dialect) -> dict[str, Any]:
+def _declaration(server: str, found: FeatureSet, dialect: McplDialect) -> dict[str, Any]:
     uses = list(found.uses)
-    if dialect is Dialect.V0_5 and found.may:
+    if dialect is McplDialect.V0_5 and found.may:
         # A set of 0.4 may use more than it needs. In 0.5 a set needs all of its `uses`.
         uses = sorted(found.needs)
-    if dialect is Dialect.V0_4:
+    if dialect is McplDialect.V0_4:
         uses = list(dict.fromkeys(name for use in uses if (name := _in_0_4(use)) is not None))
     # A server's description is for the person who enables the set; a model gets the hub's words.
     declaration: dict[str, Any] = {"description": f"{found.name} of the server {server}", "uses": uses}
@@ -97,9 +97,9 @@ def _declaration(server: str, found: FeatureSet, dialect: Dialect) -> dict[str, 
 
 def _in_0_4(use: str) -> str | None:
     """The name of 0.4 for a capability of 0.5; None where 0.4 has none."""
-    if meaning(use, Dialect.V0_4) is not None:
+    if meaning(use, McplDialect.V0_4) is not None:
         return use
     for name, stands_for in MEANING_0_4.items():
-        if use in stands_for.needs | stands_for.may and meaning(name, Dialect.V0_4) is not None:
+        if use in stands_for.needs | stands_for.may and meaning(name, McplDialect.V0_4) is not None:
             return name
     return None

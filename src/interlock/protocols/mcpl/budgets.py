@@ -16,7 +16,7 @@ WINDOW: Final = 60
 MAX_KEYS: Final = 4_096
 
 
-class Budget(msgspec.Struct, frozen=True):
+class HourlyBudget(msgspec.Struct, frozen=True):
     """The most that one hour may hold; None is no bound."""
 
     wakes: int | None = None
@@ -54,7 +54,7 @@ class Spent(msgspec.Struct, frozen=True):
         )
 
 
-def fits(budget: Budget, spent: Spent, now: float, tokens: int) -> bool:
+def fits(budget: HourlyBudget, spent: Spent, now: float, tokens: int) -> bool:
     """Whether one more wake, expected to take so many tokens, is within the budget."""
     wakes_spent, tokens_spent = spent.at(now)
     if budget.wakes is not None and wakes_spent + 1 > budget.wakes:
@@ -62,7 +62,7 @@ def fits(budget: Budget, spent: Spent, now: float, tokens: int) -> bool:
     return budget.tokens is None or tokens_spent + tokens <= budget.tokens
 
 
-def fits_from(budget: Budget, spent: Spent, now: float, tokens: int) -> float | None:
+def fits_from(budget: HourlyBudget, spent: Spent, now: float, tokens: int) -> float | None:
     """The earliest instant at which the wake fits if nothing else is spent; None if it never does."""
     if fits(budget, spent, now, tokens):
         return now
@@ -73,7 +73,7 @@ def fits_from(budget: Budget, spent: Spent, now: float, tokens: int) -> float | 
     return None
 
 
-class Ledger(msgspec.Struct, frozen=True):
+class SpendingLedger(msgspec.Struct, frozen=True):
     """Spending by key: a server, a feature set, or everything."""
 
     spent: Mapping[str, Spent] = {}
@@ -82,16 +82,16 @@ class Ledger(msgspec.Struct, frozen=True):
         """The spending of one key."""
         return self.spent.get(key, _NOTHING)
 
-    def add(self, keys: tuple[str, ...], now: float, *, wakes: int = 0, tokens: int = 0) -> Ledger:
+    def add(self, keys: tuple[str, ...], now: float, *, wakes: int = 0, tokens: int = 0) -> SpendingLedger:
         """With a spend under several keys. Keys whose last spend no longer counts are forgotten."""
         updated = {**self.spent, **{key: self.of(key).add(now, wakes, tokens) for key in keys}}
         if len(updated) > MAX_KEYS:
             updated = {key: spent for key, spent in updated.items() if key in keys or any(spent.at(now))}
-        return Ledger(updated)
+        return SpendingLedger(updated)
 
-    def take_back(self, keys: tuple[str, ...], at: float, *, wakes: int = 0, tokens: int = 0) -> Ledger:
+    def take_back(self, keys: tuple[str, ...], at: float, *, wakes: int = 0, tokens: int = 0) -> SpendingLedger:
         """Without a spend of that instant, under the same keys."""
-        return Ledger({**self.spent, **{key: self.of(key).take_back(at, wakes, tokens) for key in keys}})
+        return SpendingLedger({**self.spent, **{key: self.of(key).take_back(at, wakes, tokens) for key in keys}})
 
 
 _NOTHING = Spent()

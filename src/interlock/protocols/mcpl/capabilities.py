@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 
-class Dialect(enum.Enum):
+class McplDialect(enum.Enum):
     """The two dialects of MCPL."""
 
     V0_4 = "0.4"
@@ -106,14 +106,14 @@ _FLAGS_ONLY = frozenset({"channels.register", "channels.lifecycle", "channels.st
 _PATHS = VOCABULARY | {AFTER_OBSERVE, AFTER_REWRITE}
 
 
-def meaning(use: str, dialect: Dialect) -> Meaning | None:
+def meaning(use: str, dialect: McplDialect) -> Meaning | None:
     """The paths that an entry of `uses` stands for; None for a name that the dialect does not have."""
-    if dialect is Dialect.V0_5:
+    if dialect is McplDialect.V0_5:
         return Meaning(frozenset({use})) if use in VOCABULARY else None
     return None if use in _FLAGS_ONLY else MEANING_0_4.get(use)
 
 
-def advertised(manifest: Mapping[str, object], dialect: Dialect) -> frozenset[str]:
+def advertised(manifest: Mapping[str, object], dialect: McplDialect) -> frozenset[str]:
     """The paths that a manifest offers: `true` is every leaf beneath, `false` and absence are none."""
     offered: set[str] = set()
     for node, stated in _walk(manifest, ()):
@@ -124,12 +124,12 @@ def advertised(manifest: Mapping[str, object], dialect: Dialect) -> frozenset[st
     return frozenset(offered) - refused(manifest, dialect)
 
 
-def refused(manifest: Mapping[str, object], dialect: Dialect) -> frozenset[str]:
+def refused(manifest: Mapping[str, object], dialect: McplDialect) -> frozenset[str]:
     """The paths that a manifest says it does not have."""
     found: set[str] = set()
     for node, stated in _walk(manifest, ()):
         # In 0.4 this flag says only whether text comes in chunks: whoever observes still gets the whole.
-        if stated is Stated.NO and (dialect is Dialect.V0_5 or node != CHANNELS_STREAMING):
+        if stated is Stated.NO and (dialect is McplDialect.V0_5 or node != CHANNELS_STREAMING):
             found |= _beneath(node, dialect)
             if node == "contextHooks.afterInference.blocking":
                 # A hook that nobody waits for has no way to replace an answer.
@@ -159,9 +159,9 @@ def _walk(node: Mapping[str, object], path: tuple[str, ...]) -> Iterator[tuple[s
             yield from _walk(value, here)
 
 
-def _beneath(node: str, dialect: Dialect) -> set[str]:
+def _beneath(node: str, dialect: McplDialect) -> set[str]:
     """The paths at and below a node."""
-    if dialect is Dialect.V0_5:
+    if dialect is McplDialect.V0_5:
         return _below(node, VOCABULARY)
     offered = _below(node, _PATHS)
     for name in _below(node, MEANING_0_4):
@@ -169,9 +169,9 @@ def _beneath(node: str, dialect: Dialect) -> set[str]:
     return offered
 
 
-def _itself(node: str, dialect: Dialect) -> set[str]:
+def _itself(node: str, dialect: McplDialect) -> set[str]:
     """The paths that an object offers by being there (`inferenceRequest: {}`)."""
-    if dialect is Dialect.V0_5 or node not in MEANING_0_4:
+    if dialect is McplDialect.V0_5 or node not in MEANING_0_4:
         return {node} & _PATHS
     return set(MEANING_0_4[node].needs | (MEANING_0_4[node].may & EXPLICIT))
 

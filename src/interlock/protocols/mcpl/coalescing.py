@@ -36,7 +36,7 @@ class Group(msgspec.Struct, Generic[Event], frozen=True):
     count: int = 0
     """How many there were, kept or not."""
     number: int = 0
-    """The groups of one `Waiting` are numbered."""
+    """The groups of one `WaitingGroups` are numbered."""
 
     @property
     def due(self) -> float:
@@ -44,7 +44,7 @@ class Group(msgspec.Struct, Generic[Event], frozen=True):
         return min(self.last + self.timing.quiet, self.first + self.timing.longest)
 
 
-class Waiting(Generic[Event]):
+class WaitingGroups(Generic[Event]):
     """All groups that wait. Servers choose how many there are, so no step looks at all of them."""
 
     def __init__(self) -> None:

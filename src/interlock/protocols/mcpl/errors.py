@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from interlock.protocols.mcpl.capabilities import EXPLICIT, Dialect
+from interlock.protocols.mcpl.capabilities import EXPLICIT, McplDialect
 from interlock.wire.errors import TABLE, ErrorObject, Fault, Kind
 
 
-def feature_set_disabled(name: str, dialect: Dialect, *, can_enable: bool) -> Fault:
+def feature_set_disabled(name: str, dialect: McplDialect, *, can_enable: bool) -> Fault:
     """A message used a feature set that is off. Only a 0.4 server is told whether it could be on."""
-    hint = {"canEnable": can_enable} if dialect is Dialect.V0_4 else {}
+    hint = {"canEnable": can_enable} if dialect is McplDialect.V0_4 else {}
     return Fault("FEATURE_SET_DISABLED", "Feature set not enabled", data={"featureSet": name, **hint})
 
 
@@ -19,7 +19,7 @@ def unknown_feature_set(name: str) -> Fault:
     return Fault("UNKNOWN_FEATURE_SET", "Unknown feature set", data={"featureSet": name[:200]})
 
 
-def capability_denied(path: str, dialect: Dialect, *, reason: str = "", feature_set: str | None = None) -> Fault:
+def capability_denied(path: str, dialect: McplDialect, *, reason: str = "", feature_set: str | None = None) -> Fault:
     """A message needs a capability that the grant does not hold. 0.4 has no code for that but its feature sets' own."""
     data: dict[str, object] = {"capability": path}
     if reason:
@@ -28,9 +28,9 @@ def capability_denied(path: str, dialect: Dialect, *, reason: str = "", feature_
         data["featureSet"] = feature_set
     if path in EXPLICIT and not reason:
         # A feature set that uses it may well be on: only the operator's own word is missing.
-        name = "FEATURE_SET_DISABLED" if dialect is Dialect.V0_4 else "CAPABILITY_DENIED"
+        name = "FEATURE_SET_DISABLED" if dialect is McplDialect.V0_4 else "CAPABILITY_DENIED"
         return Fault(name, f"{path} is not granted", data=data)
-    if dialect is Dialect.V0_4:
+    if dialect is McplDialect.V0_4:
         return Fault("FEATURE_SET_DISABLED", "No enabled feature set uses this capability", data=data)
     return Fault("CAPABILITY_DENIED", "Capability denied", data=data)
 

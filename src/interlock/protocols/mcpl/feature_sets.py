@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from interlock.protocols.mcpl.capabilities import Dialect, meaning
+from interlock.protocols.mcpl.capabilities import McplDialect, meaning
 from interlock.protocols.mcpl.decoding import Line, Name, Object, Value, convert
 from interlock.wire.errors import Fault
 
@@ -46,7 +46,7 @@ class FeatureSet(msgspec.Struct, frozen=True):
         return path in self.needs or path in self.may
 
 
-def read_feature_sets(declared: object, dialect: Dialect) -> dict[str, FeatureSet]:
+def read_feature_sets(declared: object, dialect: McplDialect) -> dict[str, FeatureSet]:
     """The feature sets of a manifest. `true` and absence are none. Raises INVALID_PARAMS for what is no declaration."""
     if declared is None or isinstance(declared, bool):
         return {}
@@ -57,7 +57,7 @@ def read_feature_sets(declared: object, dialect: Dialect) -> dict[str, FeatureSe
     return {name: read_feature_set(name, declaration, dialect) for name, declaration in declared.items()}
 
 
-def read_feature_set(name: str, declared: object, dialect: Dialect) -> FeatureSet:
+def read_feature_set(name: str, declared: object, dialect: McplDialect) -> FeatureSet:
     """One declaration. A problem in it is kept, not raised."""
     if not _NAME.match(name) or len(name) > 200:
         return FeatureSet(name[:200], problem="invalid_name")
@@ -134,7 +134,7 @@ class FeatureSetsChanged(Value, frozen=True):
 
 
 def apply_change(
-    declared: Mapping[str, FeatureSet], change: FeatureSetsChanged, dialect: Dialect
+    declared: Mapping[str, FeatureSet], change: FeatureSetsChanged, dialect: McplDialect
 ) -> dict[str, FeatureSet]:
     """The declarations after a change. A set that is both removed and added is the added one. Raises TOO_LARGE."""
     kept = {name: known for name, known in declared.items() if name not in change.removed}

@@ -31,7 +31,7 @@ class ChannelRules(msgspec.Struct, frozen=True):
         return _compiled_rules(self).allows(channel)
 
 
-class Grant(msgspec.Struct, frozen=True):
+class CapabilityGrant(msgspec.Struct, frozen=True):
     """The capabilities granted to one connection."""
 
     paths: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class Grant(msgspec.Struct, frozen=True):
         """Whether the grant holds one of these paths."""
         return any(self.allows(path) for path in paths)
 
-    def __and__(self, other: Grant) -> Grant:
+    def __and__(self, other: CapabilityGrant) -> CapabilityGrant:
         """The part that both grants hold, channel rules included."""
         mine, theirs = dict(self.channels), dict(other.channels)
         paths = frozenset(p for p in self.paths if other.allows(p)) | frozenset(
@@ -70,19 +70,19 @@ class Grant(msgspec.Struct, frozen=True):
         paths |= self.paths & other.paths
         rules = {p: tuple(dict.fromkeys(mine.get(p, ()) + theirs.get(p, ()))) for p in mine.keys() | theirs.keys()}
         crowded = {path for path, layers in rules.items() if len(layers) > MAX_LAYERS}
-        return Grant(
+        return CapabilityGrant(
             paths - crowded,
             tuple(sorted((p, layers) for p, layers in rules.items() if p not in crowded)),
             self.thinking and other.thinking,
         )
 
 
-NO_GRANT: Final = Grant()
+NO_GRANT: Final = CapabilityGrant()
 
 
-def read_grant(entries: Iterable[str]) -> Grant:
+def read_grant(entries: Iterable[str]) -> CapabilityGrant:
     """The grant in `effectiveCapabilities`. An entry that is no path grants nothing."""
-    return Grant(frozenset(entry for entry in entries if _compiled(entry) is not None))
+    return CapabilityGrant(frozenset(entry for entry in entries if _compiled(entry) is not None))
 
 
 def compile_rules(rules: Mapping[str, Iterable[ChannelRules]]) -> tuple[tuple[str, tuple[ChannelRules, ...]], ...]:

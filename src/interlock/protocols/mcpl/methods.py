@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.protocols.mcpl import capabilities as paths
 from interlock.protocols.mcpl import channels, hooks, inference
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
 from interlock.protocols.mcpl.decoding import Value, decode
 from interlock.protocols.mcpl.events import PushEvent, PushResult
@@ -24,11 +24,11 @@ Sender = Literal["host", "server", "both"]
 Kind = Literal["request", "notification", "either"]
 
 
-class Nothing(Value, frozen=True):
+class EmptyObject(Value, frozen=True):
     """Params or a result that say nothing."""
 
 
-class Method(msgspec.Struct, frozen=True):
+class McplMethod(msgspec.Struct, frozen=True):
     """One row."""
 
     name: str
@@ -38,7 +38,7 @@ class Method(msgspec.Struct, frozen=True):
     """Of a request; None for a notification, and for the manifest, which has a reader of its own."""
     needs: str = ""
     """The capability path that a message of this method needs."""
-    dialects: frozenset[Dialect] = frozenset(Dialect)
+    dialects: frozenset[McplDialect] = frozenset(McplDialect)
     needs_one_of: tuple[str, ...] = ()
     """Where any of several paths is enough."""
     kind: Kind = "request"
@@ -46,19 +46,19 @@ class Method(msgspec.Struct, frozen=True):
     """Whether its params name a feature set, which must be on."""
 
 
-_0_4 = frozenset({Dialect.V0_4})
-_0_5 = frozenset({Dialect.V0_5})
+_0_4 = frozenset({McplDialect.V0_4})
+_0_5 = frozenset({McplDialect.V0_5})
 
 _HOOK = (paths.OBSERVE, *paths.INJECT.values())
 
 METHODS: Final = {
     row.name: row
     for row in (
-        Method("push/event", "server", PushEvent, PushResult, paths.PUSH, tagged=True),
-        Method(
+        McplMethod("push/event", "server", PushEvent, PushResult, paths.PUSH, tagged=True),
+        McplMethod(
             "context/beforeInference", "host", hooks.BeforeInference, hooks.BeforeInferenceResult, needs_one_of=_HOOK
         ),
-        Method(
+        McplMethod(
             "context/afterInference",
             "host",
             hooks.AfterInference,
@@ -67,8 +67,8 @@ METHODS: Final = {
             _0_4,
             kind="either",
         ),
-        Method("inference/lifecycle", "host", hooks.Lifecycle, None, paths.LIFECYCLE, _0_5, kind="notification"),
-        Method(
+        McplMethod("inference/lifecycle", "host", hooks.Lifecycle, None, paths.LIFECYCLE, _0_5, kind="notification"),
+        McplMethod(
             "inference/request",
             "server",
             inference.InferenceRequest,
@@ -76,18 +76,18 @@ METHODS: Final = {
             paths.INFERENCE,
             tagged=True,
         ),
-        Method(
+        McplMethod(
             "inference/chunk", "host", inference.InferenceChunk, None, paths.INFERENCE_STREAMING, kind="notification"
         ),
-        Method("model/info", "server", Nothing, inference.ModelInfo, paths.MODEL_INFO),
-        Method("featureSets/update", "host", Update, Receipt, kind="either"),
-        Method("featureSets/changed", "server", FeatureSetsChanged, None, dialects=_0_4, kind="notification"),
-        Method("scope/elevate", "server", Elevate, ElevateResult, dialects=_0_4, tagged=True),
-        Method("state/rollback", "host", Rollback, RollbackResult, paths.TOOLS, tagged=True),
-        Method(
+        McplMethod("model/info", "server", EmptyObject, inference.ModelInfo, paths.MODEL_INFO),
+        McplMethod("featureSets/update", "host", Update, Receipt, kind="either"),
+        McplMethod("featureSets/changed", "server", FeatureSetsChanged, None, dialects=_0_4, kind="notification"),
+        McplMethod("scope/elevate", "server", Elevate, ElevateResult, dialects=_0_4, tagged=True),
+        McplMethod("state/rollback", "host", Rollback, RollbackResult, paths.TOOLS, tagged=True),
+        McplMethod(
             "channels/register", "server", channels.ChannelsRegister, channels.RegisterResult, paths.CHANNELS_REGISTER
         ),
-        Method(
+        McplMethod(
             "channels/changed",
             "server",
             channels.ChannelsChanged,
@@ -95,10 +95,10 @@ METHODS: Final = {
             paths.CHANNELS_REGISTER,
             kind="either",
         ),
-        Method("channels/list", "both", Nothing, channels.ListResult, paths.CHANNELS_REGISTER),
-        Method("channels/open", "host", channels.ChannelsOpen, channels.OpenResult, paths.CHANNELS_LIFECYCLE),
-        Method("channels/close", "host", channels.ChannelsClose, channels.CloseResult, paths.CHANNELS_LIFECYCLE),
-        Method(
+        McplMethod("channels/list", "both", EmptyObject, channels.ListResult, paths.CHANNELS_REGISTER),
+        McplMethod("channels/open", "host", channels.ChannelsOpen, channels.OpenResult, paths.CHANNELS_LIFECYCLE),
+        McplMethod("channels/close", "host", channels.ChannelsClose, channels.CloseResult, paths.CHANNELS_LIFECYCLE),
+        McplMethod(
             "channels/outgoing/chunk",
             "host",
             channels.OutgoingChunk,
@@ -106,7 +106,7 @@ METHODS: Final = {
             paths.CHANNELS_STREAMING,
             kind="notification",
         ),
-        Method(
+        McplMethod(
             "channels/outgoing/complete",
             "host",
             channels.OutgoingComplete,
@@ -114,7 +114,7 @@ METHODS: Final = {
             paths.CHANNELS_STREAMING,
             kind="notification",
         ),
-        Method(
+        McplMethod(
             "channels/publish",
             "host",
             channels.Publish,
@@ -123,7 +123,7 @@ METHODS: Final = {
             kind="either",
         ),
         # Some servers send it without an id and want no results.
-        Method(
+        McplMethod(
             "channels/incoming",
             "server",
             channels.ChannelsIncoming,
@@ -131,8 +131,8 @@ METHODS: Final = {
             paths.CHANNELS_INCOMING,
             kind="either",
         ),
-        Method("channels/typing", "host", channels.Typing, None, paths.CHANNELS_TYPING, _0_5, kind="notification"),
-        Method(
+        McplMethod("channels/typing", "host", channels.Typing, None, paths.CHANNELS_TYPING, _0_5, kind="notification"),
+        McplMethod(
             "channels/acknowledge",
             "host",
             channels.Acknowledge,
@@ -141,13 +141,13 @@ METHODS: Final = {
             _0_5,
             kind="either",
         ),
-        Method("mcpl/manifestChanged", "server", ManifestChanged, None, dialects=_0_5, kind="notification"),
-        Method("mcpl/manifest", "host", Nothing, None, dialects=_0_5),
+        McplMethod("mcpl/manifestChanged", "server", ManifestChanged, None, dialects=_0_5, kind="notification"),
+        McplMethod("mcpl/manifest", "host", EmptyObject, None, dialects=_0_5),
     )
 }
 
 
-def find(name: str, sender: Literal["host", "server"], dialect: Dialect, *, notification: bool) -> Method:
+def find(name: str, sender: Literal["host", "server"], dialect: McplDialect, *, notification: bool) -> McplMethod:
     """The row for a message. Raises METHOD_NOT_FOUND where that side does not send it in that dialect or as that."""
     row = METHODS.get(name)
     if row is None or row.sender not in (sender, "both") or dialect not in row.dialects:
@@ -157,6 +157,6 @@ def find(name: str, sender: Literal["host", "server"], dialect: Dialect, *, noti
     return row
 
 
-def read_params(row: Method, params: bytes) -> Value:
+def read_params(row: McplMethod, params: bytes) -> Value:
     """The params of a message. Raises INVALID_PARAMS naming the member."""
     return decode(row.params, params)

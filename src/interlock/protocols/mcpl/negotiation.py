@@ -12,32 +12,32 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcpl.capabilities import Dialect, advertised, refused
+from interlock.protocols.mcpl.capabilities import McplDialect, advertised, refused
 from interlock.protocols.mcpl.decoding import Object, check_payload, decode, wrong_shape
 from interlock.protocols.mcpl.feature_sets import FeatureSet, read_feature_sets
 from interlock.protocols.versions import read_version
 from interlock.wire.json_values import JSON_ERRORS
 
 EXTENSION_KEY: Final = "dev.interlock/mcpl"
-VERSION: Final = Dialect.V0_5.value
+VERSION: Final = McplDialect.V0_5.value
 """Advertised where nobody said another; a peer that answers 0.4 is spoken to in 0.4."""
 
 UNSUPPORTED: Final = ("inferenceLifecycle", "inferenceRequest", "modelInfo", "channels")
 """Capabilities that a hub without a model does not have. A feature set that needs one of them is never on there."""
 
 
-class Home(enum.Enum):
+class McplPlace(enum.Enum):
     """Where in its capabilities a peer speaks of MCPL."""
 
     EXPERIMENTAL = "experimental"
     EXTENSIONS = "extensions"
 
 
-class Offer(msgspec.Struct, frozen=True):
+class McplOffer(msgspec.Struct, frozen=True):
     """One side's declaration: its manifest, decoded."""
 
     version: str
-    dialect: Dialect
+    dialect: McplDialect
     paths: frozenset[str] = frozenset()
     """Capability paths that it offers."""
     feature_sets: Mapping[str, FeatureSet] = {}
@@ -52,7 +52,7 @@ class Offer(msgspec.Struct, frozen=True):
     warning: str = ""
 
 
-def read_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
+def read_offer(capabilities: bytes) -> tuple[McplOffer, McplPlace] | None:
     """A peer's offer and where it stood; None for a peer that speaks plain MCP, or a version that is not spoken here.
 
     Raises INVALID_PARAMS.
@@ -63,20 +63,20 @@ def read_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
     except JSON_ERRORS as cause:
         raise wrong_shape(str(cause), "capabilities") from None
     for home, manifest in (
-        (Home.EXPERIMENTAL, declared.experimental.mcpl),
-        (Home.EXTENSIONS, declared.extensions.mcpl),
+        (McplPlace.EXPERIMENTAL, declared.experimental.mcpl),
+        (McplPlace.EXTENSIONS, declared.extensions.mcpl),
     ):
         if manifest is not None and (offer := read_manifest(manifest)) is not None:
             return offer, home
     return None
 
 
-def read_manifest_result(result: bytes) -> Offer | None:
+def read_manifest_result(result: bytes) -> McplOffer | None:
     """The offer in the result of `mcpl/manifest`. Raises INVALID_PARAMS."""
     return read_manifest(decode(Object, result, "result"))
 
 
-def read_manifest(manifest: Mapping[str, object]) -> Offer | None:
+def read_manifest(manifest: Mapping[str, object]) -> McplOffer | None:
     """An offer from its manifest; None for a version that is not spoken here. Raises INVALID_PARAMS."""
     version = manifest.get("version")
     if not isinstance(version, str):
@@ -86,12 +86,12 @@ def read_manifest(manifest: Mapping[str, object]) -> Offer | None:
         return None
     feature_sets = read_feature_sets(manifest.get("featureSets"), dialect)
     paths = advertised(manifest, dialect)
-    if dialect is Dialect.V0_4:
+    if dialect is McplDialect.V0_4:
         # 0.4 has no rule that flags and `uses` agree, so either counts as an offer, and a flag that says no as none.
         declared = frozenset[str]().union(*(found.needs | found.may for found in feature_sets.values()))
         paths = (paths | declared) - refused(manifest, dialect)
     revision = manifest.get("revision")
-    return Offer(
+    return McplOffer(
         version=version,
         dialect=dialect,
         paths=paths,
@@ -104,17 +104,17 @@ def read_manifest(manifest: Mapping[str, object]) -> Offer | None:
     )
 
 
-def dialect_of(version: str) -> Dialect | None:
+def dialect_of(version: str) -> McplDialect | None:
     """The dialect in which a version is spoken. Within 0.x a later minor than ours is spoken to as 0.5."""
     numbers = read_version(version)
     if numbers is None or numbers[0] != 0 or numbers[1] < 4:
         return None
-    return Dialect.V0_4 if numbers[1] == 4 else Dialect.V0_5
+    return McplDialect.V0_4 if numbers[1] == 4 else McplDialect.V0_5
 
 
-def answer(manifest: Mapping[str, object], home: Home) -> dict[str, object]:
+def answer(manifest: Mapping[str, object], home: McplPlace) -> dict[str, object]:
     """The part of our own capabilities that answers a peer, in the place where it asked."""
-    if home is Home.EXPERIMENTAL:
+    if home is McplPlace.EXPERIMENTAL:
         return {"experimental": {"mcpl": manifest}}
     return {"extensions": {EXTENSION_KEY: manifest}}
 

@@ -11,10 +11,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.protocols.mcpl.capabilities import CHANNELS_STREAMING, EXPLICIT, TOOLS, Dialect
+from interlock.protocols.mcpl.capabilities import CHANNELS_STREAMING, EXPLICIT, TOOLS, McplDialect
 from interlock.protocols.mcpl.feature_sets import FeatureSet, ScopeRules, Update
-from interlock.protocols.mcpl.grants import NO_GRANT, THINKING, ChannelRules, Grant, compile_rules
-from interlock.protocols.mcpl.negotiation import Offer
+from interlock.protocols.mcpl.grants import NO_GRANT, THINKING, CapabilityGrant, ChannelRules, compile_rules
+from interlock.protocols.mcpl.negotiation import McplOffer
 from interlock.protocols.patterns import (
     FEATURE_SETS,
     PatternError,
@@ -67,7 +67,7 @@ class SetState(msgspec.Struct, frozen=True):
 class Effective(msgspec.Struct, frozen=True):
     """The effect of a policy for one server."""
 
-    grant: Grant = NO_GRANT
+    grant: CapabilityGrant = NO_GRANT
     declared: Mapping[str, FeatureSet] = {}
     states: Mapping[str, SetState] = {}
     scopes: Mapping[str, ScopeRules] = {}
@@ -105,7 +105,7 @@ class Effective(msgspec.Struct, frozen=True):
 NOTHING: Final = Effective()
 
 
-def effective(offer: Offer, policy: HostPolicy) -> Effective:
+def effective(offer: McplOffer, policy: HostPolicy) -> Effective:
     """The grant and the feature sets for an offer under a policy."""
     offered = offer.paths | {TOOLS}
     named = {path for path in policy.granted if "*" not in path}
@@ -116,7 +116,7 @@ def effective(offer: Offer, policy: HostPolicy) -> Effective:
     outright = {path for path in permitted if any(entry.matches(path) for entry in wildcards)}
     used = frozenset[str]().union(*(found.needs | found.may for found in on))
     scopes = {found.name: rules for found in on if (rules := _rules(found.name, policy)) is not None}
-    grant = Grant(
+    grant = CapabilityGrant(
         frozenset((used & permitted) | outright),
         _channel_rules(on, outright, scopes, policy),
         _sees_thinking(states, policy),
@@ -126,10 +126,10 @@ def effective(offer: Offer, policy: HostPolicy) -> Effective:
     return Effective(grant, offer.feature_sets, states, scopes, labels)
 
 
-def update_message(active: Effective, dialect: Dialect, offered: Iterable[str]) -> Update:
+def update_message(active: Effective, dialect: McplDialect, offered: Iterable[str]) -> Update:
     """The params of `featureSets/update` that tell a server all of this."""
     disabled = tuple(sorted(name for name, state in active.states.items() if not state.enabled))
-    if dialect is Dialect.V0_4:
+    if dialect is McplDialect.V0_4:
         return Update(enabled=active.enabled_sets, disabled=disabled, scopes=dict(active.scopes))
     return Update(
         effective_capabilities=tuple(sorted(active.grant.paths)),

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.feature_sets import MAX_FEATURE_SETS, FeatureSet, Receipt, ScopeRules, Unavailable, Update
-from interlock.protocols.mcpl.grants import NO_GRANT, Grant, read_grant
+from interlock.protocols.mcpl.grants import NO_GRANT, CapabilityGrant, read_grant
 from interlock.protocols.mcpl.policy import names
 from interlock.wire.errors import Fault
 
@@ -21,17 +21,17 @@ class Selection(msgspec.Struct, frozen=True):
     """The rights of a server. It has none before the first update."""
 
     enabled: frozenset[str] = frozenset()
-    grant: Grant = NO_GRANT
+    grant: CapabilityGrant = NO_GRANT
     """The capabilities of 0.5; 0.4 speaks of feature sets alone."""
     scopes: Mapping[str, ScopeRules] = {}
     ready: bool = False
 
 
 def receive(
-    selection: Selection, declared: Mapping[str, FeatureSet], update: Update, dialect: Dialect, *, request: bool
+    selection: Selection, declared: Mapping[str, FeatureSet], update: Update, dialect: McplDialect, *, request: bool
 ) -> Selection:
     """The selection after an update. A set that both lists name is disabled. Raises TOO_LARGE."""
-    if dialect is Dialect.V0_4:
+    if dialect is McplDialect.V0_4:
         return _changed(selection, declared, update)
     if not request:
         off = {name for name in selection.enabled if names(update.disabled, name, unusable=True)}
@@ -58,7 +58,7 @@ def _changed(selection: Selection, declared: Mapping[str, FeatureSet], update: U
     return Selection(frozenset(enabled), NO_GRANT, scopes, ready=True)
 
 
-def _derived(declared: Iterable[FeatureSet], update: Update, grant: Grant) -> Iterable[str]:
+def _derived(declared: Iterable[FeatureSet], update: Update, grant: CapabilityGrant) -> Iterable[str]:
     for found in declared:
         chosen = update.enabled is None or names(update.enabled, found.name)
         sound = chosen and not found.problem and not names(update.disabled, found.name, unusable=True)

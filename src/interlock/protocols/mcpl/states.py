@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.feature_sets import Receipt, Update
-from interlock.protocols.mcpl.negotiation import Offer
+from interlock.protocols.mcpl.negotiation import McplOffer
 from interlock.protocols.mcpl.policy import NOTHING, Effective, HostPolicy, effective, update_message
 
 
-class Phase(enum.Enum):
+class ConnectionPhase(enum.Enum):
     """The four phases."""
 
     OFF = "off"
@@ -31,7 +31,7 @@ class Phase(enum.Enum):
     """The server declined the policy: MCPL is off, and MCP goes on."""
 
 
-class Event(enum.Enum):
+class ConnectionEvent(enum.Enum):
     """The events of a connection."""
 
     NOTIFIED = "notified"
@@ -46,33 +46,39 @@ class Event(enum.Enum):
     """No answer came, or an error, or one that cannot be read."""
 
 
-TRANSITIONS: Final[Mapping[Phase, Mapping[Event, Phase]]] = {
-    Phase.OFF: {Event.NOTIFIED: Phase.ON, Event.REQUESTED: Phase.WAITING},
-    Phase.WAITING: {
-        Event.REQUESTED: Phase.WAITING,
-        Event.ACCEPTED: Phase.ON,
-        Event.DECLINED: Phase.REFUSED,
-        Event.UNANSWERED: Phase.WAITING,
+TRANSITIONS: Final[Mapping[ConnectionPhase, Mapping[ConnectionEvent, ConnectionPhase]]] = {
+    ConnectionPhase.OFF: {
+        ConnectionEvent.NOTIFIED: ConnectionPhase.ON,
+        ConnectionEvent.REQUESTED: ConnectionPhase.WAITING,
     },
-    Phase.ON: {
-        Event.NOTIFIED: Phase.ON,
-        Event.REQUESTED: Phase.ON,
-        Event.ACCEPTED: Phase.ON,
-        Event.DECLINED: Phase.REFUSED,
-        Event.UNANSWERED: Phase.ON,
+    ConnectionPhase.WAITING: {
+        ConnectionEvent.REQUESTED: ConnectionPhase.WAITING,
+        ConnectionEvent.ACCEPTED: ConnectionPhase.ON,
+        ConnectionEvent.DECLINED: ConnectionPhase.REFUSED,
+        ConnectionEvent.UNANSWERED: ConnectionPhase.WAITING,
     },
-    Phase.REFUSED: {Event.NOTIFIED: Phase.ON, Event.REQUESTED: Phase.WAITING},
+    ConnectionPhase.ON: {
+        ConnectionEvent.NOTIFIED: ConnectionPhase.ON,
+        ConnectionEvent.REQUESTED: ConnectionPhase.ON,
+        ConnectionEvent.ACCEPTED: ConnectionPhase.ON,
+        ConnectionEvent.DECLINED: ConnectionPhase.REFUSED,
+        ConnectionEvent.UNANSWERED: ConnectionPhase.ON,
+    },
+    ConnectionPhase.REFUSED: {
+        ConnectionEvent.NOTIFIED: ConnectionPhase.ON,
+        ConnectionEvent.REQUESTED: ConnectionPhase.WAITING,
+    },
 }
 
-ACTIVATES: Final = frozenset({Event.NOTIFIED, Event.ACCEPTED})
+ACTIVATES: Final = frozenset({ConnectionEvent.NOTIFIED, ConnectionEvent.ACCEPTED})
 """Events after which a pending policy is in force."""
 
 
-class Connection(msgspec.Struct, frozen=True):
+class McplConnection(msgspec.Struct, frozen=True):
     """MCPL with one server: what it offers, what is in force, and what it has yet to be told."""
 
-    offer: Offer
-    phase: Phase = Phase.OFF
+    offer: McplOffer
+    phase: ConnectionPhase = ConnectionPhase.OFF
     active: Effective = NOTHING
     """In force. Every check asks this."""
     pending: Effective | None = None
@@ -83,58 +89,58 @@ class Connection(msgspec.Struct, frozen=True):
     """Number of the latest update that was written to the server. Only that can be answered."""
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> McplDialect:
         """The dialect."""
         return self.offer.dialect
 
     @property
     def on(self) -> bool:
         """Whether the server's messages count."""
-        return self.phase is Phase.ON
+        return self.phase is ConnectionPhase.ON
 
     def message(self) -> Update | None:
         """The latest update, to be written; None if there is none."""
         return None if self.pending is None else update_message(self.pending, self.dialect, self.offer.paths)
 
 
-def decide(connection: Connection, policy: HostPolicy) -> Connection:
+def decide(connection: McplConnection, policy: HostPolicy) -> McplConnection:
     """The connection under a new policy: narrower rights hold at once, wider ones once the server was told."""
     return _pending(connection, effective(connection.offer, policy))
 
 
-def redeclare(connection: Connection, offer: Offer, policy: HostPolicy) -> Connection:
+def redeclare(connection: McplConnection, offer: McplOffer, policy: HostPolicy) -> McplConnection:
     """The connection after the server changed its declarations. A set that is gone or differs is off at once."""
     return _pending(msgspec.structs.replace(connection, offer=offer), effective(offer, policy))
 
 
-def written(connection: Connection, update: int) -> Connection:
+def written(connection: McplConnection, update: int) -> McplConnection:
     """The connection after an update was written to the server."""
     if update != connection.update or connection.pending is None:
         return connection
-    event = Event.NOTIFIED if connection.dialect is Dialect.V0_4 else Event.REQUESTED
+    event = ConnectionEvent.NOTIFIED if connection.dialect is McplDialect.V0_4 else ConnectionEvent.REQUESTED
     return _after(msgspec.structs.replace(connection, sent=update), event)
 
 
-def answered(connection: Connection, update: int, receipt: Receipt | None) -> Connection:
+def answered(connection: McplConnection, update: int, receipt: Receipt | None) -> McplConnection:
     """The connection after a 0.5 server answered an update; None stands for no answer that could be read."""
-    if update != connection.update or update != connection.sent or connection.dialect is Dialect.V0_4:
+    if update != connection.update or update != connection.sent or connection.dialect is McplDialect.V0_4:
         return connection
     if receipt is None:
-        return _after(connection, Event.UNANSWERED)
-    return _after(connection, Event.ACCEPTED if receipt.accepted else Event.DECLINED)
+        return _after(connection, ConnectionEvent.UNANSWERED)
+    return _after(connection, ConnectionEvent.ACCEPTED if receipt.accepted else ConnectionEvent.DECLINED)
 
 
-def _pending(connection: Connection, decided: Effective) -> Connection:
+def _pending(connection: McplConnection, decided: Effective) -> McplConnection:
     return msgspec.structs.replace(
         connection, active=connection.active & decided, pending=decided, update=connection.update + 1
     )
 
 
-def _after(connection: Connection, event: Event) -> Connection:
+def _after(connection: McplConnection, event: ConnectionEvent) -> McplConnection:
     phase = TRANSITIONS[connection.phase].get(event)
     if phase is None or connection.pending is None:
         return connection
     if event in ACTIVATES:
         return msgspec.structs.replace(connection, phase=phase, active=connection.pending)
-    active = NOTHING if phase is Phase.REFUSED else connection.active
+    active = NOTHING if phase is ConnectionPhase.REFUSED else connection.active
     return msgspec.structs.replace(connection, phase=phase, active=active)

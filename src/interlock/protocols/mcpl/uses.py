@@ -8,33 +8,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from interlock.protocols.mcpl.capabilities import EXPLICIT, INJECT_SYSTEM, MEANING_0_4, Dialect, meaning
+from interlock.protocols.mcpl.capabilities import EXPLICIT, INJECT_SYSTEM, MEANING_0_4, McplDialect, meaning
 from interlock.protocols.mcpl.feature_sets import FeatureSet, read_feature_set
 
 BEFORE = "contextHooks.beforeInference"
 AFTER = "contextHooks.afterInference"
 
 
-def in_dialect(declaration: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+def in_dialect(declaration: Mapping[str, Any], dialect: McplDialect) -> dict[str, Any]:
     """A declaration with the `uses` that a host of this dialect knows."""
     uses = list(declaration["uses"])
-    if dialect is Dialect.V0_5 and AFTER not in uses and all(meaning(use, Dialect.V0_4) for use in uses):
+    if dialect is McplDialect.V0_5 and AFTER not in uses and all(meaning(use, McplDialect.V0_4) for use in uses):
         uses = sorted({path for use in uses for path in (MEANING_0_4[use].needs | MEANING_0_4[use].may) - EXPLICIT})
     return {**declaration, "uses": uses}
 
 
-def read_in(name: str, declaration: Mapping[str, Any], dialect: Dialect) -> FeatureSet:
+def read_in(name: str, declaration: Mapping[str, Any], dialect: McplDialect) -> FeatureSet:
     """A declaration as a host of this dialect reads it."""
     return read_feature_set(name, in_dialect(declaration, dialect), dialect)
 
 
-def spoken(declared: Mapping[str, Mapping[str, Any]], offered: Dialect) -> Dialect:
+def spoken(declared: Mapping[str, Mapping[str, Any]], offered: McplDialect) -> McplDialect:
     """The dialect for a host: the one it offers, or 0.4 where the server has an after-hook or scopes."""
     former = any(AFTER in declaration["uses"] or declaration.get("scoped") for declaration in declared.values())
-    return Dialect.V0_4 if former else offered
+    return McplDialect.V0_4 if former else offered
 
 
-def manifest(declared: Mapping[str, Mapping[str, Any]], dialect: Dialect, *, blocking: bool) -> dict[str, Any]:
+def manifest(declared: Mapping[str, Mapping[str, Any]], dialect: McplDialect, *, blocking: bool) -> dict[str, Any]:
     """The server's manifest for a host of this dialect: its feature sets, and the capabilities that they use."""
     sound = {
         name: in_dialect(declared_set, dialect)
@@ -46,12 +46,12 @@ def manifest(declared: Mapping[str, Mapping[str, Any]], dialect: Dialect, *, blo
 
 
 def manifest_of(
-    sets: Mapping[str, Mapping[str, Any]], dialect: Dialect, *, optional: Iterable[str], blocking: bool
+    sets: Mapping[str, Mapping[str, Any]], dialect: McplDialect, *, optional: Iterable[str], blocking: bool
 ) -> dict[str, Any]:
     """The manifest with these declarations, which are in this dialect. A host may grant `optional` paths, too (0.5)."""
     uses = {use for declaration in sets.values() for use in declaration["uses"]}
     made: dict[str, Any] = {"version": dialect.value, "featureSets": dict(sets)}
-    if dialect is Dialect.V0_4:
+    if dialect is McplDialect.V0_4:
         return made | _flags(uses, blocking=blocking)
     for path in sorted(uses.union(optional)):
         _put(made, path.split("."))

@@ -14,14 +14,14 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.protocols.mcpl.budgets import Budget, Ledger, fits, fits_from
+from interlock.protocols.mcpl.budgets import HourlyBudget, SpendingLedger, fits, fits_from
 from interlock.protocols.mcpl.coalescing import Timing
 from interlock.protocols.mcpl.events import expand_tags
 from interlock.protocols.mcpl.policy import names
 from interlock.protocols.patterns import FEATURE_SETS, compile_pattern
 
 
-class Verdict(enum.Enum):
+class WakeVerdict(enum.Enum):
     """The fate of an event."""
 
     WAKE = "wake"
@@ -50,7 +50,7 @@ class Occurrence(msgspec.Struct, frozen=True):
 class WakeRule(msgspec.Struct, frozen=True):
     """One rule. A list that is None matches everything; an empty one nothing."""
 
-    verdict: Verdict
+    verdict: WakeVerdict
     servers: tuple[str, ...] | None = None
     feature_sets: tuple[str, ...] | None = None
     channels: tuple[str, ...] | None = None
@@ -61,7 +61,7 @@ class WakeRule(msgspec.Struct, frozen=True):
     """Whether it also wakes for events of agents."""
     through_quiet_hours: bool = False
     timing: Timing = Timing()
-    budget: Budget = Budget()
+    budget: HourlyBudget = HourlyBudget()
     """For each server that the rule wakes for."""
     name: str = ""
     """By which its spending is known, wherever it stands among the rules."""
@@ -89,7 +89,7 @@ class WakePolicy(msgspec.Struct, frozen=True):
 
     rules: tuple[WakeRule, ...] = ()
     quiet_hours: tuple[QuietHours, ...] = ()
-    budget: Budget = Budget(wakes=60)
+    budget: HourlyBudget = HourlyBudget(wakes=60)
     """For everything together."""
 
 
@@ -105,7 +105,7 @@ SEPARATOR: Final = "\x1f"
 class WakeDecision(msgspec.Struct, frozen=True):
     """A decision, its source, and the end of a hold if it is known."""
 
-    verdict: Verdict
+    verdict: WakeVerdict
     cause: Cause
     rule: int | None = None
     until: datetime | None = None
@@ -114,26 +114,26 @@ class WakeDecision(msgspec.Struct, frozen=True):
     timing: Timing = Timing()
 
 
-def decide(policy: WakePolicy, occurrence: Occurrence, ledger: Ledger, now: datetime) -> WakeDecision:
+def decide(policy: WakePolicy, occurrence: Occurrence, ledger: SpendingLedger, now: datetime) -> WakeDecision:
     """The fate of an event. `now` is aware, in the zone by which quiet hours are meant."""
     index, rule = next(((i, rule) for i, rule in enumerate(policy.rules) if matches(rule, occurrence)), (None, None))
     if rule is None:
-        return WakeDecision(Verdict.HOLD, "no_rule")
-    if rule.verdict is not Verdict.WAKE:
+        return WakeDecision(WakeVerdict.HOLD, "no_rule")
+    if rule.verdict is not WakeVerdict.WAKE:
         return WakeDecision(rule.verdict, "rule", index)
     if is_loop(occurrence) and not rule.loops:
-        return WakeDecision(Verdict.HOLD, "loop", index)
+        return WakeDecision(WakeVerdict.HOLD, "loop", index)
     quiet = None if rule.through_quiet_hours else quiet_until(policy.quiet_hours, now)
     if quiet is not None:
-        return WakeDecision(Verdict.HOLD, "quiet_hours", index, quiet)
+        return WakeDecision(WakeVerdict.HOLD, "quiet_hours", index, quiet)
     instant = now.timestamp()
     budgets = ((policy.budget, EVERYTHING), (rule.budget, server_key(rule.name, occurrence.server)))
     if not all(fits(budget, ledger.of(key), instant, occurrence.tokens) for budget, key in budgets):
         free = [fits_from(budget, ledger.of(key), instant, occurrence.tokens) for budget, key in budgets]
         known = [at for at in free if at is not None]
         until = datetime.fromtimestamp(max(known), now.tzinfo) if len(known) == len(free) else None
-        return WakeDecision(Verdict.HOLD, "budget", index, until)
-    return WakeDecision(Verdict.WAKE, "rule", index, None, coalescing_key(occurrence), rule.timing)
+        return WakeDecision(WakeVerdict.HOLD, "budget", index, until)
+    return WakeDecision(WakeVerdict.WAKE, "rule", index, None, coalescing_key(occurrence), rule.timing)
 
 
 def matches(rule: WakeRule, occurrence: Occurrence) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 
 from interlock.process.task_set import TaskSet
 from interlock.protocols.mcpl import channels, hooks
-from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.capabilities import McplDialect
 from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
 from interlock.protocols.mcpl.decoding import Value
 from interlock.protocols.mcpl.errors import feature_set_disabled, unknown_channel, unknown_feature_set
@@ -85,7 +85,7 @@ class LiveHandlers:
         after = self._handlers.get((AFTER, ""))
         return after is not None and after.blocking
 
-    def request(self, exchange: Exchange, dialect: Dialect, enabled: frozenset[str]) -> None:
+    def request(self, exchange: Exchange, dialect: McplDialect, enabled: frozenset[str]) -> None:
         """Answer a request of a host with the function for it."""
         method = exchange.request.method
         try:
@@ -97,13 +97,13 @@ class LiveHandlers:
         task = self._begin(self._answer(exchange, handler, params))
         exchange.on_cancel = lambda reason: _cancel(task)
 
-    def notification(self, method: str, params: bytes, dialect: Dialect, enabled: frozenset[str]) -> None:
+    def notification(self, method: str, params: bytes, dialect: McplDialect, enabled: frozenset[str]) -> None:
         """Have the function for a notification called. One that has none, or that cannot be read, is dropped."""
         with contextlib.suppress(Fault):
             read = read_params(find(method, "host", dialect, notification=True), params)
             self._begin(self._take(method, self._handler(method, read, dialect, enabled), read))
 
-    def _handler(self, method: str, params: Value, dialect: Dialect, enabled: frozenset[str]) -> Handler:
+    def _handler(self, method: str, params: Value, dialect: McplDialect, enabled: frozenset[str]) -> Handler:
         feature = params.feature_set if isinstance(params, Rollback) else ""
         handler = self._handlers.get((method, feature))
         if handler is None:

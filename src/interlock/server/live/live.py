@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.protocols.mcp import dialect as mcp_dialect
-from interlock.protocols.mcpl.capabilities import CHANNELS_REGISTER, INFERENCE_STREAMING, Dialect, refused
+from interlock.protocols.mcpl.capabilities import CHANNELS_REGISTER, INFERENCE_STREAMING, McplDialect, refused
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.errors import feature_set_disabled, inference_in_hook
 from interlock.protocols.mcpl.events import PushEvent, PushResult
@@ -24,7 +24,7 @@ from interlock.protocols.mcpl.inference import InferenceChunk, InferenceRequest,
 from interlock.protocols.mcpl.live import ANSWER, LiveFilter
 from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
 from interlock.protocols.mcpl.methods import METHODS, read_params
-from interlock.protocols.mcpl.negotiation import Home, answer, read_offer
+from interlock.protocols.mcpl.negotiation import McplPlace, answer, read_offer
 from interlock.protocols.mcpl.received import Selection, receipt, receive
 from interlock.protocols.mcpl.scopes import Elevate, ElevateResult, Scope
 from interlock.protocols.mcpl.uses import manifest, read_in, spoken
@@ -57,7 +57,7 @@ class Host:
 
     __slots__ = ("dialect", "home", "lacks", "selection")
 
-    def __init__(self, dialect: Dialect, home: Home, lacks: frozenset[str]) -> None:
+    def __init__(self, dialect: McplDialect, home: McplPlace, lacks: frozenset[str]) -> None:
         self.dialect = dialect
         self.home = home
         self.lacks = lacks
@@ -90,7 +90,7 @@ class Live:
             declaration["_meta"] = {SCOPE_LABEL: scope_label}
         if rollback:
             declaration["rollback"] = True
-        problems = {read_in(name, declaration, dialect).problem for dialect in Dialect}
+        problems = {read_in(name, declaration, dialect).problem for dialect in McplDialect}
         if "" not in problems:
             raise DefinitionError(f"the feature set {name!r} cannot be used: {', '.join(sorted(problems))}")
         self._declared[name] = declaration
@@ -109,7 +109,7 @@ class Live:
     def _announce(self, change: Members) -> None:
         """Tell every host that the feature sets changed: what changed (0.4), or that it may look again (0.5)."""
         for key, host in list(self._hosts.items()):
-            if host.dialect is Dialect.V0_4:
+            if host.dialect is McplDialect.V0_4:
                 self._requests.tell(key, "featureSets/changed", msgspec.json.encode(change))
             else:
                 notice = ManifestChanged(revision_of(self._manifest(host.dialect)), ("featureSets",))
@@ -234,7 +234,7 @@ class Live:
             raise inference_in_hook(feature)
         hosts = self._enabled_at(feature)
         if not hosts:
-            raise feature_set_disabled(feature, Dialect.V0_4, can_enable=True)
+            raise feature_set_disabled(feature, McplDialect.V0_4, can_enable=True)
         in_pieces = INFERENCE_STREAMING not in self._hosts[hosts[0]].lacks
         params = msgspec.json.encode(msgspec.structs.replace(request, stream=request.stream and in_pieces))
         reader = on_chunk if in_pieces else None
@@ -253,7 +253,7 @@ class Live:
             raise LookupError(f"the server declares no feature set {feature!r}")
         hosts = [key for key in self._enabled_at(feature) if host in (None, key)]
         if not hosts:
-            raise feature_set_disabled(feature, Dialect.V0_4, can_enable=True)
+            raise feature_set_disabled(feature, McplDialect.V0_4, can_enable=True)
         params = msgspec.json.encode(Elevate(feature, scope))
         answer = await self._requests.ask(hosts[0], ELEVATE, feature, params, timeout_s=PERSON_S)
         return decode(ElevateResult, answer, "result")
@@ -316,11 +316,11 @@ class Live:
         self._tell()
         return declared
 
-    def _sound(self, dialect: Dialect) -> dict[str, FeatureSet]:
+    def _sound(self, dialect: McplDialect) -> dict[str, FeatureSet]:
         read = (read_in(name, declaration, dialect) for name, declaration in self._declared.items())
         return {found.name: found for found in read if not found.problem}
 
-    def _manifest(self, dialect: Dialect) -> Members:
+    def _manifest(self, dialect: McplDialect) -> Members:
         return manifest(self._declared, dialect, blocking=self._functions.blocking)
 
     def _tell(self) -> None:
