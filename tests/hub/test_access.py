@@ -14,7 +14,7 @@ import pytest
 
 from interlock.config.load import load
 from interlock.config.settings import AgentSettings, HubSettings, Rate, TimeoutSettings, ToolSettings
-from interlock.protocols.mgp.access import Entry, decide
+from interlock.protocols.mgp.access import AccessEntry, decide
 
 from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, text_of
 
@@ -80,7 +80,7 @@ def test_the_model_and_the_decision_agree() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     for server, on_tool, on_server in product(("open", "shut"), SAID, SAID):
         entries = [
-            Entry(
+            AccessEntry(
                 "tool_grant" if tool else "server_grant",
                 "a",
                 server,

@@ -22,7 +22,7 @@ from interlock.hub.upstreams.audit_receivers import CURSORS
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import LATEST
-from interlock.protocols.mgp.negotiation import Agreed, Home
+from interlock.protocols.mgp.negotiation import MgpAgreement, MgpPlace
 from interlock.store import records as rows
 from interlock.store.records import Search
 
@@ -337,7 +337,7 @@ async def test_a_listener_that_fails_keeps_nothing_from_being_recorded(tmp_path:
         def broken(method: str, params: bytes) -> None:
             raise ValueError("gone")
 
-        dialect = msgspec.structs.replace(Dialect(LATEST), mgp=Agreed(frozenset({"audit"}), Home.PLAIN))
+        dialect = msgspec.structs.replace(Dialect(LATEST), mgp=MgpAgreement(frozenset({"audit"}), MgpPlace.PLAIN))
         assert hub.hub_app.audit_subscribers.join("broken", Principal("root", "admin"), dialect, broken)
         await echo(RawClient(hub.url + "/mcp", hub.key("cursor")))
         assert await entries(hub, event="TOOL_EXECUTED")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.protocols.mgp.access import Entry, decide
-from interlock.protocols.mgp.negotiation import EXTENSIONS, Home, agree, answer, question, read_offer
+from interlock.protocols.mgp.access import AccessEntry, decide
+from interlock.protocols.mgp.negotiation import EXTENSIONS, MgpPlace, agree, answer, question, read_offer
 from interlock.protocols.mgp.permissions import STANDARD, Risk, expand, expand_all, is_permission, risk_of
 from interlock.protocols.mgp.permissions import decide as decide_permission
 from interlock.protocols.mgp.security import (
@@ -33,12 +33,14 @@ OFFER = {"version": "0.1.0", "extensions": ["security", "audit", "com.example.ow
 @each_case(
     ("capabilities", "home"),
     [
-        ({"mgp": OFFER}, Home.PLAIN),
-        ({"experimental": {"mgp": OFFER}}, Home.EXPERIMENTAL),
-        ({"extensions": {"dev.cloto/mgp": OFFER}}, Home.EXTENSIONS),
+        ({"mgp": OFFER}, MgpPlace.PLAIN),
+        ({"experimental": {"mgp": OFFER}}, MgpPlace.EXPERIMENTAL),
+        ({"extensions": {"dev.cloto/mgp": OFFER}}, MgpPlace.EXTENSIONS),
     ],
 )
-def test_an_offer_is_found_in_each_of_its_homes_and_answered_there(capabilities: dict[str, object], home: Home) -> None:
+def test_an_offer_is_found_in_each_of_its_homes_and_answered_there(
+    capabilities: dict[str, object], home: MgpPlace
+) -> None:
     found = read_offer(json.dumps(capabilities).encode())
     assert found is not None
     assert found[1] is home
@@ -232,12 +234,12 @@ def test_a_server_may_lower_its_own_trust_and_never_raise_it(given_: Trust, clai
 LIFE = {"none": None, "live": NOW + timedelta(hours=1), "expired": NOW - timedelta(hours=1), "now": NOW}
 
 
-def entries(kind: str, said: tuple[tuple[str, str], ...]) -> list[Entry]:
+def entries(kind: str, said: tuple[tuple[str, str], ...]) -> list[AccessEntry]:
     tool = "t" if kind == "tool_grant" else None
-    return [Entry(kind, "a", "s", permission, tool, expires_at=LIFE[life]) for permission, life in said]  # type: ignore[arg-type]
+    return [AccessEntry(kind, "a", "s", permission, tool, expires_at=LIFE[life]) for permission, life in said]  # type: ignore[arg-type]
 
 
-def model(tool: list[Entry], server: list[Entry], default: str) -> str:
+def model(tool: list[AccessEntry], server: list[AccessEntry], default: str) -> str:
     """The rule in other words: the first level with a live entry decides, and one live denial there is enough."""
     for level in (tool, server):
         live = {entry.permission for entry in level if entry.expires_at is None or entry.expires_at > NOW}
@@ -262,7 +264,7 @@ def test_precedence_is_what_the_whole_table_says(default: str) -> None:
 
 
 def test_a_grant_for_another_tool_says_nothing_about_this_one() -> None:
-    other = Entry("tool_grant", "a", "s", "allow", "other")
+    other = AccessEntry("tool_grant", "a", "s", "allow", "other")
     assert decide([other], "t", "opt-in", NOW).source == "default_policy"
 
 
@@ -270,8 +272,8 @@ def test_what_was_decided_is_good_until_the_first_entry_expires() -> None:
     soon, later = NOW + timedelta(minutes=1), NOW + timedelta(minutes=2)
     found = decide(
         [
-            Entry("tool_grant", "a", "s", "allow", "t", expires_at=later),
-            Entry("server_grant", "a", "s", "deny", expires_at=soon),
+            AccessEntry("tool_grant", "a", "s", "allow", "t", expires_at=later),
+            AccessEntry("server_grant", "a", "s", "deny", expires_at=soon),
         ],
         "t",
         "opt-in",
@@ -283,4 +285,4 @@ def test_what_was_decided_is_good_until_the_first_entry_expires() -> None:
 @each_case(("kind", "tool"), [("tool_grant", None), ("server_grant", "t")])
 def test_a_grant_that_does_not_know_what_it_is_for_cannot_be_made(kind: str, tool: str | None) -> None:
     with pytest.raises(ValueError):
-        Entry(kind, "a", "s", "allow", tool)  # type: ignore[arg-type]
+        AccessEntry(kind, "a", "s", "allow", tool)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.protocols.mgp.errors import BY_CODE, Recovery, as_fault, read_recovery, translated
+from interlock.protocols.mgp.errors import BY_CODE, RecoveryFields, as_fault, read_recovery, translated
 from interlock.protocols.mgp.recovery import (
     FIRST_PAUSE_MS,
     JITTER,
@@ -79,7 +79,7 @@ def test_the_protocols_own_example_is_read_as_it_stands() -> None:
         max_retries=3,
         details={"limit": 10, "window_secs": 60, "current": 12},
     )
-    assert read_recovery(error) == Recovery("resource", True, 5000, "exponential_backoff", 3)
+    assert read_recovery(error) == RecoveryFields("resource", True, 5000, "exponential_backoff", 3)
 
 
 def failure(code: int, message: str = "no", **recovery: Any) -> ErrorObject:
@@ -140,7 +140,7 @@ def test_what_a_server_holds_against_the_hub_is_not_told_as_the_clients_own(
 
 
 recoveries = st.builds(
-    Recovery,
+    RecoveryFields,
     retryable=st.booleans(),
     retry_after_ms=st.none() | st.floats(-10, 120_000),
     retry_strategy=st.sampled_from(["immediate", "fixed_delay", "exponential_backoff", "", "magic"]),
@@ -150,7 +150,7 @@ chances = st.floats(0, 1)
 
 
 @given(recoveries, st.integers(0, 20), chances)
-def test_no_retry_comes_too_early_too_late_or_too_often(recovery: Recovery, tried: int, chance: float) -> None:
+def test_no_retry_comes_too_early_too_late_or_too_often(recovery: RecoveryFields, tried: int, chance: float) -> None:
     pause = pause_s(recovery, tried, chance)
     if not recovery.retryable or tried >= most_retries(recovery):
         assert pause is None
@@ -165,7 +165,7 @@ def test_no_retry_comes_too_early_too_late_or_too_often(recovery: Recovery, trie
 
 def test_the_strategies_space_retries_as_they_say() -> None:
     def pauses(strategy: str, after: float | None) -> list[float]:
-        recovery = Recovery(retryable=True, retry_strategy=strategy, retry_after_ms=after, max_retries=4)
+        recovery = RecoveryFields(retryable=True, retry_strategy=strategy, retry_after_ms=after, max_retries=4)
         found = [pause_s(recovery, tried, 0.0) for tried in range(4)]
         return [round(pause * 1000) for pause in found if pause is not None]
 
@@ -178,10 +178,10 @@ def test_the_strategies_space_retries_as_they_say() -> None:
 
 
 def test_those_who_failed_together_do_not_come_back_together() -> None:
-    recovery = Recovery(retryable=True, retry_after_ms=1000, retry_strategy="fixed_delay")
+    recovery = RecoveryFields(retryable=True, retry_after_ms=1000, retry_strategy="fixed_delay")
     early, late = pause_s(recovery, 0, 0.0), pause_s(recovery, 0, 1.0)
     assert (early, late) == (1.0, 1.0 + JITTER)
 
 
 def test_without_a_number_a_few_retries_are_made() -> None:
-    assert most_retries(Recovery(retryable=True)) == USUAL_RETRIES
+    assert most_retries(RecoveryFields(retryable=True)) == USUAL_RETRIES

@@ -22,7 +22,7 @@ from interlock.client.watch import Watch
 from interlock.protocols.mcp.intake import name_in, preview
 from interlock.protocols.mcp.methods import IDEMPOTENT, METHODS
 from interlock.protocols.mcp.revisions import Revision
-from interlock.protocols.mgp.negotiation import Agreed
+from interlock.protocols.mgp.negotiation import MgpAgreement
 from interlock.transports.http.client.link import HttpLink
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink
@@ -66,7 +66,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self.modern = peer.revision.modern
         """Whether the stateless era is spoken with the server."""
-        self.mgp: Agreed | None = None
+        self.mgp: MgpAgreement | None = None
         """The extensions agreed beyond MCP."""
         self._prepare = prepare
         self._greeted = greeted

@@ -19,7 +19,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.judge.text import show_hidden
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope
-from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.wire.errors import Fault
 
 PAUSE_S: Final = 5.0
@@ -107,7 +107,7 @@ class RoomConversations:
             turn = await self._conversations.begin(name, table, None, f"{envelope.sender}: {show_hidden(text)}")
             conversation = turn.conversation.id
             member.chat(await turn.answer(), (envelope.sender,), envelope.id)
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             outcome, reason = "failed", refusal.message
         except Fault as fault:
             outcome, reason = "failed", fault.summary

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from interlock.config.settings import TopicSettings
 from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
-from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.protocols.mcpx.routing import Participant
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
+from interlock.protocols.mcpx.routing import TopicParticipant
 from interlock.rooms.member import Member, MemberRoom, rate_limited
 from interlock.rooms.policy import GUEST
 
@@ -24,7 +24,7 @@ MAX_METERS: Final = 20_000
 class Reservation(NamedTuple):
     """The place of a member that is admitted, and not yet connected."""
 
-    participant: Participant
+    participant: TopicParticipant
     since: str | None
     """Its cursor of before."""
 
@@ -55,7 +55,9 @@ class Admissions:
         present = len(connected) + sum(one.id not in connected for one in self._reserved)
         if id_ not in connected and present >= self._settings.participants:
             message = f"The topic has {present} participants."
-            raise Refusal(Reason.TOPIC_FULL, message, "Wait until one leaves, or ask the operator for a larger topic.")
+            raise EnvelopeRefused(
+                RefusalReason.TOPIC_FULL, message, "Wait until one leaves, or ask the operator for a larger topic."
+            )
         member = Member(room, id_, principal, self._meter(id_), datetime.now(UTC))
         self._reserved[member] = place
         return member
@@ -82,6 +84,8 @@ class Admissions:
         meter = self._meters.get(id)
         if meter is None:
             if len(self._meters) >= MAX_METERS:
-                raise Refusal(Reason.RATE_LIMITED, "Too many participants came lately.", "Come back in a minute.")
+                raise EnvelopeRefused(
+                    RefusalReason.RATE_LIMITED, "Too many participants came lately.", "Come back in a minute."
+                )
             meter = self._meters[id] = Meter("participant", self._settings.rate)
         return meter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.journal import Journal
-from interlock.protocols.mcpx.errors import Reason
+from interlock.protocols.mcpx.errors import RefusalReason
 from interlock.protocols.mcpx.proposals import Proposal, State
 from interlock.rooms.member import Member
 
@@ -21,7 +21,7 @@ class RoomAudit:
         by = member.principal or NOBODY
         self._journal.room(event, by, self._topic, rule=rule, reason=reason, details=details)
 
-    def refusal(self, member: Member, reason: Reason, message: str, kind: str | None, count: int) -> None:
+    def refusal(self, member: Member, reason: RefusalReason, message: str, kind: str | None, count: int) -> None:
         """Record so many refusals of a participant for one reason."""
         details: dict[str, object] = {"participant": member.id, "count": count}
         if kind is not None:

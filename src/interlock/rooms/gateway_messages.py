@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import msgspec
 
 from interlock.protocols.mcpx import system
-from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.protocols.mcpx.routing import Participant
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
+from interlock.protocols.mcpx.routing import TopicParticipant
 from interlock.protocols.mcpx.topic import Topic
 from interlock.rooms.frame_queue import FrameQueue
 from interlock.rooms.given_texts import GivenTexts
@@ -43,7 +43,7 @@ class GatewayMessages:
             position = system.HistoryPayload(cursor or history.cursor(member.subject), recovered)
         self._send(system.welcome(self._id(), you.info, others, timestamp(), position), (member,))
 
-    def welcome_back(self, member: Member, participant: Participant, history: History | None, since: str) -> None:
+    def welcome_back(self, member: Member, participant: TopicParticipant, history: History | None, since: str) -> None:
         """Welcome a member that comes with a cursor, and send the missed envelopes or `history_lost`."""
         missed = None if history is None else history.missed(since, member.subject, participant)
         # Its cursor stays until it has everything: the connection may end before.
@@ -54,7 +54,7 @@ class GatewayMessages:
                 self._frames.send_soon(text_frame(entry.data.encode()), (member,), hold)
         if missed is None:
             message = "The envelopes that you missed are not kept any more."
-            self.refuse(member, Refusal(Reason.HISTORY_LOST, message, "Ask the others what happened."))
+            self.refuse(member, EnvelopeRefused(RefusalReason.HISTORY_LOST, message, "Ask the others what happened."))
         elif history is not None:
             self.cursor(member, history)
 
@@ -63,23 +63,23 @@ class GatewayMessages:
         envelope = system.history(self._id(), member.id, history.cursor(member.subject), timestamp())
         self._send(envelope, (member,))
 
-    def presence(self, event: system.PresenceEvent, participant: Participant, members: Iterable[Member]) -> None:
+    def presence(self, event: system.PresenceEvent, participant: TopicParticipant, members: Iterable[Member]) -> None:
         """Tell members that somebody came or left."""
         self._send(system.presence(self._id(), event, participant.info, timestamp()), members)
 
-    def violation(self, member: Member, refusal: Refusal, others: Iterable[Member]) -> None:
+    def violation(self, member: Member, refusal: EnvelopeRefused, others: Iterable[Member]) -> None:
         """Tell the others that a member tried to send a kind that it may not."""
         self._send(system.violation_notice(self._id(), member.id, refusal, timestamp()), others)
 
-    def refuse(self, member: Member, refusal: Refusal) -> None:
+    def refuse(self, member: Member, refusal: EnvelopeRefused) -> None:
         """Tell a member why an envelope of it has no effect."""
         self._send(self._error(member, refusal), (member,))
 
-    def last_words(self, member: Member, refusal: Refusal) -> bytes:
+    def last_words(self, member: Member, refusal: EnvelopeRefused) -> bytes:
         """The frame that tells a member why its connection ends."""
         return text_frame(self._error(member, refusal))
 
-    def _error(self, member: Member, refusal: Refusal) -> bytes:
+    def _error(self, member: Member, refusal: EnvelopeRefused) -> bytes:
         participant = self._topic.participant(member.id)
         texts = () if participant is None else participant.capabilities.texts
         return system.error(self._id(), member.id, refusal, texts, timestamp())

@@ -21,7 +21,7 @@ from interlock.hub.approvals.sealed_views import SealedView, ViewSeal
 from interlock.hub.auth.principals import SERVER
 from interlock.hub.room_documents import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead, HistorySegment, history_key
 from interlock.protocols.mcpx.envelopes import Envelope
-from interlock.protocols.mcpx.routing import Participant, recipients
+from interlock.protocols.mcpx.routing import TopicParticipant, recipients
 from interlock.rooms.member import Member
 from interlock.store import Store
 
@@ -82,7 +82,7 @@ class History:
         """Where a participant is now. Only the same participant can come back with it."""
         return self._cursor(subject, self.offset)
 
-    def missed(self, cursor: str, subject: str, participant: Participant) -> list[Entry] | None:
+    def missed(self, cursor: str, subject: str, participant: TopicParticipant) -> list[Entry] | None:
         """The envelopes since a participant's cursor, in order; None where they are not known."""
         epoch, _, rest = cursor.partition(".")
         number = rest.partition(".")[0]

@@ -24,8 +24,8 @@ from interlock.protocols.mcp.revisions import LATEST_LEGACY, agree
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import DEFAULT_BOUNDS, Envelope, encode
-from interlock.protocols.mcpx.errors import Refusal
-from interlock.protocols.mcpx.payloads import Operation, check_payload
+from interlock.protocols.mcpx.errors import EnvelopeRefused
+from interlock.protocols.mcpx.payloads import PayloadMethod, check_payload
 from interlock.protocols.mcpx.proposals import Proposal
 from interlock.rooms.mcp_requests import CANCELLED, SERVED_METHODS, params_of, response_kind
 from interlock.rooms.timestamps import timestamp
@@ -75,7 +75,7 @@ class HubToolServer:
         """Answer a request, now or later. One whose kind is not what its payload says is never served."""
         try:
             operation = check_payload(envelope)
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             self._room.report(sender, refusal)
             return
         if operation.id is None:
@@ -167,7 +167,7 @@ class HubToolServer:
         revision = agree(requested if isinstance(requested, str) else "")
         return self._hub_app.hub.introduce(msgspec.structs.replace(exchange.dialect, revision=revision), caller)
 
-    def _notified(self, sender: Member, operation: Operation) -> None:
+    def _notified(self, sender: Member, operation: PayloadMethod) -> None:
         """`notifications/cancelled` of the same sender gives up its request; other notifications have no effect."""
         if operation.method != CANCELLED:
             return

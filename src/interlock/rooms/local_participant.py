@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
-from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.payloads import operation_kind
 from interlock.rooms.member import Member
 from interlock.rooms.timestamps import timestamp
@@ -110,7 +110,7 @@ class LocalParticipant:
         while self._unread:
             data = self._unread.popleft()
             self._unread_bytes -= len(data)
-            with contextlib.suppress(Refusal):
+            with contextlib.suppress(EnvelopeRefused):
                 return decode(data)
         return None
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
 from interlock.protocols.mcpx.envelopes import Envelope, decode
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.transports.websocket_frames import MessageOutcome
 
 RECORD_EVERY_S: Final = 10.0
@@ -47,7 +47,7 @@ class MemberRoom(Protocol):
     def submit(self, member: Member, data: bytes) -> None:
         """Judge an envelope of a participant in this process, and pass it on. Raises Refusal."""
 
-    def report(self, member: Member, refusal: Refusal) -> None:
+    def report(self, member: Member, refusal: EnvelopeRefused) -> None:
         """Tell a member why a frame of it has no effect."""
 
     def drop_slow(self, member: Member) -> None:
@@ -88,7 +88,7 @@ class Member:
         """Whether its connection keeps envelopes, and notes by itself that somebody reads them."""
         self.gone = False
         self._timer: asyncio.TimerHandle | None = None
-        self._unrecorded: dict[Reason, tuple[float, int]] | None = None
+        self._unrecorded: dict[RefusalReason, tuple[float, int]] | None = None
         self._warned = False
         """Whether it was told that it exceeds its rate, since it was last within it."""
 
@@ -156,15 +156,15 @@ class Member:
             refusal = rate_limited(self.meter, now)
             if not binary:
                 # The pause bounds how often this is decoded. The sender learns which envelope was lost.
-                with contextlib.suppress(Refusal):
+                with contextlib.suppress(EnvelopeRefused):
                     envelope = decode(data)
                     refusal = refusal.about(envelope.id, envelope.kind.text)
             raise refusal
         if binary:
-            raise Refusal(Reason.NOT_JSON, "The message is binary.", "Send envelopes as text messages.")
+            raise EnvelopeRefused(RefusalReason.NOT_JSON, "The message is binary.", "Send envelopes as text messages.")
         return decode(data)
 
-    def count_refusal(self, reason: Reason, now: float) -> int:
+    def count_refusal(self, reason: RefusalReason, now: float) -> int:
         """How many refusals the audit record of this one stands for; 0 where it is not recorded yet."""
         known = self._unrecorded
         if known is None:
@@ -176,7 +176,7 @@ class Member:
         known[reason] = now, 0
         return count + 1
 
-    def unrecorded(self) -> dict[Reason, int]:
+    def unrecorded(self) -> dict[RefusalReason, int]:
         """Refusals that no record stands for yet. The caller records them."""
         known, self._unrecorded = self._unrecorded or {}, None
         return {reason: count for reason, (_, count) in known.items() if count}
@@ -196,8 +196,8 @@ class Member:
         self.connection.resume()
 
 
-def rate_limited(meter: Meter, now: float) -> Refusal:
+def rate_limited(meter: Meter, now: float) -> EnvelopeRefused:
     """The refusal of an envelope, or a connection, beyond the rate of its sender."""
     most, seconds = meter.full(now)
     message = f"You sent {most} envelopes in {seconds} seconds."
-    return Refusal(Reason.RATE_LIMITED, message, f"Send again in {meter.wait_s(now):.1f} s.")
+    return EnvelopeRefused(RefusalReason.RATE_LIMITED, message, f"Send again in {meter.wait_s(now):.1f} s.")

@@ -17,7 +17,7 @@ import msgspec
 from interlock.client.dial import Target
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
-from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.payloads import operation_kind
 from interlock.rooms.errors import RoomError
 from interlock.rooms.mcp_requests import response_kind
@@ -172,7 +172,7 @@ class Participant(ParticipantState):
         data = encode(id_, self.id, kind, payload, to=to, correlation_id=correlation_id, ts=timestamp())
         try:
             self._remember(decode(data))  # other gateways also send it back
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             raise RoomError(refusal.reason.value, refusal.message, refusal.fix) from None
         await self._connection.send(data)
         return id_

@@ -18,8 +18,8 @@ from interlock.process.task_set import TaskSet
 from interlock.protocols.mcp.revisions import agree
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope
-from interlock.protocols.mcpx.errors import Reason
-from interlock.protocols.mcpx.payloads import Operation, check_payload
+from interlock.protocols.mcpx.errors import RefusalReason
+from interlock.protocols.mcpx.payloads import PayloadMethod, check_payload
 from interlock.rooms.errors import RoomError
 from interlock.rooms.mcp_requests import CANCELLED, SERVED_METHODS, params_of, response_kind
 from interlock.wire.errors import ErrorDialect, Fault
@@ -85,7 +85,7 @@ class ParticipantAnswers:
             self._open[task] = envelope.sender, str(operation.id)
             task.add_done_callback(self._open.pop)
 
-    async def _answer(self, me: Responder, envelope: Envelope, operation: Operation) -> None:
+    async def _answer(self, me: Responder, envelope: Envelope, operation: PayloadMethod) -> None:
         with contextlib.suppress(RoomError):  # the connection is gone, and with it the answer
             try:
                 result = await self._result(envelope, operation.method or "")
@@ -93,7 +93,7 @@ class ParticipantAnswers:
             except Fault as fault:
                 await _fail(me, envelope, fault)
             except RoomError as error:
-                if error.reason == Reason.TOO_LARGE.value:
+                if error.reason == RefusalReason.TOO_LARGE.value:
                     await _fail(me, envelope, Fault("TOO_LARGE", error.message, hint="ask for less"))
 
     async def _result(self, envelope: Envelope, method: str) -> bytes:
@@ -121,7 +121,7 @@ class ParticipantAnswers:
             introduction["instructions"] = peer.instructions
         return msgspec.json.encode(introduction)
 
-    def _notified(self, sender: str, operation: Operation) -> None:
+    def _notified(self, sender: str, operation: PayloadMethod) -> None:
         """`notifications/cancelled` of the same sender gives up its request; other notifications have no effect."""
         if operation.method == CANCELLED:
             for task, operation_key in list(self._open.items()):

@@ -18,7 +18,7 @@ from websockets.frames import Close, CloseCode
 
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope
-from interlock.protocols.mcpx.errors import Reason
+from interlock.protocols.mcpx.errors import RefusalReason
 from interlock.rooms.errors import RoomError
 from interlock.rooms.participant_socket import open_socket, unreachable
 
@@ -26,7 +26,7 @@ FIRST_PAUSE_S: Final = 0.25
 MAX_PAUSE_S: Final = 30.0
 REPLACED_WITHIN_S: Final = 5.0
 """How long a gateway may take to end a connection that a newer one replaces."""
-_FINAL: Final = frozenset({Reason.REPLACED.value, Reason.ACCESS_ENDED.value})
+_FINAL: Final = frozenset({RefusalReason.REPLACED.value, RefusalReason.ACCESS_ENDED.value})
 """Reasons of a gateway after which connecting again is no use."""
 _REFUSED: Final = ("http_401", "http_403", "http_404", "refused")
 

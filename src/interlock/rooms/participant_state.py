@@ -16,7 +16,7 @@ import msgspec
 from interlock.protocols.mcpx import kinds, system
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope, decode
-from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.recent import Recent
 from interlock.protocols.mcpx.responses import OpenRequest, check_response, open_request
@@ -58,7 +58,7 @@ class ParticipantState:
                 request = self._requests.get(envelope.correlation_id or "", 0.0)
                 if request is not None:
                     check_response(envelope, operation, request)
-        except Refusal:
+        except EnvelopeRefused:
             sender = _sender(data)
             known = sender in self.misbehaviour or len(self.misbehaviour) < MAX_MISBEHAVING
             self.misbehaviour[sender if known else ""] += 1
@@ -74,7 +74,7 @@ class ParticipantState:
         if not envelope.kind.reserved:
             self._seen.add(envelope.id, True, "", 0.0)
         if envelope.kind.type == kinds.REQUEST:
-            with contextlib.suppress(Refusal):
+            with contextlib.suppress(EnvelopeRefused):
                 request = open_request(envelope, check_payload(envelope))
                 if request is not None:
                     self._requests.add(envelope.id, request, envelope.sender, 0.0)

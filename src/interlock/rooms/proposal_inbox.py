@@ -21,7 +21,7 @@ from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.protocols.mcpx import kinds, system
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.proposals import Proposal, State
 from interlock.rooms.fulfilment import check_fulfiller, find_person
@@ -82,7 +82,7 @@ class ProposalInbox:
             return
         try:
             check_payload(envelope)
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             # A person must not approve what a kind hides.
             self._room.report(sender, refusal)
             return
@@ -131,7 +131,7 @@ class ProposalInbox:
                     me.say(kinds.REJECT, reason, (), entry.envelope.id)
                     return None
                 request = me.say(f"{kinds.REQUEST}:{kind.operation}", entry.request(), to, entry.envelope.id)
-            except Refusal as refusal:
+            except EnvelopeRefused as refusal:
                 await self._refused(answered, refusal)
                 raise Fault("INVALID_PARAMS", refusal.message, hint=refusal.fix) from None
             await self._inbox.use(decision.id)
@@ -145,8 +145,8 @@ class ProposalInbox:
         hint = f"name somebody who is there: `interlock rooms fulfil {self._room.name} ID --to PARTICIPANT`"
         return Fault("INVALID_PARAMS", f"{', '.join(to)} is not in {self._room.name}; here: {here}", hint=hint)
 
-    async def _refused(self, answered: Decision, refusal: Refusal) -> None:
-        elsewhere = refusal.reason is Reason.PROPOSAL_ALREADY_FULFILLED
+    async def _refused(self, answered: Decision, refusal: EnvelopeRefused) -> None:
+        elsewhere = refusal.reason is RefusalReason.PROPOSAL_ALREADY_FULFILLED
         event = DecisionEvent.FULFIL_ELSEWHERE if elsewhere else DecisionEvent.CHANGE
         await self._inbox.end(answered.id, event, refusal.message)
 

@@ -20,9 +20,9 @@ from interlock.hub.journal import Journal
 from interlock.protocols.mcpx import system
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope, decode
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.proposals import Proposal, ended
-from interlock.protocols.mcpx.routing import Mode, Participant
+from interlock.protocols.mcpx.routing import Mode, TopicParticipant
 from interlock.protocols.mcpx.topic import Accepted, Topic
 from interlock.rooms.admissions import Admissions, Reservation
 from interlock.rooms.audit import RoomAudit
@@ -38,7 +38,7 @@ from interlock.rooms.policy import ANONYMOUS, rules_of
 from interlock.transports.websocket import text_frame
 from interlock.transports.websocket_frames import MessageOutcome
 
-_FINAL: Final = (Reason.REPLACED, Reason.TOO_SLOW, Reason.ACCESS_ENDED)
+_FINAL: Final = (RefusalReason.REPLACED, RefusalReason.TOO_SLOW, RefusalReason.ACCESS_ENDED)
 
 
 def clock_s() -> float:
@@ -81,7 +81,7 @@ class Room:
         return tuple(self._members.values())
 
     @property
-    def participants(self) -> tuple[Participant, ...]:
+    def participants(self) -> tuple[TopicParticipant, ...]:
         """Everyone who is there, the hub's own participants too."""
         return self._topic.participants
 
@@ -103,7 +103,7 @@ class Room:
         """Envelopes that wait for their delivery."""
         return self._frames.waiting
 
-    def participant(self, id: str) -> Participant | None:
+    def participant(self, id: str) -> TopicParticipant | None:
         """A connected participant; None if it is not there."""
         return self._topic.participant(id)
 
@@ -127,7 +127,7 @@ class Room:
     ) -> Member:
         """Reserve a place for a connection that is being upgraded. Raises Refusal. `since` is a cursor of before."""
         self._check_crowd()
-        participant = Participant(id, ANONYMOUS if principal is None else principal.id, capabilities, mode)
+        participant = TopicParticipant(id, ANONYMOUS if principal is None else principal.id, capabilities, mode)
         place = Reservation(participant, since)
         return self._admissions.reserve(self, principal, place, self._members, clock_s())
 
@@ -136,14 +136,14 @@ class Room:
         participant, since = self._admissions.take(member)
         try:
             self._check_crowd()
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             self._expel(member, refusal)
             return
         before = self._members.pop(member.id, None)
         known = self._topic.participant(member.id)
         try:
             self._topic.join(participant)
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             self._expel(member, refusal)
             return
         self._members[member.id] = member
@@ -151,7 +151,10 @@ class Room:
         self.counts.joined += 1
         if before is not None:
             message = f"{member.id!r} connected again, so this connection ends."
-            self._expel(before, Refusal(Reason.REPLACED, message, "Use one connection for each participant and topic."))
+            self._expel(
+                before,
+                EnvelopeRefused(RefusalReason.REPLACED, message, "Use one connection for each participant and topic."),
+            )
         if since is None:
             self._gateway.welcome(member, self._history)
         else:
@@ -179,7 +182,7 @@ class Room:
 
     def expel(self, member: Member, message: str, fix: str) -> None:
         """End a participant that may no longer be here. It is told why."""
-        self._expel(member, Refusal(Reason.ACCESS_ENDED, message, fix))
+        self._expel(member, EnvelopeRefused(RefusalReason.ACCESS_ENDED, message, fix))
         self.lose(member)
 
     # Envelopes.
@@ -191,7 +194,7 @@ class Room:
             return MessageOutcome.LATER
         try:
             self._take(member, data, binary)
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             self.report(member, refusal)
             return MessageOutcome.REFUSED
         return MessageOutcome.ACCEPTED
@@ -200,11 +203,13 @@ class Room:
         """Judge an envelope of a participant in this process, and pass it on. Raises Refusal, counted and recorded."""
         try:
             if self._frames.full:
-                raise Refusal(Reason.UNAVAILABLE, "Too many envelopes wait in the topic.", "Send it again in a moment.")
+                raise EnvelopeRefused(
+                    RefusalReason.UNAVAILABLE, "Too many envelopes wait in the topic.", "Send it again in a moment."
+                )
             self._take(member, data, False)
             if member.gone:
-                raise Refusal(Reason.ACCESS_ENDED, "You are no longer in the topic.", "Join it again.")
-        except Refusal as refusal:
+                raise EnvelopeRefused(RefusalReason.ACCESS_ENDED, "You are no longer in the topic.", "Join it again.")
+        except EnvelopeRefused as refusal:
             self._refuse(member, refusal, clock_s())
             raise
 
@@ -222,7 +227,7 @@ class Room:
         if accepted.proposal is not None:
             self._audit.proposal(member, accepted.proposal)
 
-    def report(self, member: Member, refusal: Refusal) -> None:
+    def report(self, member: Member, refusal: EnvelopeRefused) -> None:
         """Tell a sender why its envelope is refused, or not acted on. Counted and recorded."""
         self._refuse(member, refusal, clock_s())
         self._gateway.refuse(member, refusal)
@@ -232,7 +237,7 @@ class Room:
     def add_internal(self, internal: InternalParticipant) -> None:
         """Let a participant of the hub's own take part. All are told."""
         # Its capabilities say what it sends; what it reads, it says for each envelope.
-        participant = Participant(internal.id, internal.id, internal.capabilities, Mode.DIRECTED)
+        participant = TopicParticipant(internal.id, internal.id, internal.capabilities, Mode.DIRECTED)
         self._topic.join(participant, internal=True)
         self._internal.add(internal)
         self._presence("join", participant)
@@ -258,7 +263,7 @@ class Room:
         try:
             envelope = decode(data)
             accepted = self._topic.accept(envelope, id, clock_s())
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             self.counts.refused[refusal.reason] += 1
             return False
         listeners = self._listeners_of(envelope, accepted)
@@ -313,11 +318,11 @@ class Room:
         self._gateway.welcome(self._members[id], self._history)
         self._presence("join", participant)
 
-    def _refuse(self, member: Member, refusal: Refusal, now: float) -> None:
+    def _refuse(self, member: Member, refusal: EnvelopeRefused, now: float) -> None:
         self.counts.refused[refusal.reason] += 1
-        if refusal.reason in (Reason.RATE_LIMITED, Reason.TOO_LARGE) or member.meter.wait_s(now) > 0:
+        if refusal.reason in (RefusalReason.RATE_LIMITED, RefusalReason.TOO_LARGE) or member.meter.wait_s(now) > 0:
             member.pause(MAX_PAUSE_S)
-        if self.settings.announce_violations and refusal.reason is Reason.CAPABILITY_VIOLATION:
+        if self.settings.announce_violations and refusal.reason is RefusalReason.CAPABILITY_VIOLATION:
             others = (one for one in self._members.values() if one is not member)
             self._gateway.violation(member, refusal, others)
         count = member.count_refusal(refusal.reason, now)
@@ -328,9 +333,9 @@ class Room:
         """Refuse a participant while too many frames wait in the topic. Raises Refusal."""
         if self._frames.is_crowded:
             message = "Too many envelopes wait in the topic: the hub's store is slow."
-            raise Refusal(Reason.UNAVAILABLE, message, "Come back in a moment.")
+            raise EnvelopeRefused(RefusalReason.UNAVAILABLE, message, "Come back in a moment.")
 
-    def _presence(self, event: system.PresenceEvent, participant: Participant) -> None:
+    def _presence(self, event: system.PresenceEvent, participant: TopicParticipant) -> None:
         self.counts.presences += 1
         self._gateway.presence(event, participant, self._members.values())
 
@@ -340,11 +345,14 @@ class Room:
             return
         self.counts.dropped += 1
         message = f"{member.id!r} left too much unread."
-        self._expel(member, Refusal(Reason.TOO_SLOW, message, "Read what arrives, or connect with mode=directed."))
-        self._audit.refusal(member, Reason.TOO_SLOW, message, None, 1)
+        self._expel(
+            member,
+            EnvelopeRefused(RefusalReason.TOO_SLOW, message, "Read what arrives, or connect with mode=directed."),
+        )
+        self._audit.refusal(member, RefusalReason.TOO_SLOW, message, None, 1)
         self.lose(member)
 
-    def _expel(self, member: Member, refusal: Refusal) -> None:
+    def _expel(self, member: Member, refusal: EnvelopeRefused) -> None:
         """Tell a participant why its connection ends, and end it."""
         self.counts.refused[refusal.reason] += 1
         last = self._gateway.last_words(member, refusal)

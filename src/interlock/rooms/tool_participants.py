@@ -20,7 +20,7 @@ from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search import room_definitions as tools
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode
-from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.local_participant import LocalParticipant
@@ -81,14 +81,14 @@ class ToolParticipant(LocalParticipant):
             if envelope.kind.type != kinds.REQUEST or self.id not in envelope.to:
                 return None
             operation = check_payload(envelope)
-        except Refusal:
+        except EnvelopeRefused:
             return None
         result = ANSWERED.get(operation.method or "")
         return None if result is None else (envelope, {"jsonrpc": "2.0", "id": operation.id, "result": result})
 
     def _respond(self, request: Envelope, payload: dict[str, object]) -> None:
         if not self.ended:
-            with contextlib.suppress(Refusal):  # it may not send responses
+            with contextlib.suppress(EnvelopeRefused):  # it may not send responses
                 self.say(f"{kinds.RESPONSE}:{request.kind.operation}", payload, [request.sender], request.id)
 
 
@@ -144,7 +144,7 @@ class ToolParticipants:
             return RoomResult({"room": topic, "left": True})
         try:
             return self._say(one, arguments) if name == tools.SAY else self._propose(one, arguments)
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             data = {"reason": refusal.reason.value}
             raise Fault("PERMISSION_DENIED", refusal.message, hint=refusal.fix, data=data) from None
 
@@ -224,7 +224,7 @@ def _kind(data: bytes) -> str:
     """The kind of an envelope; empty for one that cannot be read."""
     try:
         return decode(data).kind.text
-    except Refusal:
+    except EnvelopeRefused:
         return ""
 
 

@@ -17,7 +17,7 @@ from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import why_bad_participant
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.mcpx.system import INBOX
 from interlock.protocols.patterns import PatternError
@@ -94,8 +94,8 @@ class Topics:
         try:
             capabilities = self.capabilities(topic, subject_of(id_, principal), principal)
             return room.admit(id_, principal, capabilities, mode, since)
-        except Refusal as refusal_:
-            name = "RATE_LIMITED" if refusal_.reason is Reason.RATE_LIMITED else "RESOURCE_EXHAUSTED"
+        except EnvelopeRefused as refusal_:
+            name = "RATE_LIMITED" if refusal_.reason is RefusalReason.RATE_LIMITED else "RESOURCE_EXHAUSTED"
             raise Fault(name, refusal_.message, hint=refusal_.fix, retry_after_ms=1000) from None
 
     def join_locally(self, topic: str, by: Principal, *, separate: bool = True) -> LocalParticipant:
@@ -152,7 +152,7 @@ class Topics:
         if self._hub_app.config.rooms is not self.settings:
             self.follow_configuration()
         if (refusal := self._hub_app.refusal) is not None:
-            raise Refusal(Reason.UNAVAILABLE, refusal[1].message, "Send it again in a moment.")
+            raise EnvelopeRefused(RefusalReason.UNAVAILABLE, refusal[1].message, "Send it again in a moment.")
         if not member.gone:
             self._check_access(member)
 

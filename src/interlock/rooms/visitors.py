@@ -17,7 +17,7 @@ from interlock.hub.admin.rooms import LeftRoom, RoomMessage, RoomView, SentEnvel
 from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode
-from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.local_participant import LocalParticipant
 from interlock.rooms.tickets import Admitted
@@ -60,7 +60,7 @@ class Visitor(LocalParticipant):
         """Keep a message, also one of its own."""
         try:
             envelope = decode(data)
-        except Refusal:
+        except EnvelopeRefused:
             self.lost += 1
             return
         if envelope.kind.type not in _NOT_SHOWN:
@@ -87,7 +87,7 @@ class Visitors:
         """Say something to all, or to some. Raises Fault."""
         try:
             return SentEnvelope(self._visitor(by, topic).chat(text, to))
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             raise _fault(refusal) from None
 
     def propose(
@@ -96,7 +96,7 @@ class Visitors:
         """Propose a request that another participant may make. Raises Fault."""
         try:
             return SentEnvelope(self._visitor(by, topic).propose(method, params, to))
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             raise _fault(refusal) from None
 
     def leave(self, by: Principal, topic: str) -> LeftRoom:
@@ -128,7 +128,7 @@ class Visitors:
         return one
 
 
-def _fault(refusal: Refusal) -> Fault:
+def _fault(refusal: EnvelopeRefused) -> Fault:
     return Fault("PERMISSION_DENIED", refusal.message, hint=refusal.fix, data={"reason": refusal.reason.value})
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from example_counts import example_count
 from interlock.protocols.mcpx.capabilities import CapabilitySet
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.ledger import LedgerBounds
-from interlock.protocols.mcpx.routing import Mode, Participant
+from interlock.protocols.mcpx.routing import Mode, TopicParticipant
 from interlock.protocols.mcpx.topic import Topic, TopicRules
 
 from .vectors import envelope
@@ -129,7 +129,7 @@ def test_every_history_of_a_topic_agrees_with_the_model(drawn: bytes) -> None:
 def change(topic: Topic, model: Model, action: str, who: str) -> None:
     owner, capabilities, mode = PEOPLE[who]
     if action == "join":
-        assert topic.join(Participant(who, owner, CapabilitySet(capabilities), mode)) is (who not in model.present)
+        assert topic.join(TopicParticipant(who, owner, CapabilitySet(capabilities), mode)) is (who not in model.present)
         model.present.add(who)
     else:
         assert (topic.leave(who) is not None) is (who in model.present)
@@ -144,8 +144,8 @@ def attempt(topic: Topic, model: Model, action: str, who: str, id: str, tool: st
     expected = model.expected(action, who, id, tool, now)
     try:
         accepted = topic.accept(sent, who, now)
-    except Refusal as refusal:
-        assert refusal.reason == Reason(expected or ""), f"{action} by {who}"
+    except EnvelopeRefused as refusal:
+        assert refusal.reason == RefusalReason(expected or ""), f"{action} by {who}"
         return
     assert expected is None, f"{action} by {who} should be {expected}"
     assert set(accepted.recipients) == model.present - {who}

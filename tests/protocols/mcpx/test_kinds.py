@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.kinds import MAX_KIND_CHARS, fulfilling, parse_kind
 
 
@@ -48,15 +48,15 @@ def test_kinds_are_split_into_type_method_and_context(text: str, parts: tuple[st
     ],
 )  # fmt: skip
 def test_malformed_kinds_are_refused_with_a_fix(text: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(EnvelopeRefused) as caught:
         parse_kind(text)
-    assert caught.value.reason is Reason.INVALID_KIND
+    assert caught.value.reason is RefusalReason.INVALID_KIND
     assert caught.value.fix
 
 
 @each_case(("former", "slash"), [("presence", "system/presence"), ("system", "system/error")])
 def test_the_short_forms_of_the_overview_are_refused_in_favour_of_the_slash_forms(former: str, slash: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(EnvelopeRefused) as caught:
         parse_kind(former)
     assert slash in caught.value.fix
 
@@ -74,6 +74,6 @@ def test_the_fulfilling_kind_repeats_method_and_context() -> None:
 def test_a_kind_is_its_parts_joined_by_colons(text: str) -> None:
     try:
         kind = parse_kind(text)
-    except Refusal:
+    except EnvelopeRefused:
         return
     assert ":".join(part for part in (kind.type, kind.method, kind.context) if part is not None) == text

@@ -9,15 +9,15 @@ import pytest
 
 from cases import each_case
 from interlock.protocols.mcpx.envelopes import decode
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.payloads import TARGET_MEMBERS, check_payload
 from interlock.protocols.mcpx.responses import OpenRequest, check_response, open_request
 
 from .vectors import EXAMPLES, FULFILMENT_RESPONSE, REQUEST, RESPONSE, envelope
 
 
-def refused(kind: str, payload: object, **members: Any) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def refused(kind: str, payload: object, **members: Any) -> EnvelopeRefused:
+    with pytest.raises(EnvelopeRefused) as caught:
         check_payload(envelope(kind, payload=payload, **members))
     assert caught.value.fix.strip()
     assert caught.value.attempted_kind == kind
@@ -37,16 +37,16 @@ def test_every_example_with_a_payload_passes(name: str) -> None:
 
 
 def test_the_example_whose_payload_is_left_out_does_not_pass() -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(EnvelopeRefused) as caught:
         check_payload(decode(EXAMPLES["3 Message Envelope"].encode()))
-    assert caught.value.reason is Reason.INVALID_PAYLOAD
+    assert caught.value.reason is RefusalReason.INVALID_PAYLOAD
 
 
 def test_the_specifications_spoof_is_refused() -> None:
     payload = call("tools/call", {"name": "dangerous_tool"})
-    assert refused("mcp/request:tools/call:safe_tool", payload).reason is Reason.CONTEXT_MISMATCH
-    assert refused("mcp/request:tools/list", payload).reason is Reason.METHOD_MISMATCH
-    assert refused("mcp/proposal:tools/call:safe_tool", payload).reason is Reason.CONTEXT_MISMATCH
+    assert refused("mcp/request:tools/call:safe_tool", payload).reason is RefusalReason.CONTEXT_MISMATCH
+    assert refused("mcp/request:tools/list", payload).reason is RefusalReason.METHOD_MISMATCH
+    assert refused("mcp/proposal:tools/call:safe_tool", payload).reason is RefusalReason.CONTEXT_MISMATCH
 
 
 VALUES: dict[str, tuple[object, str]] = {
@@ -69,10 +69,10 @@ def test_context_equals_what_the_method_operates_on(method: str, member: str) ->
         del payload["id"]
     assert check_payload(envelope(f"mcp/request:{method}:{context}", payload=payload)).target == context
     assert check_payload(envelope(f"mcp/request:{method}", payload=payload)).target == context
-    assert refused(f"mcp/request:{method}:{context}x", payload).reason is Reason.CONTEXT_MISMATCH
+    assert refused(f"mcp/request:{method}:{context}x", payload).reason is RefusalReason.CONTEXT_MISMATCH
     assert refused(f"mcp/request:{method}", {**payload, "params": {}}).reason in (
-        Reason.INVALID_PAYLOAD,
-        Reason.NOT_AN_OBJECT,
+        RefusalReason.INVALID_PAYLOAD,
+        RefusalReason.NOT_AN_OBJECT,
     )
 
 
@@ -80,21 +80,21 @@ def test_a_completion_is_for_a_prompt_or_a_resource() -> None:
     resource = call("completion/complete", {"ref": {"type": "ref/resource", "uri": "file:///{x}"}})
     assert check_payload(envelope("mcp/request:completion/complete:file:///{x}", payload=resource)).target
     both = call("completion/complete", {"ref": {"type": "ref/resource", "uri": "u", "name": "n"}})
-    assert refused("mcp/request:completion/complete:n", both).reason is Reason.CONTEXT_MISMATCH
+    assert refused("mcp/request:completion/complete:n", both).reason is RefusalReason.CONTEXT_MISMATCH
     other = call("completion/complete", {"ref": {"type": "ref/tool", "name": "n"}})
-    assert refused("mcp/request:completion/complete:n", other).reason is Reason.INVALID_PAYLOAD
+    assert refused("mcp/request:completion/complete:n", other).reason is RefusalReason.INVALID_PAYLOAD
 
 
 @each_case("method", ["tools/list", "initialize", "sampling/createMessage", "com.example/do"])
 def test_a_context_that_cannot_be_checked_is_refused(method: str) -> None:
     assert check_payload(envelope(f"mcp/request:{method}", payload=call(method, {}))).method == method
-    assert refused(f"mcp/request:{method}:x", call(method, {"name": "x"})).reason is Reason.UNCHECKABLE_KIND
+    assert refused(f"mcp/request:{method}:x", call(method, {"name": "x"})).reason is RefusalReason.UNCHECKABLE_KIND
     result = {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert refused(f"mcp/response:{method}:x", result, correlation_id="r").reason is Reason.UNCHECKABLE_KIND
+    assert refused(f"mcp/response:{method}:x", result, correlation_id="r").reason is RefusalReason.UNCHECKABLE_KIND
 
 
 def test_a_kind_of_another_protocol_cannot_be_checked() -> None:
-    assert refused("com.example/thing", {}).reason is Reason.UNCHECKABLE_KIND
+    assert refused("com.example/thing", {}).reason is RefusalReason.UNCHECKABLE_KIND
 
 
 @each_case(
@@ -111,16 +111,16 @@ def test_params_that_two_readers_could_take_differently_are_refused(params: str)
     raw = EXAMPLES["3.1.1 MCP Requests"].replace("dangerous_operation", "safe")
     start = raw.index('"params": ') + len('"params": ')
     data = raw[:start] + params + "}}"
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(EnvelopeRefused) as caught:
         check_payload(decode(data.encode()))
-    assert caught.value.reason in (Reason.DUPLICATE_MEMBER, Reason.WRONG_CASE)
+    assert caught.value.reason in (RefusalReason.DUPLICATE_MEMBER, RefusalReason.WRONG_CASE)
 
 
 def test_a_method_that_stands_twice_is_refused() -> None:
     data = REQUEST.replace('"method": "tools/call"', '"method": "tools/list", "method": "tools/call"')
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(EnvelopeRefused) as caught:
         check_payload(decode(data.encode()))
-    assert caught.value.reason is Reason.DUPLICATE_MEMBER
+    assert caught.value.reason is RefusalReason.DUPLICATE_MEMBER
 
 
 @each_case(
@@ -141,7 +141,7 @@ def test_a_method_that_stands_twice_is_refused() -> None:
     ],
 )
 def test_what_is_no_json_rpc_request_is_refused(payload: object) -> None:
-    assert refused("mcp/request:tools/call", payload).reason is Reason.INVALID_PAYLOAD
+    assert refused("mcp/request:tools/call", payload).reason is RefusalReason.INVALID_PAYLOAD
 
 
 def test_notifications_travel_as_requests_without_an_id() -> None:
@@ -150,9 +150,11 @@ def test_notifications_travel_as_requests_without_an_id() -> None:
     operation = check_payload(notification)
     assert operation.id is None
     assert open_request(notification, operation) is None
-    assert refused("mcp/request:notifications/initialized", {**payload, "id": 1}).reason is Reason.INVALID_PAYLOAD
+    assert (
+        refused("mcp/request:notifications/initialized", {**payload, "id": 1}).reason is RefusalReason.INVALID_PAYLOAD
+    )
     answer = {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert refused("mcp/response:notifications/initialized", answer).reason is Reason.INVALID_PAYLOAD
+    assert refused("mcp/response:notifications/initialized", answer).reason is RefusalReason.INVALID_PAYLOAD
 
 
 @each_case(
@@ -169,7 +171,7 @@ def test_notifications_travel_as_requests_without_an_id() -> None:
     ],
 )
 def test_what_is_no_json_rpc_response_is_refused(payload: object) -> None:
-    assert refused("mcp/response:tools/call", payload, correlation_id="r").reason is Reason.INVALID_PAYLOAD
+    assert refused("mcp/response:tools/call", payload, correlation_id="r").reason is RefusalReason.INVALID_PAYLOAD
 
 
 def test_results_and_errors_are_responses() -> None:
@@ -178,7 +180,7 @@ def test_results_and_errors_are_responses() -> None:
         assert check_payload(envelope("mcp/response:tools/call:x", payload=payload, correlation_id="r")).id == "a"
 
 
-def answer(**changes: object) -> Refusal | None:
+def answer(**changes: object) -> EnvelopeRefused | None:
     """The fault of a response to the example request that differs in this."""
     request = decode(REQUEST.encode())
     expected = open_request(request, check_payload(request))
@@ -188,8 +190,8 @@ def answer(**changes: object) -> Refusal | None:
     response = decode(json.dumps({**json.loads(RESPONSE), **changes}).encode())
     try:
         check_response(response, check_payload(response), expected)
-    except Refusal as refusal:
-        assert refusal.reason is Reason.RESPONSE_MISMATCH
+    except EnvelopeRefused as refusal:
+        assert refusal.reason is RefusalReason.RESPONSE_MISMATCH
         return refusal
     return None
 
@@ -226,31 +228,31 @@ def test_chat_has_text_and_perhaps_a_format(payload: object) -> None:
 
 @each_case("payload", [{"message": "x"}, {"text": 1}, {"text": "x", "format": "html"}, {"text": "x", "format": None}])
 def test_other_chat_is_refused(payload: object) -> None:
-    assert refused("chat", payload).reason is Reason.INVALID_PAYLOAD
+    assert refused("chat", payload).reason is RefusalReason.INVALID_PAYLOAD
 
 
 @each_case("kind", ["mcp/withdraw", "mcp/reject"])
 def test_withdrawals_and_rejections_may_give_a_reason(kind: str) -> None:
     check_payload(envelope(kind, payload={"reason": "busy"}, correlation_id="p"))
     check_payload(envelope(kind, payload={"x": 1}, correlation_id="p"))
-    assert refused(kind, {"reason": 5}, correlation_id="p").reason is Reason.INVALID_PAYLOAD
+    assert refused(kind, {"reason": 5}, correlation_id="p").reason is RefusalReason.INVALID_PAYLOAD
 
 
 @each_case("payload", [{"jsonrpc": "2.0", "id": 1, "result": {}}, {"method": "tools/call"}, {"params": {}}])
 def test_a_proposal_has_a_method_and_its_params(payload: object) -> None:
-    assert refused("mcp/proposal:tools/call", payload).reason is Reason.INVALID_PAYLOAD
+    assert refused("mcp/proposal:tools/call", payload).reason is RefusalReason.INVALID_PAYLOAD
 
 
 def test_system_messages_come_from_the_gateway_alone_and_have_their_shape() -> None:
     payload = {"event": "join", "participant": {"id": "x", "capabilities": []}}
-    assert refused("system/presence", payload, sender="mallory").reason is Reason.FROM_MISMATCH
+    assert refused("system/presence", payload, sender="mallory").reason is RefusalReason.FROM_MISMATCH
     odd = {**payload, "event": "fly"}
-    assert refused("system/presence", odd, sender="system:gateway").reason is Reason.INVALID_PAYLOAD
-    assert refused("system/other", payload, sender="system:gateway").reason is Reason.UNCHECKABLE_KIND
+    assert refused("system/presence", odd, sender="system:gateway").reason is RefusalReason.INVALID_PAYLOAD
+    assert refused("system/other", payload, sender="system:gateway").reason is RefusalReason.UNCHECKABLE_KIND
 
 
 def test_large_arguments_pass_and_thousands_of_params_do_not() -> None:
     large = call("tools/call", {"name": "x", "arguments": {"text": "y" * 200_000}})
     check_payload(envelope("mcp/request:tools/call:x", payload=large))
     many = call("tools/call", {"name": "x", **{f"p{at}": at for at in range(10_000)}})
-    assert refused("mcp/request:tools/call:x", many).reason is Reason.TOO_LARGE
+    assert refused("mcp/request:tools/call:x", many).reason is RefusalReason.TOO_LARGE

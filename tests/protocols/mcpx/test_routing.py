@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from interlock.protocols.mcpx.capabilities import CapabilitySet
-from interlock.protocols.mcpx.routing import Mode, Participant, recipients
+from interlock.protocols.mcpx.routing import Mode, TopicParticipant, recipients
 from interlock.protocols.mcpx.system import GATEWAY
 
 NOTHING = CapabilitySet([])
 PEOPLE = [
-    Participant("ann", "o1", NOTHING),
-    Participant("bob", "o2", NOTHING, Mode.DIRECTED),
-    Participant("cat", "o3", NOTHING, Mode.DIRECTED),
-    Participant("dan", "o4", NOTHING),
+    TopicParticipant("ann", "o1", NOTHING),
+    TopicParticipant("bob", "o2", NOTHING, Mode.DIRECTED),
+    TopicParticipant("cat", "o3", NOTHING, Mode.DIRECTED),
+    TopicParticipant("dan", "o4", NOTHING),
 ]
 
 

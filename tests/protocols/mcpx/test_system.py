@@ -6,7 +6,7 @@ import json
 
 from cases import each_case
 from interlock.protocols.mcpx.envelopes import decode
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.system import (
     ParticipantInfo,
@@ -47,9 +47,9 @@ def test_the_violation_is_the_one_of_the_specification_and_says_the_fix() -> Non
     assert said == json.loads(VIOLATION)
 
 
-@each_case("reason", Reason)
-def test_every_reason_is_told_with_its_code(reason: Reason) -> None:
-    refusal = Refusal(reason, "What is wrong.", "How to fix it.")
+@each_case("reason", RefusalReason)
+def test_every_reason_is_told_with_its_code(reason: RefusalReason) -> None:
+    refusal = EnvelopeRefused(reason, "What is wrong.", "How to fix it.")
     said = json.loads(error("e", "violator", refusal, ()))
     assert said["payload"] == {
         "error": reason.value, "message": "What is wrong.", "fix": "How to fix it.", "your_capabilities": [],

@@ -9,17 +9,17 @@ import pytest
 from cases import each_case
 from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet
 from interlock.protocols.mcpx.envelopes import decode
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.proposals import State
-from interlock.protocols.mcpx.routing import Mode, Participant, recipients
+from interlock.protocols.mcpx.routing import Mode, TopicParticipant, recipients
 from interlock.protocols.mcpx.system import GATEWAY, WelcomePayload, error, presence, welcome
 from interlock.protocols.mcpx.topic import Topic, TopicRules
 
 from .vectors import CHAT, FULFILMENT, FULFILMENT_RESPONSE, PROPOSAL, REQUEST, RESPONSE, envelope, written
 
 
-def participant(id: str, profile: str = "full-access", owner: str = "", mode: Mode = Mode.ALL) -> Participant:
-    return Participant(id, owner or f"owner of {id}", CapabilitySet(PROFILES[profile]), mode)
+def participant(id: str, profile: str = "full-access", owner: str = "", mode: Mode = Mode.ALL) -> TopicParticipant:
+    return TopicParticipant(id, owner or f"owner of {id}", CapabilitySet(PROFILES[profile]), mode)
 
 
 def room(rules: TopicRules | None = None) -> Topic:
@@ -33,8 +33,8 @@ def room(rules: TopicRules | None = None) -> Topic:
     return topic
 
 
-def refused(topic: Topic, data: bytes, sender: str, now: float = 0) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def refused(topic: Topic, data: bytes, sender: str, now: float = 0) -> EnvelopeRefused:
+    with pytest.raises(EnvelopeRefused) as caught:
         topic.accept(decode(data), sender, now)
     assert caught.value.envelope_id == json.loads(data)["id"], "the refusal is correlated"
     assert caught.value.attempted_kind == json.loads(data)["kind"]
@@ -69,7 +69,7 @@ def test_gateway_blocks_kinds_that_no_capability_covers_and_answers_with_the_cap
     topic = room()
     data = written("mcp/request:tools/call", "untrusted-agent")
     refusal = refused(topic, data, "untrusted-agent")
-    assert refusal.reason is Reason.CAPABILITY_VIOLATION
+    assert refusal.reason is RefusalReason.CAPABILITY_VIOLATION
     assert refusal.message == "You lack capability for 'mcp/request:tools/call'"
     sender = topic.participant("untrusted-agent")
     assert sender is not None
@@ -82,10 +82,11 @@ def test_gateway_blocks_kinds_that_no_capability_covers_and_answers_with_the_cap
 
 def test_gateway_takes_a_dropped_context_for_no_way_around_a_limit() -> None:
     topic = Topic()
-    topic.join(Participant("bob", "o", CapabilitySet(["mcp/request:tools/call:safe"])))
+    topic.join(TopicParticipant("bob", "o", CapabilitySet(["mcp/request:tools/call:safe"])))
     payload = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "dangerous"}}
     assert (
-        refused(topic, written("mcp/request:tools/call", "bob", payload), "bob").reason is Reason.CAPABILITY_VIOLATION
+        refused(topic, written("mcp/request:tools/call", "bob", payload), "bob").reason
+        is RefusalReason.CAPABILITY_VIOLATION
     )
     topic.accept(envelope("mcp/request:tools/call:safe", "bob", payload), "bob", 0)
 
@@ -96,9 +97,9 @@ def test_gateway_takes_a_dropped_context_for_no_way_around_a_limit() -> None:
 @each_case("kind", ["system/welcome", "system/presence", "system/error", "system/anything"])
 def test_gateway_alone_sends_system_messages(kind: str) -> None:
     topic = Topic()
-    topic.join(Participant("bob", "o", CapabilitySet(["*"])))
+    topic.join(TopicParticipant("bob", "o", CapabilitySet(["*"])))
     refusal = refused(topic, written(kind, "bob"), "bob")
-    assert refusal.reason is Reason.CAPABILITY_VIOLATION
+    assert refusal.reason is RefusalReason.CAPABILITY_VIOLATION
     assert "gateway" in refusal.fix
 
 
@@ -129,13 +130,13 @@ def test_gateway_sees_a_second_connection_of_one_participant_as_no_newcomer() ->
 
 @each_case("claimed", ["human-user", "system:gateway", "nobody"])
 def test_gateway_never_lets_a_participant_name_itself(claimed: str) -> None:
-    assert refused(room(), written(sender=claimed), "user-alice").reason is Reason.FROM_MISMATCH
+    assert refused(room(), written(sender=claimed), "user-alice").reason is RefusalReason.FROM_MISMATCH
 
 
 def test_gateway_refuses_envelopes_of_those_who_left() -> None:
     topic = room()
     topic.leave("user-alice")
-    assert refused(topic, written(sender="user-alice"), "user-alice").reason is Reason.INVALID_PARTICIPANT
+    assert refused(topic, written(sender="user-alice"), "user-alice").reason is RefusalReason.INVALID_PARTICIPANT
 
 
 def test_gateway_routes_by_recipients_and_by_mode() -> None:
@@ -159,24 +160,24 @@ def test_gateway_delivers_an_answer_to_a_directed_proposer_that_nobody_named() -
 def test_gateway_reads_no_payload_unless_the_topic_is_strict() -> None:
     spoof = REQUEST.replace('"name": "dangerous_operation"', '"name": "other"').encode()
     room().accept(decode(spoof), "trusted-agent", 0)
-    assert refused(room(STRICT), spoof, "trusted-agent").reason is Reason.CONTEXT_MISMATCH
+    assert refused(room(STRICT), spoof, "trusted-agent").reason is RefusalReason.CONTEXT_MISMATCH
 
 
 def test_gateway_refuses_an_id_that_was_used_in_the_topic() -> None:
     topic = room(TopicRules(ids_for=10))
     data = written(sender="user-alice", id="same")
     topic.accept(decode(data), "user-alice", 0)
-    assert refused(topic, data, "user-alice", 9).reason is Reason.DUPLICATE_ID
-    assert refused(topic, written(sender="human-user", id="same"), "human-user", 9).reason is Reason.DUPLICATE_ID
+    assert refused(topic, data, "user-alice", 9).reason is RefusalReason.DUPLICATE_ID
+    assert refused(topic, written(sender="human-user", id="same"), "human-user", 9).reason is RefusalReason.DUPLICATE_ID
     topic.accept(decode(data), "user-alice", 10)
     topic.note("own", GATEWAY, 10)
-    assert refused(topic, written(sender="user-alice", id="own"), "user-alice", 11).reason is Reason.DUPLICATE_ID
+    assert refused(topic, written(sender="user-alice", id="own"), "user-alice", 11).reason is RefusalReason.DUPLICATE_ID
 
 
 def test_gateway_keeps_the_id_of_an_open_proposal_longer_than_other_ids() -> None:
     topic = room(TopicRules(ids_for=1))
     topic.accept(decode(PROPOSAL.encode()), "untrusted-agent", 0)
-    assert refused(topic, PROPOSAL.encode(), "untrusted-agent", 100).reason is Reason.DUPLICATE_ID
+    assert refused(topic, PROPOSAL.encode(), "untrusted-agent", 100).reason is RefusalReason.DUPLICATE_ID
 
 
 def test_gateway_takes_an_id_again_that_it_refused() -> None:
@@ -187,29 +188,29 @@ def test_gateway_takes_an_id_again_that_it_refused() -> None:
 
 def test_gateway_refuses_a_proposal_with_a_correlation() -> None:
     data = written("mcp/proposal:tools/call", "untrusted-agent", correlation_id="x")
-    assert refused(room(), data, "untrusted-agent").reason is Reason.CORRELATION_FORBIDDEN
+    assert refused(room(), data, "untrusted-agent").reason is RefusalReason.CORRELATION_FORBIDDEN
 
 
 @each_case("kind", ["mcp/response:tools/call", "mcp/withdraw", "mcp/reject"])
 def test_gateway_refuses_what_does_not_say_what_it_refers_to(kind: str) -> None:
-    assert refused(room(), written(kind, "trusted-agent"), "trusted-agent").reason is Reason.CORRELATION_MISSING
+    assert refused(room(), written(kind, "trusted-agent"), "trusted-agent").reason is RefusalReason.CORRELATION_MISSING
 
 
 def test_gateway_bounds_the_participants_of_a_topic() -> None:
     topic = Topic(TopicRules(participants=1))
     topic.join(participant("a"))
     topic.join(participant("a"))
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(EnvelopeRefused) as caught:
         topic.join(participant("b"))
-    assert caught.value.reason is Reason.TOPIC_FULL
+    assert caught.value.reason is RefusalReason.TOPIC_FULL
 
 
 @each_case("id", ["system:inbox", "server:files"])
 def test_gateway_maps_no_token_to_a_reserved_id_and_adds_its_own(id: str) -> None:
     topic = Topic()
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(EnvelopeRefused) as caught:
         topic.join(participant(id))
-    assert caught.value.reason is Reason.INVALID_PARTICIPANT
+    assert caught.value.reason is RefusalReason.INVALID_PARTICIPANT
     assert topic.join(participant(id), internal=True)
 
 
@@ -218,10 +219,10 @@ def test_gateway_maps_no_token_to_a_reserved_id_and_adds_its_own(id: str) -> Non
 
 def test_participants_answer_only_what_was_asked_in_a_strict_topic() -> None:
     topic = room(STRICT)
-    assert refused(topic, RESPONSE.encode(), "target-agent").reason is Reason.UNKNOWN_REQUEST
+    assert refused(topic, RESPONSE.encode(), "target-agent").reason is RefusalReason.UNKNOWN_REQUEST
     topic.accept(decode(REQUEST.encode()), "trusted-agent", 0)
     forged = json.dumps({**json.loads(RESPONSE), "from": "user-alice"}).encode()
-    assert refused(topic, forged, "user-alice").reason is Reason.RESPONSE_MISMATCH
+    assert refused(topic, forged, "user-alice").reason is RefusalReason.RESPONSE_MISMATCH
     topic.accept(decode(RESPONSE.encode()), "target-agent", 10_000)
 
 
@@ -232,14 +233,14 @@ def test_participants_withdraw_and_reject_without_a_capability_for_it() -> None:
     ended = topic.accept(withdrawal, "untrusted-agent", 1).proposal
     assert ended is not None
     assert ended.state is State.WITHDRAWN
-    assert refused(topic, FULFILMENT.encode(), "human-user", 2).reason is Reason.PROPOSAL_WITHDRAWN
+    assert refused(topic, FULFILMENT.encode(), "human-user", 2).reason is RefusalReason.PROPOSAL_WITHDRAWN
 
 
 def test_participants_that_could_not_fulfil_cannot_reject() -> None:
     topic = room()
     topic.accept(decode(PROPOSAL.encode()), "untrusted-agent", 0)
     data = written("mcp/reject", "user-alice", correlation_id="env-req-1")
-    assert refused(topic, data, "user-alice").reason is Reason.CANNOT_REJECT
+    assert refused(topic, data, "user-alice").reason is RefusalReason.CANNOT_REJECT
     assert topic.accept(envelope("mcp/reject", "human-user", correlation_id="env-req-1"), "human-user", 0).proposal
 
 
@@ -248,7 +249,7 @@ def test_participants_fulfil_a_proposal_once() -> None:
     topic.accept(decode(PROPOSAL.encode()), "untrusted-agent", 0)
     topic.accept(decode(FULFILMENT.encode()), "human-user", 1)
     second = json.dumps({**json.loads(FULFILMENT), "id": "second", "from": "trusted-agent"}).encode()
-    assert refused(topic, second, "trusted-agent", 2).reason is Reason.PROPOSAL_ALREADY_FULFILLED
+    assert refused(topic, second, "trusted-agent", 2).reason is RefusalReason.PROPOSAL_ALREADY_FULFILLED
 
 
 def test_participants_cannot_fulfil_for_their_own_owner() -> None:
@@ -256,7 +257,7 @@ def test_participants_cannot_fulfil_for_their_own_owner() -> None:
     topic.join(participant("sibling", owner="owner of untrusted-agent"))
     topic.accept(decode(PROPOSAL.encode()), "untrusted-agent", 0)
     data = json.dumps({**json.loads(FULFILMENT), "from": "sibling"}).encode()
-    assert refused(topic, data, "sibling").reason is Reason.OWN_PROPOSAL
+    assert refused(topic, data, "sibling").reason is RefusalReason.OWN_PROPOSAL
 
 
 def test_participants_thread_requests_onto_other_envelopes() -> None:
@@ -273,7 +274,7 @@ def test_participants_track_proposals_themselves_where_the_gateway_does_not_arbi
     second = json.dumps({**json.loads(FULFILMENT), "id": "second", "from": "trusted-agent"}).encode()
     topic.accept(decode(second), "trusted-agent", 2)
     data = written("mcp/withdraw", "untrusted-agent", correlation_id="env-req-1")
-    assert refused(topic, data, "untrusted-agent").reason is Reason.CAPABILITY_VIOLATION
+    assert refused(topic, data, "untrusted-agent").reason is RefusalReason.CAPABILITY_VIOLATION
 
 
 def test_participants_learn_their_id_and_capabilities_from_the_welcome() -> None:
@@ -292,7 +293,7 @@ def test_a_proposal_expires_when_its_time_has_passed() -> None:
     topic = room()
     topic.accept(decode(PROPOSAL.encode()), "untrusted-agent", 0)
     assert [ended.id for ended in topic.expire(300)] == ["env-req-1"]
-    assert refused(topic, FULFILMENT.encode(), "human-user", 301).reason is Reason.PROPOSAL_EXPIRED
+    assert refused(topic, FULFILMENT.encode(), "human-user", 301).reason is RefusalReason.PROPOSAL_EXPIRED
     found = topic.proposal("env-req-1", 302)
     assert found is not None
     assert found.state is State.EXPIRED

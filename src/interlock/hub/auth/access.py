@@ -21,8 +21,7 @@ from interlock.hub.auth.keys import Key, Keys
 from interlock.hub.auth.principals import TOKEN, Kind, Principal
 from interlock.hub.auth.rights import Rights, rights_of
 from interlock.hub.catalog.items import Item
-from interlock.protocols.mgp.access import Access as Decision
-from interlock.protocols.mgp.access import DefaultPolicy, decide
+from interlock.protocols.mgp.access import AccessDecision, DefaultPolicy, decide
 from interlock.wire.errors import Fault
 
 
@@ -77,7 +76,7 @@ class Access:
         """Whether the configuration has a server, enabled or not."""
         return server in self._config().servers
 
-    def decision(self, principal: Principal, server: str, tool: str | None) -> Decision:
+    def decision(self, principal: Principal, server: str, tool: str | None) -> AccessDecision:
         """The decision of the grants for a tool, or for a server as a whole."""
         entries, default = self._grants.at(principal.id, server, tool), self.default(principal, server)
         if not entries:  # As for most principals, at each server of each list.

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.hub.repeated_commits import commit
 from interlock.hub.store_faults import whole
-from interlock.protocols.mgp.access import Entry, EntryType, Permission
+from interlock.protocols.mgp.access import AccessEntry, EntryType, Permission
 from interlock.store import Collection, Mirror, Store, Transaction
 from interlock.wire.errors import Fault
 
@@ -24,7 +24,7 @@ Subject = tuple[str, str, str | None]
 """Agent, server, and a tool or None for all tools."""
 
 
-class Grant(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Grant(AccessEntry, frozen=True, kw_only=True, omit_defaults=True):
     """A stored entry. A new one with the same id replaces it."""
 
     id: str

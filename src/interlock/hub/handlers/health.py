@@ -25,7 +25,7 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.memory import resident_mb
 from interlock.process.turns import in_turns
 from interlock.protocols.mcp.results import own_result
-from interlock.protocols.mgp.health import HUB, PING, STATUS, Health, Ping, Status, timestamp
+from interlock.protocols.mgp.health import HUB, PING, STATUS, Health, HealthStatus, Ping, timestamp
 
 MAX_SERVERS: Final = 1_000
 """Servers in one status."""
@@ -79,7 +79,7 @@ class HealthHandler:
             resources: dict[str, object] = {"servers": shown}
             if reads:
                 resources["memory_bytes"] = int((resident_mb() or 0) * 1e6)
-            status = Status(
+            status = HealthStatus(
                 self._hub_health(states),
                 int(self._readiness.uptime_s),
                 available,
@@ -91,7 +91,7 @@ class HealthHandler:
         else:
             state = {"state": upstream.state.value}
             pending = upstream.open_calls
-            status = Status(_health(upstream), upstream.uptime_secs, available, total, pending, {}, state)
+            status = HealthStatus(_health(upstream), upstream.uptime_secs, available, total, pending, {}, state)
         _answer(exchange, status)
 
     def _hub_health(self, states: Mapping[str, Mapping[str, str]]) -> Health:

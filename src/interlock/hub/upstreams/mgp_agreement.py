@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, members
-from interlock.protocols.mgp.negotiation import Agreed, Offer, agree, asked_with, read_offer
+from interlock.protocols.mgp.negotiation import MgpAgreement, MgpOffer, agree, asked_with, read_offer
 from interlock.protocols.mgp.permissions import STANDARD
 from interlock.protocols.mgp.security import Trust
 from interlock.wire.bounded_cache import remembers_short
@@ -24,9 +24,9 @@ ASKED: Final = ("security", "audit", "code_safety", "lifecycle", "streaming", "b
 class Agreement(msgspec.Struct, frozen=True):
     """The agreed extensions of one server, and its offer."""
 
-    agreed: Agreed | None
+    agreed: MgpAgreement | None
     """None where the hub speaks plain MCP with the server. Its declarations hold nevertheless."""
-    offer: Offer
+    offer: MgpOffer
     warning: str = ""
 
     def speaks(self, extension: str) -> bool:
@@ -34,7 +34,7 @@ class Agreement(msgspec.Struct, frozen=True):
         return self.agreed is not None and extension in self.agreed.extensions
 
 
-STRICTEST: Final = Offer("", (), tuple(STANDARD), trust_level=Trust.SANDBOXED.name.lower())
+STRICTEST: Final = MgpOffer("", (), tuple(STANDARD), trust_level=Trust.SANDBOXED.name.lower())
 """The offer in place of one that cannot be read: every permission is needed, and the server is not trusted."""
 
 

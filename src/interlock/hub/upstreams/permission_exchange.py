@@ -18,7 +18,7 @@ from interlock.hub.approvals.permission_entries import PermissionStatus
 from interlock.hub.approvals.permissions import Permissions
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.process.task_set import TaskSet
-from interlock.protocols.mgp.permissions import REQUEST, RESPONSE, Await, Outcome, request_id_of
+from interlock.protocols.mgp.permissions import REQUEST, RESPONSE, Await, PermissionOutcome, request_id_of
 from interlock.wire.errors import Fault
 
 ANSWER_TIMEOUT_S: Final = 5.0
@@ -92,7 +92,13 @@ class PermissionExchange:
         await self._permissions.caught_up()
 
     async def _send(
-        self, server: str, connection: Connection, names: Sequence[str], params: Await | Outcome, *, early: bool
+        self,
+        server: str,
+        connection: Connection,
+        names: Sequence[str],
+        params: Await | PermissionOutcome,
+        *,
+        early: bool,
     ) -> None:
         """Send a request under the first method name that the server knows."""
         encoded = msgspec.json.encode(params)
@@ -107,9 +113,9 @@ class PermissionExchange:
         self._log(server, f"declares permissions, but does not support {names[0]}")
 
 
-def outcome(request_id: str, statuses: Sequence[PermissionStatus]) -> Outcome:
+def outcome(request_id: str, statuses: Sequence[PermissionStatus]) -> PermissionOutcome:
     """The statuses in the form of the protocol: one approver and one expiry for all."""
     approved = [each for each in statuses if each.grant == "approved"]
     by = ", ".join(dict.fromkeys(each.by for each in approved if each.by))
     ends = min((each.expires_at for each in approved if each.expires_at is not None), default=None)
-    return Outcome(request_id, {each.permission: each.grant for each in statuses}, by or None, ends)
+    return PermissionOutcome(request_id, {each.permission: each.grant for each in statuses}, by or None, ends)

@@ -26,7 +26,7 @@ from interlock.protocols.mgp.events import (
     EVENT,
     SUBSCRIBE,
     UNSUBSCRIBE,
-    ServerEvent,
+    EmittedEvent,
     Subscribed,
     offered_pattern,
     severity_of,
@@ -112,7 +112,7 @@ class ServerEventSubscriptions:
         if subscription.meter.take_if_allowed(time.monotonic()) > 0:
             return
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            event = msgspec.json.decode(params, type=ServerEvent)
+            event = msgspec.json.decode(params, type=EmittedEvent)
             if event.subscription_id == subscription.id and any(
                 p.matches(event.channel) for p in subscription.patterns
             ):

@@ -6,7 +6,7 @@ import msgspec
 
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, ClientCapabilities
 from interlock.protocols.mcp.revisions import Revision
-from interlock.protocols.mgp.negotiation import Agreed, Home, Offer
+from interlock.protocols.mgp.negotiation import MgpAgreement, MgpOffer, MgpPlace
 from interlock.wire.errors import ErrorDialect
 
 
@@ -22,9 +22,9 @@ class Dialect(msgspec.Struct, frozen=True):
     rest: bool = False
     """Whether it came as a plain HTTP request and is answered with a status and a body, not with a message."""
 
-    mgp_offer: tuple[Offer, Home] | None = None
+    mgp_offer: tuple[MgpOffer, MgpPlace] | None = None
     """The client's MGP declaration, and its place; None if it made none."""
-    mgp: Agreed | None = None
+    mgp: MgpAgreement | None = None
     """The MGP agreement. A service that speaks MGP sets it; without it the peers speak plain MCP."""
 
     modern: bool = False

@@ -24,7 +24,7 @@ from interlock.protocols.mcp.meta import (
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, SERVED_MODERN
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
 from interlock.protocols.mgp import negotiation
-from interlock.protocols.mgp.negotiation import Home, Offer, read_offer
+from interlock.protocols.mgp.negotiation import MgpOffer, MgpPlace, read_offer
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.json_values import JSON_ERRORS, decode_json
 from interlock.wire.large import Read
@@ -264,7 +264,7 @@ def _check_size(capabilities: bytes, info: bytes | None) -> None:
         raise Fault("INVALID_PARAMS", f"a client says at most {MAX_INTRODUCTION} bytes of what it is and can do")
 
 
-def _mgp_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
+def _mgp_offer(capabilities: bytes) -> tuple[MgpOffer, MgpPlace] | None:
     return read_offer(capabilities) if may_spell(capabilities, b"mgp") else None
 
 

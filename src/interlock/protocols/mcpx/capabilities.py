@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused
 from interlock.protocols.mcpx.kinds import MAX_KIND_CHARS, RESERVED, WITH_METHOD, WITHOUT_METHOD, parse_kind
 from interlock.protocols.patterns import Notation, PatternError, as_bytes, automaton, check_length, climbs, translate
 
@@ -75,7 +75,7 @@ def check_usable(texts: Iterable[str]) -> None:
             continue
         try:
             parse_kind(text.replace("*", "x"))
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             raise PatternError(f"{text[:100]!r} can never be used. {refusal.message} {refusal.fix}") from None
 
 

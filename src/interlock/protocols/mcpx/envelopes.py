@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.protocols.mcpx.kinds import Kind, has_control_characters, parse_kind
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
+from interlock.protocols.mcpx.kinds import EnvelopeKind, has_control_characters, parse_kind
 from interlock.wire.members import BadObject, MemberReader, Members
 from interlock.wire.nesting import nested_deeper
 from interlock.wire.numbers import has_unreadable_numbers
@@ -26,7 +26,7 @@ RESERVED_IDS: Final = ("system:", "server:")
 MAX_PARTICIPANT_CHARS: Final = 128
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class EnvelopeBounds(msgspec.Struct, frozen=True):
     """How large an envelope may be."""
 
     envelope_bytes: int = 256 * 1024
@@ -37,7 +37,7 @@ class Bounds(msgspec.Struct, frozen=True):
     recipients: int = 64
 
 
-DEFAULT_BOUNDS: Final = Bounds()
+DEFAULT_BOUNDS: Final = EnvelopeBounds()
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
     id: str
     sender: str
-    kind: Kind
+    kind: EnvelopeKind
     payload: bytes
     raw: bytes
     """The bytes that are passed on."""
@@ -55,12 +55,12 @@ class Envelope(msgspec.Struct, frozen=True):
     ts: str | None = None
 
 
-def decode(data: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> Envelope:
-    """The envelope in these bytes. Raises `Refusal`, with the envelope's id and kind where they could be read."""
+def decode(data: bytes, bounds: EnvelopeBounds = DEFAULT_BOUNDS) -> Envelope:
+    """The envelope in these bytes. Raises `EnvelopeRefused`, with the envelope's id and kind where they could be read."""
     members = _members(data, bounds)
     try:
         return _envelope(members, data, bounds)
-    except Refusal as refusal:
+    except EnvelopeRefused as refusal:
         raise refusal.about(_salvaged(members, "id", bounds.id_chars), _salvaged(members, "kind", 256)) from None
 
 
@@ -97,10 +97,10 @@ def why_bad_participant(id: str) -> str | None:
     return None
 
 
-def _members(data: bytes, bounds: Bounds) -> Members:
+def _members(data: bytes, bounds: EnvelopeBounds) -> Members:
     if len(data) > bounds.envelope_bytes:
-        raise Refusal(
-            Reason.TOO_LARGE,
+        raise EnvelopeRefused(
+            RefusalReason.TOO_LARGE,
             f"The envelope has {len(data)} bytes.",
             f"Send at most {bounds.envelope_bytes} bytes, or a reference to what is larger.",
         )
@@ -109,19 +109,21 @@ def _members(data: bytes, bounds: Bounds) -> Members:
             data.decode()
         members = _reader(bounds.rest_bytes).read(data)
     except UnicodeDecodeError as cause:
-        raise Refusal(Reason.NOT_JSON, f"The envelope is not UTF-8: {cause.reason}.", "Encode it as UTF-8.") from None
+        raise EnvelopeRefused(
+            RefusalReason.NOT_JSON, f"The envelope is not UTF-8: {cause.reason}.", "Encode it as UTF-8."
+        ) from None
     except BadObject as bad:
         raise as_refusal(bad, "envelope") from None
     if nested_deeper(data, bounds.depth + 1):
-        raise Refusal(
-            Reason.NESTED_TOO_DEEPLY,
+        raise EnvelopeRefused(
+            RefusalReason.NESTED_TOO_DEEPLY,
             f"The envelope is nested deeper than {bounds.depth + 1} levels.",
             f"A payload has at most {bounds.depth} levels of arrays and objects.",
         )
     return members
 
 
-def _envelope(members: Members, data: bytes, bounds: Bounds) -> Envelope:
+def _envelope(members: Members, data: bytes, bounds: EnvelopeBounds) -> Envelope:
     protocol = _text(members, "protocol")
     if protocol != PROTOCOL:
         raise _unsupported(protocol)
@@ -132,10 +134,12 @@ def _envelope(members: Members, data: bytes, bounds: Bounds) -> Envelope:
     ts = _timestamp(_text(members, "ts")) if "ts" in members else None
     payload = bytes(_required(members, "payload"))
     if payload[:1] != b"{":
-        raise Refusal(Reason.NOT_AN_OBJECT, "`payload` is not an object.", "Write an object, if need be `{}`.")
+        raise EnvelopeRefused(
+            RefusalReason.NOT_AN_OBJECT, "`payload` is not an object.", "Write an object, if need be `{}`."
+        )
     if has_unreadable_numbers(payload):
         fix = "Write a number that a double holds, or a string."
-        raise Refusal(Reason.INVALID_PAYLOAD, "A number of the payload is too large to be read.", fix)
+        raise EnvelopeRefused(RefusalReason.INVALID_PAYLOAD, "A number of the payload is too large to be read.", fix)
     return Envelope(id_, sender, kind, payload, data, _recipients(members, bounds), correlation_id, ts)
 
 
@@ -143,7 +147,9 @@ def _required(members: Members, name: str) -> msgspec.Raw:
     try:
         return members[name]
     except KeyError:
-        raise Refusal(Reason.MISSING_MEMBER, f"The envelope has no `{name}`.", f"Add `{name}`.") from None
+        raise EnvelopeRefused(
+            RefusalReason.MISSING_MEMBER, f"The envelope has no `{name}`.", f"Add `{name}`."
+        ) from None
 
 
 def _text(members: Members, name: str) -> str:
@@ -152,31 +158,31 @@ def _text(members: Members, name: str) -> str:
     except msgspec.ValidationError:
         instead = ", or leave it out" if name in ("ts", "correlation_id") else ""
         fix = f"Write `{name}` as a string{instead}."
-        raise Refusal(Reason.WRONG_TYPE, f"`{name}` is not a string.", fix) from None
+        raise EnvelopeRefused(RefusalReason.WRONG_TYPE, f"`{name}` is not a string.", fix) from None
 
 
-def _id(members: Members, name: str, bounds: Bounds) -> str:
+def _id(members: Members, name: str, bounds: EnvelopeBounds) -> str:
     text = _text(members, name)
     if not _is_name(text, bounds.id_chars):
-        raise Refusal(
-            Reason.INVALID_ID,
+        raise EnvelopeRefused(
+            RefusalReason.INVALID_ID,
             f"`{name}` has {len(text)} characters, or a control character.",
             f"An id has 1 to {bounds.id_chars} characters and no control characters. A UUID is a good one.",
         )
     return text
 
 
-def _recipients(members: Members, bounds: Bounds) -> tuple[str, ...]:
+def _recipients(members: Members, bounds: EnvelopeBounds) -> tuple[str, ...]:
     if "to" not in members:
         return ()
     try:
         to = _decode_recipients(members["to"])
     except msgspec.ValidationError:
         fix = "Write `to` as an array of participant ids, or leave it out to reach everyone."
-        raise Refusal(Reason.WRONG_TYPE, "`to` is not an array of strings.", fix) from None
+        raise EnvelopeRefused(RefusalReason.WRONG_TYPE, "`to` is not an array of strings.", fix) from None
     if len(to) > bounds.recipients:
-        raise Refusal(
-            Reason.TOO_MANY_RECIPIENTS,
+        raise EnvelopeRefused(
+            RefusalReason.TOO_MANY_RECIPIENTS,
             f"`to` names {len(to)} participants.",
             f"Name at most {bounds.recipients}, or leave `to` out to reach everyone.",
         )
@@ -185,8 +191,8 @@ def _recipients(members: Members, bounds: Bounds) -> tuple[str, ...]:
 
 def _participant(text: str, member: str) -> str:
     if not _is_name(text, MAX_PARTICIPANT_CHARS):
-        raise Refusal(
-            Reason.INVALID_PARTICIPANT,
+        raise EnvelopeRefused(
+            RefusalReason.INVALID_PARTICIPANT,
             f"`{member}` holds a participant id of {len(text)} characters, or with a control character.",
             f"A participant id has 1 to {MAX_PARTICIPANT_CHARS} characters; `system/welcome` names those in the topic.",
         )
@@ -196,33 +202,33 @@ def _participant(text: str, member: str) -> str:
 def _timestamp(text: str) -> str:
     if not _RFC3339.fullmatch(text):
         fix = "Write it like 2025-08-26T14:00:00Z, or leave it out."
-        raise Refusal(Reason.INVALID_TIMESTAMP, f"`ts` is {text[:40]!r}, which is not RFC 3339.", fix)
+        raise EnvelopeRefused(RefusalReason.INVALID_TIMESTAMP, f"`ts` is {text[:40]!r}, which is not RFC 3339.", fix)
     return text
 
 
-def _unsupported(protocol: str) -> Refusal:
+def _unsupported(protocol: str) -> EnvelopeRefused:
     if protocol == FORMER_PROTOCOL:
         message = f"`{FORMER_PROTOCOL}` is MCPx 0.0, which is not compatible with 0.1."
         fix = f"Speak `{PROTOCOL}`: kinds are `mcp/request:METHOD`, and capabilities replace privilege levels."
-        return Refusal(Reason.UNSUPPORTED_PROTOCOL, message, fix)
+        return EnvelopeRefused(RefusalReason.UNSUPPORTED_PROTOCOL, message, fix)
     message = f"`protocol` is {protocol[:40]!r}."
-    return Refusal(Reason.UNSUPPORTED_PROTOCOL, message, f'Write "protocol": "{PROTOCOL}".')
+    return EnvelopeRefused(RefusalReason.UNSUPPORTED_PROTOCOL, message, f'Write "protocol": "{PROTOCOL}".')
 
 
-def as_refusal(bad: BadObject, what: str) -> Refusal:
+def as_refusal(bad: BadObject, what: str) -> EnvelopeRefused:
     """An unreadable object as a refusal of the envelope that it is, or stands in."""
     message = f"The {what} is unreadable: {bad}."
     match bad.problem:
         case "not_json":
-            return Refusal(Reason.NOT_JSON, message, "Send one JSON object per message.")
+            return EnvelopeRefused(RefusalReason.NOT_JSON, message, "Send one JSON object per message.")
         case "not_an_object":
-            return Refusal(Reason.NOT_AN_OBJECT, message, "Send one JSON object per message.")
+            return EnvelopeRefused(RefusalReason.NOT_AN_OBJECT, message, "Send one JSON object per message.")
         case "duplicate":
-            return Refusal(Reason.DUPLICATE_MEMBER, message, "Write every member once.")
+            return EnvelopeRefused(RefusalReason.DUPLICATE_MEMBER, message, "Write every member once.")
         case "wrong_case":
-            return Refusal(Reason.WRONG_CASE, message, "Write member names as the specification does.")
+            return EnvelopeRefused(RefusalReason.WRONG_CASE, message, "Write member names as the specification does.")
         case "too_large":
-            return Refusal(Reason.TOO_LARGE, message, "Leave out members that MCPx does not name.")
+            return EnvelopeRefused(RefusalReason.TOO_LARGE, message, "Leave out members that MCPx does not name.")
 
 
 def _salvaged(members: Members, name: str, most: int) -> str | None:

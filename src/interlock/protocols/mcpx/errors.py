@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 
-class Reason(enum.StrEnum):
+class RefusalReason(enum.StrEnum):
     """Why an envelope was refused."""
 
     TOO_LARGE = "too_large"
@@ -57,56 +57,56 @@ class Reason(enum.StrEnum):
     ACCESS_ENDED = "access_ended"
 
 
-MEANINGS: Final[Mapping[Reason, str]] = {
-    Reason.TOO_LARGE: "The envelope, or what stands in it beside the payload, has too many bytes",
-    Reason.NOT_JSON: "The bytes are not JSON in UTF-8",
-    Reason.NOT_AN_OBJECT: "The envelope or its payload is not a JSON object",
-    Reason.DUPLICATE_MEMBER: "A member stands twice, so that two readers could take different ones",
-    Reason.WRONG_CASE: "A member differs from a known one in upper and lower case alone",
-    Reason.MISSING_MEMBER: "A member that every envelope has is absent",
-    Reason.WRONG_TYPE: "A member has a value of the wrong type; null counts as one",
-    Reason.NESTED_TOO_DEEPLY: "Arrays and objects are nested too deeply",
-    Reason.UNSUPPORTED_PROTOCOL: "`protocol` is not `mcpx/v0.1`",
-    Reason.INVALID_ID: "`id` or `correlation_id` is empty, too long or has control characters",
-    Reason.INVALID_PARTICIPANT: "A participant id is empty, too long, has control characters, or is reserved",
-    Reason.TOO_MANY_RECIPIENTS: "`to` names too many participants",
-    Reason.INVALID_TIMESTAMP: "`ts` is not an RFC 3339 timestamp",
-    Reason.INVALID_KIND: "`kind` is not TYPE[:METHOD[:CONTEXT]] of this version",
-    Reason.FROM_MISMATCH: "`from` is not the participant id of the connection",
-    Reason.CAPABILITY_VIOLATION: "No capability of the sender covers the kind; none covers `system/`",
-    Reason.CORRELATION_MISSING: "A response, withdrawal or rejection does not say what it refers to",
-    Reason.CORRELATION_FORBIDDEN: "A proposal has a `correlation_id`",
-    Reason.DUPLICATE_ID: "The id was used in this topic already",
-    Reason.INVALID_PAYLOAD: "The payload is not what the kind says it is",
-    Reason.METHOD_MISMATCH: "METHOD of the kind is not the payload's method",
-    Reason.CONTEXT_MISMATCH: "CONTEXT of the kind is not what the payload operates on",
-    Reason.UNCHECKABLE_KIND: "The kind cannot be checked against its payload",
-    Reason.UNKNOWN_REQUEST: "The response refers to no request that this topic remembers",
-    Reason.RESPONSE_MISMATCH: "The response does not fit the request it refers to",
-    Reason.UNKNOWN_PROPOSAL: "The withdrawal or rejection refers to no proposal that this topic remembers",
-    Reason.PROPOSAL_ALREADY_FULFILLED: "Another fulfilment of the proposal came first",
-    Reason.PROPOSAL_WITHDRAWN: "The proposer withdrew the proposal",
-    Reason.PROPOSAL_REJECTED: "A participant rejected the proposal",
-    Reason.PROPOSAL_EXPIRED: "The proposal is too old",
-    Reason.PROPOSAL_MISMATCH: "The request is for another operation than the proposal it refers to",
-    Reason.OWN_PROPOSAL: "A proposer, or a participant of the same owner, cannot fulfil the proposal",
-    Reason.NOT_THE_PROPOSER: "Only the proposer can withdraw a proposal",
-    Reason.CANNOT_REJECT: "Only a participant that could fulfil a proposal can reject it",
-    Reason.TOO_MANY_PROPOSALS: "The owner of the proposer, or the topic, has as many open proposals as it may",
-    Reason.TOPIC_FULL: "The topic has as many participants as it may",
-    Reason.RATE_LIMITED: "The participant sends more than the topic takes",
-    Reason.UNAVAILABLE: "The gateway cannot judge or record envelopes at the moment",
-    Reason.REPLACED: "The same participant connected again; this connection ends",
-    Reason.TOO_SLOW: "The participant left too much unread; its connection ends",
-    Reason.HISTORY_LOST: "The envelopes since the cursor are not kept any more, or never were",
-    Reason.ACCESS_ENDED: "The credential, the membership or the topic has ended; the connection ends",
+MEANINGS: Final[Mapping[RefusalReason, str]] = {
+    RefusalReason.TOO_LARGE: "The envelope, or what stands in it beside the payload, has too many bytes",
+    RefusalReason.NOT_JSON: "The bytes are not JSON in UTF-8",
+    RefusalReason.NOT_AN_OBJECT: "The envelope or its payload is not a JSON object",
+    RefusalReason.DUPLICATE_MEMBER: "A member stands twice, so that two readers could take different ones",
+    RefusalReason.WRONG_CASE: "A member differs from a known one in upper and lower case alone",
+    RefusalReason.MISSING_MEMBER: "A member that every envelope has is absent",
+    RefusalReason.WRONG_TYPE: "A member has a value of the wrong type; null counts as one",
+    RefusalReason.NESTED_TOO_DEEPLY: "Arrays and objects are nested too deeply",
+    RefusalReason.UNSUPPORTED_PROTOCOL: "`protocol` is not `mcpx/v0.1`",
+    RefusalReason.INVALID_ID: "`id` or `correlation_id` is empty, too long or has control characters",
+    RefusalReason.INVALID_PARTICIPANT: "A participant id is empty, too long, has control characters, or is reserved",
+    RefusalReason.TOO_MANY_RECIPIENTS: "`to` names too many participants",
+    RefusalReason.INVALID_TIMESTAMP: "`ts` is not an RFC 3339 timestamp",
+    RefusalReason.INVALID_KIND: "`kind` is not TYPE[:METHOD[:CONTEXT]] of this version",
+    RefusalReason.FROM_MISMATCH: "`from` is not the participant id of the connection",
+    RefusalReason.CAPABILITY_VIOLATION: "No capability of the sender covers the kind; none covers `system/`",
+    RefusalReason.CORRELATION_MISSING: "A response, withdrawal or rejection does not say what it refers to",
+    RefusalReason.CORRELATION_FORBIDDEN: "A proposal has a `correlation_id`",
+    RefusalReason.DUPLICATE_ID: "The id was used in this topic already",
+    RefusalReason.INVALID_PAYLOAD: "The payload is not what the kind says it is",
+    RefusalReason.METHOD_MISMATCH: "METHOD of the kind is not the payload's method",
+    RefusalReason.CONTEXT_MISMATCH: "CONTEXT of the kind is not what the payload operates on",
+    RefusalReason.UNCHECKABLE_KIND: "The kind cannot be checked against its payload",
+    RefusalReason.UNKNOWN_REQUEST: "The response refers to no request that this topic remembers",
+    RefusalReason.RESPONSE_MISMATCH: "The response does not fit the request it refers to",
+    RefusalReason.UNKNOWN_PROPOSAL: "The withdrawal or rejection refers to no proposal that this topic remembers",
+    RefusalReason.PROPOSAL_ALREADY_FULFILLED: "Another fulfilment of the proposal came first",
+    RefusalReason.PROPOSAL_WITHDRAWN: "The proposer withdrew the proposal",
+    RefusalReason.PROPOSAL_REJECTED: "A participant rejected the proposal",
+    RefusalReason.PROPOSAL_EXPIRED: "The proposal is too old",
+    RefusalReason.PROPOSAL_MISMATCH: "The request is for another operation than the proposal it refers to",
+    RefusalReason.OWN_PROPOSAL: "A proposer, or a participant of the same owner, cannot fulfil the proposal",
+    RefusalReason.NOT_THE_PROPOSER: "Only the proposer can withdraw a proposal",
+    RefusalReason.CANNOT_REJECT: "Only a participant that could fulfil a proposal can reject it",
+    RefusalReason.TOO_MANY_PROPOSALS: "The owner of the proposer, or the topic, has as many open proposals as it may",
+    RefusalReason.TOPIC_FULL: "The topic has as many participants as it may",
+    RefusalReason.RATE_LIMITED: "The participant sends more than the topic takes",
+    RefusalReason.UNAVAILABLE: "The gateway cannot judge or record envelopes at the moment",
+    RefusalReason.REPLACED: "The same participant connected again; this connection ends",
+    RefusalReason.TOO_SLOW: "The participant left too much unread; its connection ends",
+    RefusalReason.HISTORY_LOST: "The envelopes since the cursor are not kept any more, or never were",
+    RefusalReason.ACCESS_ENDED: "The credential, the membership or the topic has ended; the connection ends",
 }
 
 
-class Refusal(Exception):
+class EnvelopeRefused(Exception):
     """An envelope that is not passed on."""
 
-    def __init__(self, reason: Reason, message: str, fix: str) -> None:
+    def __init__(self, reason: RefusalReason, message: str, fix: str) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
@@ -115,7 +115,7 @@ class Refusal(Exception):
         """The refused envelope's id, where it could be read, for the `correlation_id` of the answer."""
         self.attempted_kind: str | None = None
 
-    def about(self, envelope_id: str | None, kind: str | None) -> Refusal:
+    def about(self, envelope_id: str | None, kind: str | None) -> EnvelopeRefused:
         """The same refusal, which now says what it answers."""
         self.envelope_id, self.attempted_kind = envelope_id, kind
         return self

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 
 REQUEST: Final = "mcp/request"
 RESPONSE: Final = "mcp/response"
@@ -31,7 +31,7 @@ WITHOUT_METHOD: Final = frozenset({WITHDRAW, REJECT, CHAT, WELCOME, PRESENCE, ER
 MAX_KIND_CHARS: Final = 2_048
 
 
-class Kind(msgspec.Struct, frozen=True):
+class EnvelopeKind(msgspec.Struct, frozen=True):
     """The kind of an envelope."""
 
     text: str
@@ -50,8 +50,8 @@ class Kind(msgspec.Struct, frozen=True):
         return self.text.partition(":")[2]
 
 
-def parse_kind(text: str) -> Kind:
-    """The kind's parts. Raises `Refusal`."""
+def parse_kind(text: str) -> EnvelopeKind:
+    """The kind's parts. Raises `EnvelopeRefused`."""
     if not 0 < len(text) <= MAX_KIND_CHARS:
         raise _bad(f"`kind` has {len(text)} characters.", f"A kind has 1 to {MAX_KIND_CHARS} characters.")
     if _CONTROL.search(text):
@@ -72,10 +72,10 @@ def parse_kind(text: str) -> Kind:
         raise _bad(f"METHOD {method[:80]!r} is not words divided by `/`.", "Example: mcp/request:tools/call")
     if context == "":
         raise _bad("CONTEXT is empty.", "Write a CONTEXT behind the second colon, or leave the colon out.")
-    return Kind(text, type_, method, context)
+    return EnvelopeKind(text, type_, method, context)
 
 
-def fulfilling(proposal: Kind) -> str:
+def fulfilling(proposal: EnvelopeKind) -> str:
     """The kind of the request that fulfils a proposal."""
     return f"{REQUEST}:{proposal.operation}"
 
@@ -91,8 +91,8 @@ def _split(text: str) -> tuple[str, str | None, str | None]:
     return type_ or "", method, context
 
 
-def _bad(message: str, fix: str) -> Refusal:
-    return Refusal(Reason.INVALID_KIND, message, fix)
+def _bad(message: str, fix: str) -> EnvelopeRefused:
+    return EnvelopeRefused(RefusalReason.INVALID_KIND, message, fix)
 
 
 _FORMER: Final = {"presence": PRESENCE, "system": ERROR}

@@ -13,10 +13,10 @@ import msgspec
 
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.proposals import (
-    Event,
     Proposal,
+    ProposalEvent,
     State,
     as_of,
     check_fulfil,
@@ -45,7 +45,7 @@ class LedgerBounds(msgspec.Struct, frozen=True):
 DEFAULT_LEDGER: Final = LedgerBounds()
 
 
-class Ledger:
+class ProposalLedger:
     """The proposals of one topic."""
 
     __slots__ = ("_bounds", "_ended", "_expired", "_fulfilments", "_open", "_open_by")
@@ -64,13 +64,13 @@ class Ledger:
         return len(self._open)
 
     def propose(self, envelope: Envelope, owner: str, now: float) -> Proposal:
-        """Open a proposal. Raises `Refusal` when there are too many."""
+        """Open a proposal. Raises `EnvelopeRefused` when there are too many."""
         self._end_expired(now)
         own, most = self._open_by[owner], self._bounds.open_per_owner
         if own >= most or len(self._open) >= self._bounds.open:
             message = f"You and others of your owner have {own} open proposals, and the topic {len(self._open)}."
             fix = f"Withdraw one with `mcp/withdraw`, or wait; the participants of one owner have at most {most}."
-            raise Refusal(Reason.TOO_MANY_PROPOSALS, message, fix)
+            raise EnvelopeRefused(RefusalReason.TOO_MANY_PROPOSALS, message, fix)
         expires_at = now + self._bounds.lifetime
         proposal = Proposal(envelope.id, envelope.sender, owner, envelope.kind, expires_at)
         self._open[proposal.id] = proposal
@@ -83,29 +83,29 @@ class Ledger:
         return self._ended.get(id, now) if found is None else as_of(found, now)
 
     def fulfil(self, envelope: Envelope, owner: str, now: float) -> Proposal | None:
-        """Fulfil the proposal that a request names; None for a request that names none. Raises `Refusal`."""
+        """Fulfil the proposal that a request names; None for a request that names none. Raises `EnvelopeRefused`."""
         proposal = self.find(envelope.correlation_id or "", now)
         if proposal is None:
             return None
         self._check_open(proposal, now)
         check_fulfil(proposal, envelope.kind, envelope.sender, owner)
-        done = self._end(proposal, Event.FULFIL, now, envelope.sender, envelope.id)
+        done = self._end(proposal, ProposalEvent.FULFIL, now, envelope.sender, envelope.id)
         self._fulfilments.add(envelope.id, proposal.proposer, proposal.proposer, now)
         return done
 
     def withdraw(self, envelope: Envelope, now: float) -> Proposal:
-        """Withdraw the proposal that the envelope names. Raises `Refusal`."""
+        """Withdraw the proposal that the envelope names. Raises `EnvelopeRefused`."""
         proposal = self._named(envelope, now)
         check_withdraw(proposal, envelope.sender)
         self._check_open(proposal, now)
-        return self._end(proposal, Event.WITHDRAW, now, envelope.sender)
+        return self._end(proposal, ProposalEvent.WITHDRAW, now, envelope.sender)
 
     def reject(self, envelope: Envelope, owner: str, capabilities: CapabilitySet, now: float) -> Proposal:
-        """Reject the proposal that the envelope names. Raises `Refusal`."""
+        """Reject the proposal that the envelope names. Raises `EnvelopeRefused`."""
         proposal = self._named(envelope, now)
         check_reject(proposal, envelope.sender, owner, capabilities)
         self._check_open(proposal, now)
-        return self._end(proposal, Event.REJECT, now, envelope.sender)
+        return self._end(proposal, ProposalEvent.REJECT, now, envelope.sender)
 
     def expire(self, now: float) -> list[Proposal]:
         """End the proposals whose time has passed. Each that expired is given back once."""
@@ -122,13 +122,15 @@ class Ledger:
         proposal = self.find(envelope.correlation_id or "", now)
         if proposal is None:
             message = f"This topic knows no proposal {envelope.correlation_id!r}."
-            raise Refusal(Reason.UNKNOWN_PROPOSAL, message, "Name the proposal's `id` as `correlation_id`.")
+            raise EnvelopeRefused(
+                RefusalReason.UNKNOWN_PROPOSAL, message, "Name the proposal's `id` as `correlation_id`."
+            )
         return proposal
 
     def _end_expired(self, now: float) -> None:
         # All live equally long, so the oldest stand first.
         while (oldest := next(iter(self._open.values()), None)) is not None and now >= oldest.expires_at:
-            self._expired.append(self._end(oldest, Event.EXPIRE, now))
+            self._expired.append(self._end(oldest, ProposalEvent.EXPIRE, now))
 
     def _check_open(self, proposal: Proposal, now: float) -> None:
         self._end_expired(now)
@@ -136,7 +138,7 @@ class Ledger:
             raise ended(proposal)
 
     def _end(
-        self, proposal: Proposal, event: Event, now: float, by: str | None = None, request_id: str | None = None
+        self, proposal: Proposal, event: ProposalEvent, now: float, by: str | None = None, request_id: str | None = None
     ) -> Proposal:
         after = step(proposal, event, by, request_id)
         del self._open[proposal.id]

@@ -14,7 +14,7 @@ import msgspec
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcpx import kinds, system
 from interlock.protocols.mcpx.envelopes import Envelope, as_refusal
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.wire.errors import ErrorObject
 from interlock.wire.limits import DEFAULT
 from interlock.wire.members import BadObject, MemberReader, Members
@@ -39,7 +39,7 @@ TARGET_MEMBERS: Final[Mapping[str, str]] = {
 CHAT_FORMATS: Final = ("plain", "markdown")
 
 
-class Operation(msgspec.Struct, frozen=True):
+class PayloadMethod(msgspec.Struct, frozen=True):
     """The method that a payload requests, answers or proposes."""
 
     method: str | None = None
@@ -55,17 +55,17 @@ def operation_kind(type_: str, method: str, params: Mapping[str, object]) -> str
     return f"{type_}:{method}:{target}" if isinstance(target, str) and target else f"{type_}:{method}"
 
 
-def check_payload(envelope: Envelope) -> Operation:
-    """Refuse an envelope whose payload is not what its kind says. Raises `Refusal`."""
+def check_payload(envelope: Envelope) -> PayloadMethod:
+    """Refuse an envelope whose payload is not what its kind says. Raises `EnvelopeRefused`."""
     try:
         return _check(envelope)
     except BadObject as bad:
         raise as_refusal(bad, "payload").about(envelope.id, envelope.kind.text) from None
-    except Refusal as refusal:
+    except EnvelopeRefused as refusal:
         raise refusal.about(envelope.id, envelope.kind.text) from None
 
 
-def _check(envelope: Envelope) -> Operation:
+def _check(envelope: Envelope) -> PayloadMethod:
     match envelope.kind.type:
         case kinds.REQUEST:
             return _check_request(envelope)
@@ -80,20 +80,20 @@ def _check(envelope: Envelope) -> Operation:
         case kinds.WELCOME | kinds.PRESENCE | kinds.ERROR | kinds.HISTORY:
             return _check_system(envelope)
     message = f"`{envelope.kind.type}` is no kind that this participant can check."
-    raise Refusal(Reason.UNCHECKABLE_KIND, message, "Send one of the kinds of mcpx/v0.1.")
+    raise EnvelopeRefused(RefusalReason.UNCHECKABLE_KIND, message, "Send one of the kinds of mcpx/v0.1.")
 
 
-def _check_request(envelope: Envelope) -> Operation:
+def _check_request(envelope: Envelope) -> PayloadMethod:
     members = _REQUEST.read(envelope.payload)
     _check_jsonrpc(members)
     method, target = _check_call(envelope.kind, members)
     notification = method.startswith("notifications/")
     if notification and "id" in members:
         raise _invalid("A notification has an `id`.", "Leave the id out: a notification wants no answer.")
-    return Operation(method, target, None if notification else _id(members, "id", "id"))
+    return PayloadMethod(method, target, None if notification else _id(members, "id", "id"))
 
 
-def _check_response(envelope: Envelope) -> Operation:
+def _check_response(envelope: Envelope) -> PayloadMethod:
     kind, members = envelope.kind, _RESPONSE.read(envelope.payload)
     _check_jsonrpc(members)
     if "method" in members or "params" in members:
@@ -107,21 +107,23 @@ def _check_response(envelope: Envelope) -> Operation:
     if "error" in members:
         _check_error(members["error"])
     _check_target_known(kind)
-    return Operation(kind.method, None, _id(members, "id", "id"))
+    return PayloadMethod(kind.method, None, _id(members, "id", "id"))
 
 
-def _check_proposal(envelope: Envelope) -> Operation:
-    return Operation(*_check_call(envelope.kind, _REQUEST.read(envelope.payload)))
+def _check_proposal(envelope: Envelope) -> PayloadMethod:
+    return PayloadMethod(*_check_call(envelope.kind, _REQUEST.read(envelope.payload)))
 
 
-def _check_call(kind: kinds.Kind, members: Members) -> tuple[str, str | None]:
+def _check_call(kind: kinds.EnvelopeKind, members: Members) -> tuple[str, str | None]:
     """The method and what it operates on, both as the kind says."""
     if "result" in members or "error" in members:
         raise _invalid("The payload is a response.", "A request has `method` and `params`.")
     method = _text(members, "method", "method")
     if method != kind.method:
         message = f"The kind says {kind.method!r}, the payload's method is {method[:100]!r}."
-        raise Refusal(Reason.METHOD_MISMATCH, message, f"Write the kind as `{kind.type}:METHOD` of its payload.")
+        raise EnvelopeRefused(
+            RefusalReason.METHOD_MISMATCH, message, f"Write the kind as `{kind.type}:METHOD` of its payload."
+        )
     params = bytes(members["params"]) if "params" in members else b"{}"
     if params[:1] != b"{":
         raise _invalid("`params` is not an object.", "Write `params` as an object, or leave it out.")
@@ -131,14 +133,18 @@ def _check_call(kind: kinds.Kind, members: Members) -> tuple[str, str | None]:
     target = _target(member, params)
     if kind.context is not None and kind.context != target:
         message = f"The kind says {kind.context[:100]!r}, `params.{member}` is {target[:100]!r}."
-        raise Refusal(Reason.CONTEXT_MISMATCH, message, f"Repeat `params.{member}` as CONTEXT, or leave CONTEXT out.")
+        raise EnvelopeRefused(
+            RefusalReason.CONTEXT_MISMATCH, message, f"Repeat `params.{member}` as CONTEXT, or leave CONTEXT out."
+        )
     return method, target
 
 
-def _check_target_known(kind: kinds.Kind) -> None:
+def _check_target_known(kind: kinds.EnvelopeKind) -> None:
     if kind.context is not None and kind.method not in TARGET_MEMBERS:
         message = f"CONTEXT of `{kind.method}` cannot be checked: the method operates on nothing that has a name."
-        raise Refusal(Reason.UNCHECKABLE_KIND, message, f"Write the kind as `{kind.type}:{kind.method}`.")
+        raise EnvelopeRefused(
+            RefusalReason.UNCHECKABLE_KIND, message, f"Write the kind as `{kind.type}:{kind.method}`."
+        )
 
 
 def _target(member: str, params: bytes) -> str:
@@ -166,16 +172,18 @@ def _check_jsonrpc(members: Members) -> None:
         raise _invalid("The payload is not JSON-RPC 2.0.", 'Write "jsonrpc": "2.0".')
 
 
-def _check_system(envelope: Envelope) -> Operation:
+def _check_system(envelope: Envelope) -> PayloadMethod:
     if envelope.sender != system.GATEWAY:
         message = f"`{envelope.kind.type}` comes from {envelope.sender!r}."
-        raise Refusal(Reason.FROM_MISMATCH, message, f"Only `{system.GATEWAY}` sends `system/` messages.")
+        raise EnvelopeRefused(
+            RefusalReason.FROM_MISMATCH, message, f"Only `{system.GATEWAY}` sends `system/` messages."
+        )
     try:
         _SYSTEM[envelope.kind.type](envelope.payload)
     except msgspec.DecodeError as cause:
         message = f"The payload is not that of `{envelope.kind.type}`: {cause}."
         raise _invalid(message, "Drop the message, and tell the operator of the gateway.") from None
-    return Operation()
+    return PayloadMethod()
 
 
 def _check_error(error: msgspec.Raw) -> None:
@@ -185,18 +193,18 @@ def _check_error(error: msgspec.Raw) -> None:
         raise _invalid(f"`error` is no JSON-RPC error: {cause}.", "It has an integer `code` and a `message`.") from None
 
 
-def _check_chat(members: Members) -> Operation:
+def _check_chat(members: Members) -> PayloadMethod:
     _text(members, "text", "text")
     format_ = _text(members, "format", "format") if "format" in members else "plain"
     if format_ not in CHAT_FORMATS:
         raise _invalid(f"`format` is {format_[:40]!r}.", f"Write one of {', '.join(CHAT_FORMATS)}, or leave it out.")
-    return Operation()
+    return PayloadMethod()
 
 
-def _check_ending(members: Members) -> Operation:
+def _check_ending(members: Members) -> PayloadMethod:
     if "reason" in members:
         _text(members, "reason", "reason")
-    return Operation()
+    return PayloadMethod()
 
 
 def _text(members: Members, name: str, path: str) -> str:
@@ -217,14 +225,14 @@ def _id(members: Members, name: str, path: str) -> Id:
     return id_
 
 
-def _no_value(members: Members, name: str, path: str, wanted: str) -> Refusal:
+def _no_value(members: Members, name: str, path: str, wanted: str) -> EnvelopeRefused:
     if name not in members:
         return _invalid(f"The payload has no `{path}`.", f"Add `{path}`, {wanted}.")
     return _invalid(f"`{path}` is not {wanted}.", f"Write `{path}` as {wanted}.")
 
 
-def _invalid(message: str, fix: str) -> Refusal:
-    return Refusal(Reason.INVALID_PAYLOAD, message, fix)
+def _invalid(message: str, fix: str) -> EnvelopeRefused:
+    return EnvelopeRefused(RefusalReason.INVALID_PAYLOAD, message, fix)
 
 
 _NULL = msgspec.Raw(b"null")

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcpx.capabilities import CapabilitySet
-from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.protocols.mcpx.kinds import Kind, fulfilling
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
+from interlock.protocols.mcpx.kinds import EnvelopeKind, fulfilling
 
 
 class State(enum.Enum):
@@ -28,7 +28,7 @@ class State(enum.Enum):
     EXPIRED = "expired"
 
 
-class Event(enum.Enum):
+class ProposalEvent(enum.Enum):
     """The events of a proposal."""
 
     FULFIL = "fulfil"
@@ -41,12 +41,12 @@ class Event(enum.Enum):
     """Its time has passed."""
 
 
-TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
+TRANSITIONS: Final[Mapping[State, Mapping[ProposalEvent, State]]] = {
     State.OPEN: {
-        Event.FULFIL: State.FULFILLED,
-        Event.WITHDRAW: State.WITHDRAWN,
-        Event.REJECT: State.REJECTED,
-        Event.EXPIRE: State.EXPIRED,
+        ProposalEvent.FULFIL: State.FULFILLED,
+        ProposalEvent.WITHDRAW: State.WITHDRAWN,
+        ProposalEvent.REJECT: State.REJECTED,
+        ProposalEvent.EXPIRE: State.EXPIRED,
     },
     State.FULFILLED: {},
     State.WITHDRAWN: {},
@@ -55,10 +55,10 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
 }
 
 _ENDED: Final = {
-    State.FULFILLED: (Reason.PROPOSAL_ALREADY_FULFILLED, "was fulfilled already"),
-    State.WITHDRAWN: (Reason.PROPOSAL_WITHDRAWN, "was withdrawn"),
-    State.REJECTED: (Reason.PROPOSAL_REJECTED, "was rejected"),
-    State.EXPIRED: (Reason.PROPOSAL_EXPIRED, "has expired"),
+    State.FULFILLED: (RefusalReason.PROPOSAL_ALREADY_FULFILLED, "was fulfilled already"),
+    State.WITHDRAWN: (RefusalReason.PROPOSAL_WITHDRAWN, "was withdrawn"),
+    State.REJECTED: (RefusalReason.PROPOSAL_REJECTED, "was rejected"),
+    State.EXPIRED: (RefusalReason.PROPOSAL_EXPIRED, "has expired"),
 }
 
 
@@ -69,7 +69,7 @@ class Proposal(msgspec.Struct, frozen=True):
     proposer: str
     owner: str
     """Whose principal the proposer is."""
-    kind: Kind
+    kind: EnvelopeKind
     expires_at: float
     state: State = State.OPEN
     ended_by: str | None = None
@@ -78,8 +78,8 @@ class Proposal(msgspec.Struct, frozen=True):
     """The envelope that fulfilled it."""
 
 
-def step(proposal: Proposal, event: Event, by: str | None = None, request_id: str | None = None) -> Proposal:
-    """The proposal after an event. Raises `Refusal` with the reason why it has ended already."""
+def step(proposal: Proposal, event: ProposalEvent, by: str | None = None, request_id: str | None = None) -> Proposal:
+    """The proposal after an event. Raises `EnvelopeRefused` with the reason why it has ended already."""
     after = TRANSITIONS[proposal.state].get(event)
     if after is None:
         raise ended(proposal)
@@ -88,38 +88,46 @@ def step(proposal: Proposal, event: Event, by: str | None = None, request_id: st
 
 def as_of(proposal: Proposal, now: float) -> Proposal:
     """The proposal as it is at this time: an open one whose time has passed has expired."""
-    return step(proposal, Event.EXPIRE) if proposal.state is State.OPEN and now >= proposal.expires_at else proposal
+    return (
+        step(proposal, ProposalEvent.EXPIRE)
+        if proposal.state is State.OPEN and now >= proposal.expires_at
+        else proposal
+    )
 
 
-def check_fulfil(proposal: Proposal, request: Kind, by: str, owner: str) -> None:
+def check_fulfil(proposal: Proposal, request: EnvelopeKind, by: str, owner: str) -> None:
     """Refuse a fulfilment that this participant may not make. That its capabilities cover the request is known."""
     if is_own(proposal, by, owner):
         message = f"The proposal {proposal.id!r} is your own, or that of a participant with the same owner."
-        raise Refusal(Reason.OWN_PROPOSAL, message, "Wait for a participant of another owner to fulfil it.")
+        raise EnvelopeRefused(
+            RefusalReason.OWN_PROPOSAL, message, "Wait for a participant of another owner to fulfil it."
+        )
     method, context = proposal.kind.method, proposal.kind.context
     same_context = context is None or request.context is None or context == request.context
     if request.method != method or not same_context:
         message = f"The proposal {proposal.id!r} is for {proposal.kind.operation!r}."
         fix = f"Send `{fulfilling(proposal.kind)}`, or leave `correlation_id` out of another request."
-        raise Refusal(Reason.PROPOSAL_MISMATCH, message, fix)
+        raise EnvelopeRefused(RefusalReason.PROPOSAL_MISMATCH, message, fix)
 
 
 def check_withdraw(proposal: Proposal, by: str) -> None:
     """Refuse a withdrawal by anyone but the proposer."""
     if by != proposal.proposer:
         message = f"The proposal {proposal.id!r} is that of {proposal.proposer!r}."
-        raise Refusal(Reason.NOT_THE_PROPOSER, message, "Send `mcp/reject` if you could fulfil it.")
+        raise EnvelopeRefused(RefusalReason.NOT_THE_PROPOSER, message, "Send `mcp/reject` if you could fulfil it.")
 
 
 def check_reject(proposal: Proposal, by: str, owner: str, capabilities: CapabilitySet) -> None:
     """Refuse a rejection by a participant that could not fulfil the proposal."""
     if is_own(proposal, by, owner):
         message = f"You could not fulfil the proposal {proposal.id!r}: it is of your own owner."
-        raise Refusal(Reason.CANNOT_REJECT, message, "The proposer can send `mcp/withdraw`.")
+        raise EnvelopeRefused(RefusalReason.CANNOT_REJECT, message, "The proposer can send `mcp/withdraw`.")
     wanted = fulfilling(proposal.kind)
     if not capabilities.covers(wanted):
         message = f"You could not fulfil the proposal {proposal.id!r}: you lack capability for {wanted!r}."
-        raise Refusal(Reason.CANNOT_REJECT, message, "Leave it to a participant that has the capability.")
+        raise EnvelopeRefused(
+            RefusalReason.CANNOT_REJECT, message, "Leave it to a participant that has the capability."
+        )
 
 
 def is_own(proposal: Proposal, by: str, owner: str) -> bool:
@@ -127,10 +135,10 @@ def is_own(proposal: Proposal, by: str, owner: str) -> bool:
     return by == proposal.proposer or owner == proposal.owner
 
 
-def ended(proposal: Proposal) -> Refusal:
+def ended(proposal: Proposal) -> EnvelopeRefused:
     """The refusal for an envelope about an ended proposal."""
     reason, what = _ENDED[proposal.state]
-    return Refusal(reason, f"The proposal {proposal.id!r} {what}.", "A new proposal starts anew.")
+    return EnvelopeRefused(reason, f"The proposal {proposal.id!r} {what}.", "A new proposal starts anew.")
 
 
 def mermaid() -> str:

@@ -9,8 +9,8 @@ import msgspec
 
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope
-from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.protocols.mcpx.payloads import Operation
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
+from interlock.protocols.mcpx.payloads import PayloadMethod
 from interlock.wire.messages import Id
 
 
@@ -25,15 +25,15 @@ class OpenRequest(msgspec.Struct, frozen=True):
     id: Id
 
 
-def open_request(envelope: Envelope, operation: Operation) -> OpenRequest | None:
+def open_request(envelope: Envelope, operation: PayloadMethod) -> OpenRequest | None:
     """The expectation for a response to this envelope; None if no response may come."""
     if envelope.kind.type != kinds.REQUEST or operation.id is None or operation.method is None:
         return None
     return OpenRequest(envelope.id, envelope.sender, envelope.to, operation.method, operation.target, operation.id)
 
 
-def check_response(response: Envelope, operation: Operation, request: OpenRequest) -> None:
-    """Refuse a response that does not fit the request it refers to (MCPx, MCP Responses). Raises `Refusal`."""
+def check_response(response: Envelope, operation: PayloadMethod, request: OpenRequest) -> None:
+    """Refuse a response that does not fit the request it refers to (MCPx, MCP Responses). Raises `EnvelopeRefused`."""
     kind = response.kind
     wrong: tuple[str, str] | None = None
     if kind.method != request.method:
@@ -47,4 +47,4 @@ def check_response(response: Envelope, operation: Operation, request: OpenReques
     elif response.sender == request.sender:
         wrong = "The request is your own.", "Leave the answer to the participant that you asked."
     if wrong is not None:
-        raise Refusal(Reason.RESPONSE_MISMATCH, *wrong).about(response.id, kind.text)
+        raise EnvelopeRefused(RefusalReason.RESPONSE_MISMATCH, *wrong).about(response.id, kind.text)

@@ -22,7 +22,7 @@ class Mode(enum.Enum):
     DIRECTED = "directed"
 
 
-class Participant(msgspec.Struct, frozen=True):
+class TopicParticipant(msgspec.Struct, frozen=True):
     """Someone in a topic. The gateway sets all of it from the credential, never from an envelope."""
 
     id: str
@@ -38,7 +38,7 @@ class Participant(msgspec.Struct, frozen=True):
 
 
 def recipients(
-    participants: Iterable[Participant], sender: str, to: Collection[str], proposer: str | None = None
+    participants: Iterable[TopicParticipant], sender: str, to: Collection[str], proposer: str | None = None
 ) -> tuple[str, ...]:
     """The ids of those who receive the envelope, in the order given.
 

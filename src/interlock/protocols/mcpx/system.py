@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from interlock.protocols.mcpx.envelopes import encode
-from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
 from interlock.protocols.mcpx.kinds import ERROR, HISTORY, PRESENCE, WELCOME
 
 GATEWAY: Final = "system:gateway"
@@ -86,29 +86,29 @@ def presence(id: str, event: PresenceEvent, participant: ParticipantInfo, ts: st
     return _envelope(id, ts, PRESENCE, PresencePayload(event, participant))
 
 
-def error(id: str, to: str, refusal: Refusal, capabilities: tuple[str, ...], ts: str | None = None) -> bytes:
+def error(id: str, to: str, refusal: EnvelopeRefused, capabilities: tuple[str, ...], ts: str | None = None) -> bytes:
     """Tells a sender why its envelope was refused, and what it may send."""
     payload = ErrorPayload(refusal.reason, refusal.message, refusal.attempted_kind, capabilities, refusal.fix)
     return _envelope(id, ts, ERROR, payload, to=to, correlation_id=refusal.envelope_id)
 
 
-def violation_notice(id: str, violator: str, refusal: Refusal, ts: str | None = None) -> bytes:
+def violation_notice(id: str, violator: str, refusal: EnvelopeRefused, ts: str | None = None) -> bytes:
     """Tells all that a participant tried what it may not (MCPx, Message Filtering). Optional."""
     message = f"{violator!r} lacks capability for {refusal.attempted_kind!r}"
-    if refusal.reason is not Reason.CAPABILITY_VIOLATION:
+    if refusal.reason is not RefusalReason.CAPABILITY_VIOLATION:
         message = f"An envelope of {violator!r} was refused"
     payload = ErrorPayload(refusal.reason, message, refusal.attempted_kind, participant=violator)
     return _envelope(id, ts, ERROR, payload, correlation_id=refusal.envelope_id)
 
 
-def capability_violation(kind: str, *, reserved: bool = False) -> Refusal:
+def capability_violation(kind: str, *, reserved: bool = False) -> EnvelopeRefused:
     """The refusal of a kind that the sender may not send."""
     fix = "Send a kind that `your_capabilities` covers, or a proposal: `mcp/proposal:METHOD[:CONTEXT]`."
     if kind.startswith("mcp/proposal"):
         fix = "Send a kind that `your_capabilities` covers, or ask the operator for this one."
     if reserved:
         fix = "Only the gateway sends kinds that begin with `system/`; participants use `chat` and `mcp/…`."
-    return Refusal(Reason.CAPABILITY_VIOLATION, f"You lack capability for '{kind}'", fix)
+    return EnvelopeRefused(RefusalReason.CAPABILITY_VIOLATION, f"You lack capability for '{kind}'", fix)
 
 
 def _envelope(

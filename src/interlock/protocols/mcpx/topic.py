@@ -12,13 +12,13 @@ import msgspec
 
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, why_bad_participant
-from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.protocols.mcpx.ledger import DEFAULT_LEDGER, Ledger, LedgerBounds
+from interlock.protocols.mcpx.errors import EnvelopeRefused, RefusalReason
+from interlock.protocols.mcpx.ledger import DEFAULT_LEDGER, LedgerBounds, ProposalLedger
 from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.proposals import Proposal
 from interlock.protocols.mcpx.recent import Recent
 from interlock.protocols.mcpx.responses import OpenRequest, check_response, open_request
-from interlock.protocols.mcpx.routing import Participant, recipients
+from interlock.protocols.mcpx.routing import TopicParticipant, recipients
 from interlock.protocols.mcpx.system import capability_violation
 
 
@@ -62,12 +62,12 @@ class Topic:
 
     def __init__(self, rules: TopicRules = DEFAULT_RULES) -> None:
         self._rules = rules
-        self._participants: dict[str, Participant] = {}
+        self._participants: dict[str, TopicParticipant] = {}
         self._broadcast_to: dict[str, tuple[str, ...]] = {}
         """By sender, the recipients of a broadcast, until somebody comes, changes or leaves."""
         self._ids: Recent[bool] = Recent(rules.ids_for, rules.ids_per_sender, rules.ids)
         self._requests: Recent[OpenRequest] = Recent(float("inf"), rules.requests_per_sender, rules.requests)
-        self._ledger = Ledger(rules.ledger)
+        self._ledger = ProposalLedger(rules.ledger)
 
     def apply_rules(self, rules: TopicRules) -> None:
         """Govern the topic by other rules, from the next envelope on. The bounds of its memory stay as they were."""
@@ -79,31 +79,35 @@ class Topic:
         return len(self._ledger)
 
     @property
-    def participants(self) -> tuple[Participant, ...]:
+    def participants(self) -> tuple[TopicParticipant, ...]:
         """Everyone who is there, in the order of joining."""
         return tuple(self._participants.values())
 
-    def participant(self, id: str) -> Participant | None:
+    def participant(self, id: str) -> TopicParticipant | None:
         """The participant of that id; None if it is not there."""
         return self._participants.get(id)
 
-    def join(self, participant: Participant, *, internal: bool = False) -> bool:
-        """Add a participant, or change one. Whether it is new, so that the others are told. Raises `Refusal`.
+    def join(self, participant: TopicParticipant, *, internal: bool = False) -> bool:
+        """Add a participant, or change one. Whether it is new, so that the others are told. Raises `EnvelopeRefused`.
 
         An internal participant, such as the inbox or a server, has no credential and may have a reserved id.
         """
         if not internal and (why := why_bad_participant(participant.id)) is not None:
             message = f"{participant.id[:40]!r} cannot join: {why}."
-            raise Refusal(Reason.INVALID_PARTICIPANT, message, "Map the token to another participant id.")
+            raise EnvelopeRefused(
+                RefusalReason.INVALID_PARTICIPANT, message, "Map the token to another participant id."
+            )
         new = participant.id not in self._participants
         if new and len(self._participants) >= self._rules.participants:
             message = f"The topic has {len(self._participants)} participants."
-            raise Refusal(Reason.TOPIC_FULL, message, "Wait until one leaves, or ask the operator for a larger topic.")
+            raise EnvelopeRefused(
+                RefusalReason.TOPIC_FULL, message, "Wait until one leaves, or ask the operator for a larger topic."
+            )
         self._participants[participant.id] = participant
         self._broadcast_to.clear()
         return new
 
-    def leave(self, id: str) -> Participant | None:
+    def leave(self, id: str) -> TopicParticipant | None:
         """Remove a participant. Its open proposals stay until they end."""
         self._broadcast_to.clear()
         return self._participants.pop(id, None)
@@ -113,12 +117,14 @@ class Topic:
         self._ids.add(envelope_id, True, sender, now)
 
     def accept(self, envelope: Envelope, sender: str, now: float) -> Accepted:
-        """Judge an envelope that came on a participant's connection. Raises `Refusal`."""
+        """Judge an envelope that came on a participant's connection. Raises `EnvelopeRefused`."""
         try:
             if (participant := self._participants.get(sender)) is None:
-                raise Refusal(Reason.INVALID_PARTICIPANT, f"{sender!r} is not in this topic.", "Join it again.")
+                raise EnvelopeRefused(
+                    RefusalReason.INVALID_PARTICIPANT, f"{sender!r} is not in this topic.", "Join it again."
+                )
             return self._accept(envelope, participant, now)
-        except Refusal as refusal:
+        except EnvelopeRefused as refusal:
             raise refusal.about(envelope.id, envelope.kind.text) from None
 
     def proposal(self, id: str, now: float) -> Proposal | None:
@@ -129,12 +135,14 @@ class Topic:
         """End the proposals whose time has passed. Each that expired is given back once."""
         return self._ledger.expire(now)
 
-    def _accept(self, envelope: Envelope, sender: Participant, now: float) -> Accepted:
+    def _accept(self, envelope: Envelope, sender: TopicParticipant, now: float) -> Accepted:
         self._check_sender(envelope, sender)
         _check_correlation(envelope)
         if self._ids.get(envelope.id, now) or self._ledger.find(envelope.id, now) is not None:
             message = f"The id {envelope.id!r} was used in this topic already."
-            raise Refusal(Reason.DUPLICATE_ID, message, "Make a new id for every envelope; a UUID is a good one.")
+            raise EnvelopeRefused(
+                RefusalReason.DUPLICATE_ID, message, "Make a new id for every envelope; a UUID is a good one."
+            )
         request = self._check_payload(envelope, now) if self._rules.strict else None
         proposal = self._arbitrate(envelope, sender, now) if self._rules.arbitrate else None
         self._ids.add(envelope.id, True, sender.id, now)
@@ -155,11 +163,13 @@ class Topic:
             found = self._broadcast_to[sender] = recipients(everyone, sender, ())
         return found
 
-    def _check_sender(self, envelope: Envelope, sender: Participant) -> None:
+    def _check_sender(self, envelope: Envelope, sender: TopicParticipant) -> None:
         kind = envelope.kind
         if envelope.sender != sender.id:
             message = f"`from` is {envelope.sender!r}; you are {sender.id!r}."
-            raise Refusal(Reason.FROM_MISMATCH, message, f'Write "from": "{sender.id}", as `system/welcome` says.')
+            raise EnvelopeRefused(
+                RefusalReason.FROM_MISMATCH, message, f'Write "from": "{sender.id}", as `system/welcome` says.'
+            )
         if self._rules.arbitrate and kind.type in (kinds.WITHDRAW, kinds.REJECT):
             return
         if not sender.capabilities.covers(kind.text):
@@ -171,11 +181,13 @@ class Topic:
             request = self._requests.get(envelope.correlation_id or "", now)
             if request is None:
                 message = f"This topic remembers no request {envelope.correlation_id!r}."
-                raise Refusal(Reason.UNKNOWN_REQUEST, message, "Name the request envelope's `id` as `correlation_id`.")
+                raise EnvelopeRefused(
+                    RefusalReason.UNKNOWN_REQUEST, message, "Name the request envelope's `id` as `correlation_id`."
+                )
             check_response(envelope, operation, request)
         return open_request(envelope, operation)
 
-    def _arbitrate(self, envelope: Envelope, sender: Participant, now: float) -> Proposal | None:
+    def _arbitrate(self, envelope: Envelope, sender: TopicParticipant, now: float) -> Proposal | None:
         match envelope.kind.type:
             case kinds.PROPOSAL:
                 return self._ledger.propose(envelope, sender.owner, now)
@@ -192,11 +204,13 @@ def _check_correlation(envelope: Envelope) -> None:
     type_ = envelope.kind.type
     if type_ == kinds.PROPOSAL and envelope.correlation_id is not None:
         message = "A proposal starts a new workflow and has no `correlation_id`."
-        raise Refusal(Reason.CORRELATION_FORBIDDEN, message, "Leave `correlation_id` out.")
+        raise EnvelopeRefused(RefusalReason.CORRELATION_FORBIDDEN, message, "Leave `correlation_id` out.")
     if type_ in _REFERRING and envelope.correlation_id is None:
         what = "request" if type_ == kinds.RESPONSE else "proposal"
         message = f"`{type_}` has no `correlation_id`."
-        raise Refusal(Reason.CORRELATION_MISSING, message, f"Name the {what}'s envelope id as `correlation_id`.")
+        raise EnvelopeRefused(
+            RefusalReason.CORRELATION_MISSING, message, f"Name the {what}'s envelope id as `correlation_id`."
+        )
 
 
 _REFERRING: Final = frozenset({kinds.RESPONSE, kinds.WITHDRAW, kinds.REJECT})

@@ -19,7 +19,7 @@ Source = Literal["tool_grant", "server_grant", "default_policy"]
 FOREVER: Final = float("inf")
 
 
-class Entry(msgspec.Struct, frozen=True):
+class AccessEntry(msgspec.Struct, frozen=True):
     """One grant or denial."""
 
     entry_type: EntryType
@@ -41,26 +41,26 @@ class Entry(msgspec.Struct, frozen=True):
         return self.expires_at is None or now < self.expires_at
 
 
-class Access(msgspec.Struct, frozen=True):
+class AccessDecision(msgspec.Struct, frozen=True):
     """A decision, its source, and until when it holds."""
 
     permission: Permission
     source: Source
-    entry: Entry | None = None
+    entry: AccessEntry | None = None
     until: datetime | None = None
     """When an entry that was looked at expires, so that the question must be asked again."""
 
 
-def decide(entries: Iterable[Entry], tool: str, default: DefaultPolicy, now: datetime) -> Access:
+def decide(entries: Iterable[AccessEntry], tool: str, default: DefaultPolicy, now: datetime) -> AccessDecision:
     """Whether a tool may be called, by the entries of one agent and one server."""
     live = [entry for entry in entries if entry.holds(now)]
     until = min((entry.expires_at for entry in live if entry.expires_at is not None), default=None)
-    levels: tuple[tuple[Source, list[Entry]], ...] = (
+    levels: tuple[tuple[Source, list[AccessEntry]], ...] = (
         ("tool_grant", [e for e in live if e.entry_type == "tool_grant" and e.tool_name == tool]),
         ("server_grant", [e for e in live if e.entry_type == "server_grant"]),
     )
     for source, found in levels:
         if found:
             deciding = next((entry for entry in found if entry.permission == "deny"), found[0])
-            return Access(deciding.permission, source, deciding, until)
-    return Access("allow" if default == "opt-out" else "deny", "default_policy", None, until)
+            return AccessDecision(deciding.permission, source, deciding, until)
+    return AccessDecision("allow" if default == "opt-out" else "deny", "default_policy", None, until)

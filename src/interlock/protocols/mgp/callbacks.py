@@ -50,7 +50,7 @@ class Callback(msgspec.Struct, frozen=True):
     timeout_ms: int = DEFAULT_MS
 
 
-class Response(msgspec.Struct, frozen=True, omit_defaults=True):
+class CallbackResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     """The params of `mgp/callback/respond`."""
 
     callback_id: str
@@ -94,9 +94,9 @@ def callback_params(callback: Callback) -> bytes:
     return msgspec.json.encode(params)
 
 
-def read_response(params: bytes) -> Response:
+def read_response(params: bytes) -> CallbackResponse:
     """The params of `mgp/callback/respond`. Raises INVALID_PARAMS."""
-    response = decode_json(params, Response, "INVALID_PARAMS", RESPOND)
+    response = decode_json(params, CallbackResponse, "INVALID_PARAMS", RESPOND)
     if len(bytes(response.response)) > MAX_RESPONSE_BYTES:
         raise Fault("INVALID_PARAMS", f"{RESPOND}: a response has at most {MAX_RESPONSE_BYTES} bytes")
     return response

@@ -34,7 +34,7 @@ BY_CODE: Final[Mapping[int, Kind]] = _by_code()
 """The rows of "Standard Error Codes"."""
 
 
-class Recovery(msgspec.Struct, frozen=True):
+class RecoveryFields(msgspec.Struct, frozen=True):
     """The recovery fields of an error (MGP, Recovery Fields)."""
 
     category: str = ""
@@ -45,7 +45,7 @@ class Recovery(msgspec.Struct, frozen=True):
     fallback_tool: str | None = None
 
 
-def read_recovery(error: ErrorObject) -> Recovery | None:
+def read_recovery(error: ErrorObject) -> RecoveryFields | None:
     """The recovery hints of an error. None if they cannot be read: the hub tries nothing."""
     return decode_json_or(error.data, _Data, _Data()).mgp
 
@@ -58,7 +58,7 @@ def translated(error: ErrorObject, error_dialect: ErrorDialect, *, fallback_tool
     kind = BY_CODE.get(error.code)
     if kind is None:
         return error
-    recovery = read_recovery(error) or Recovery()
+    recovery = read_recovery(error) or RecoveryFields()
     data: dict[str, object] = {**_members(error.data), "domain": kind.domain, "name": kind.name}
     if error_dialect.is_mgp:
         own = _members(data.get(MEMBER))
@@ -80,18 +80,18 @@ def as_fault(error: ErrorObject) -> Fault | None:
     kind = BY_CODE.get(error.code)
     if kind is None or kind.category not in _OF_THE_HUB:
         return None
-    recovery = read_recovery(error) or Recovery()
+    recovery = read_recovery(error) or RecoveryFields()
     hint = {"fallback_tool": recovery.fallback_tool} if recovery.fallback_tool else {}
     return Fault(kind.name, error.message, retry_after_ms=_after_ms(recovery), data=hint)
 
 
-def _after_ms(recovery: Recovery) -> int | None:
+def _after_ms(recovery: RecoveryFields) -> int | None:
     wait_ms = recovery.retry_after_ms
     return int(min(max(wait_ms, 0), MAX_WAIT_MS)) if recovery.retryable and wait_ms is not None else None
 
 
 class _Data(msgspec.Struct):
-    mgp: Recovery | None = msgspec.field(default=None, name=MEMBER)
+    mgp: RecoveryFields | None = msgspec.field(default=None, name=MEMBER)
 
 
 def _members(data: object) -> dict[str, object]:

@@ -29,7 +29,7 @@ Severity = Literal["debug", "info", "notice", "warning", "error", "critical", "a
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
-class EventFilter(msgspec.Struct, forbid_unknown_fields=True):
+class SubscriptionFilter(msgspec.Struct, forbid_unknown_fields=True):
     """The filter of a subscription. A member that is not known here is refused: it would let too much through."""
 
     min_severity: Severity | None = None
@@ -43,7 +43,7 @@ class SubscribeParams(msgspec.Struct):
     """The params of `mgp/events/subscribe`."""
 
     channels: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=MAX_CHANNELS)]
-    filter: EventFilter = msgspec.field(default_factory=EventFilter)
+    filter: SubscriptionFilter = msgspec.field(default_factory=SubscriptionFilter)
 
 
 class UnsubscribeParams(msgspec.Struct):
@@ -81,7 +81,7 @@ class EventParams(msgspec.Struct, omit_defaults=True):
     """How many events before this one were dropped, since they came faster than they could be sent."""
 
 
-class ServerEvent(msgspec.Struct):
+class EmittedEvent(msgspec.Struct):
     """An event as a server sends it."""
 
     subscription_id: str
@@ -102,7 +102,7 @@ def rank(severity: str) -> int:
     return LOG_LEVELS.index(severity) if severity in LOG_LEVELS else len(LOG_LEVELS)
 
 
-def severity_of(event: ServerEvent) -> str:
+def severity_of(event: EmittedEvent) -> str:
     """The severity of a server's event: its `severity`, that of its data, or the `level` there; otherwise none."""
     if event.severity in LOG_LEVELS:
         return event.severity

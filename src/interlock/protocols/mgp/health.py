@@ -47,7 +47,7 @@ class Ping(msgspec.Struct):
     server_id: str = ""
 
 
-class Status(msgspec.Struct):
+class HealthStatus(msgspec.Struct):
     """The result of `mgp/health/status`."""
 
     status: Health

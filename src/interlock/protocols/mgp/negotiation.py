@@ -31,7 +31,7 @@ EXTENSIONS: Final = (
 """The standard extensions, in the protocol's order."""
 
 
-class Home(enum.Enum):
+class MgpPlace(enum.Enum):
     """Where in its capabilities a peer speaks of MGP."""
 
     PLAIN = "mgp"
@@ -39,7 +39,7 @@ class Home(enum.Enum):
     EXTENSIONS = "extensions"
 
 
-class Offer(msgspec.Struct, frozen=True):
+class MgpOffer(msgspec.Struct, frozen=True):
     """One side's declaration."""
 
     version: str
@@ -51,28 +51,28 @@ class Offer(msgspec.Struct, frozen=True):
     """A server's word on itself: may lower what the operator gave it, never raise it."""
 
 
-class Agreed(msgspec.Struct, frozen=True):
+class MgpAgreement(msgspec.Struct, frozen=True):
     """The agreement of both sides."""
 
     extensions: frozenset[str]
-    home: Home
+    home: MgpPlace
     warning: str = ""
 
 
-def read_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
+def read_offer(capabilities: bytes) -> tuple[MgpOffer, MgpPlace] | None:
     """A peer's offer and where it stood; None for a peer that speaks plain MCP. Raises INVALID_PARAMS."""
     declared = decode_json(capabilities, _Capabilities, "INVALID_PARAMS", "capabilities.mgp")
     for home, offer in (
-        (Home.PLAIN, declared.mgp),
-        (Home.EXPERIMENTAL, declared.experimental.mgp),
-        (Home.EXTENSIONS, declared.extensions.mgp),
+        (MgpPlace.PLAIN, declared.mgp),
+        (MgpPlace.EXPERIMENTAL, declared.experimental.mgp),
+        (MgpPlace.EXTENSIONS, declared.extensions.mgp),
     ):
         if offer is not None:
             return offer, home
     return None
 
 
-def agree(ours: Iterable[str], theirs: Offer, home: Home) -> Agreed | None:
+def agree(ours: Iterable[str], theirs: MgpOffer, home: MgpPlace) -> MgpAgreement | None:
     """The agreement; None if the versions do not fit, and both sides speak plain MCP.
 
     The major version must match. Within 0.x a differing minor is accepted with a warning.
@@ -84,10 +84,10 @@ def agree(ours: Iterable[str], theirs: Offer, home: Home) -> Agreed | None:
     warning = ""
     if version[0] == 0 and version[1] != own[1]:
         warning = f"the peer speaks MGP {theirs.version}, this hub {VERSION}"
-    return Agreed(frozenset(ours) & frozenset(theirs.extensions), home, warning)
+    return MgpAgreement(frozenset(ours) & frozenset(theirs.extensions), home, warning)
 
 
-def answer(agreed: Agreed, *, server_id: str | None = None, permissions: Sequence[str] = ()) -> dict[str, object]:
+def answer(agreed: MgpAgreement, *, server_id: str | None = None, permissions: Sequence[str] = ()) -> dict[str, object]:
     """The part of our own capabilities that answers a peer, in the place where it asked."""
     agreement: dict[str, object] = {"version": VERSION, "extensions": [e for e in EXTENSIONS if e in agreed.extensions]}
     if permissions and "security" in agreed.extensions:
@@ -95,11 +95,11 @@ def answer(agreed: Agreed, *, server_id: str | None = None, permissions: Sequenc
     if server_id is not None:
         agreement["server_id"] = server_id
     match agreed.home:
-        case Home.PLAIN:
+        case MgpPlace.PLAIN:
             return {"mgp": agreement}
-        case Home.EXPERIMENTAL:
+        case MgpPlace.EXPERIMENTAL:
             return {"experimental": {"mgp": agreement}}
-        case Home.EXTENSIONS:
+        case MgpPlace.EXTENSIONS:
             return {"extensions": {EXTENSION_KEY: agreement}}
 
 
@@ -119,14 +119,14 @@ def asked_with(capabilities: bytes, extensions: Iterable[str]) -> bytes:
 
 
 class _Experimental(msgspec.Struct, frozen=True):
-    mgp: Offer | None = None
+    mgp: MgpOffer | None = None
 
 
 class _Extensions(msgspec.Struct, frozen=True):
-    mgp: Offer | None = msgspec.field(default=None, name=EXTENSION_KEY)
+    mgp: MgpOffer | None = msgspec.field(default=None, name=EXTENSION_KEY)
 
 
 class _Capabilities(msgspec.Struct):
-    mgp: Offer | None = None
+    mgp: MgpOffer | None = None
     experimental: _Experimental = _Experimental()
     extensions: _Extensions = _Extensions()

@@ -75,7 +75,7 @@ class Await(msgspec.Struct, frozen=True):
     message: str = "Waiting for operator approval"
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class PermissionOutcome(msgspec.Struct, frozen=True):
     """The params of `mgp/permission/response` (MGP, Permission Response Method)."""
 
     request_id: str

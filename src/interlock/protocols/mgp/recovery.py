@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interlock.protocols.mgp.errors import Recovery
+from interlock.protocols.mgp.errors import RecoveryFields
 
 FIRST_PAUSE_MS: Final = 500.0
 """The first pause where an error does not say how long to wait."""
@@ -17,7 +17,7 @@ JITTER: Final = 0.25
 shorter: the error names the least."""
 
 
-def pause_s(recovery: Recovery, tried: int, chance: float) -> float | None:
+def pause_s(recovery: RecoveryFields, tried: int, chance: float) -> float | None:
     """Seconds before retry number `tried` + 1, with `chance` from 0 to 1; None when there is to be none."""
     if not recovery.retryable or tried >= most_retries(recovery):
         return None
@@ -37,7 +37,7 @@ def pause_s(recovery: Recovery, tried: int, chance: float) -> float | None:
     return min(jittered, MAX_PAUSE_MS) / 1000
 
 
-def most_retries(recovery: Recovery) -> int:
+def most_retries(recovery: RecoveryFields) -> int:
     """How often, at most."""
     retries = USUAL_RETRIES if recovery.max_retries is None else recovery.max_retries
     return max(0, min(retries, MAX_RETRIES_PER_CALL))

@@ -19,11 +19,11 @@ from interlock.protocols.mgp.events import (
     SUBSCRIBE,
     UNSUBSCRIBE,
     WITHOUT_SESSION,
-    EventFilter,
     EventParams,
     Severity,
     Subscribed,
     SubscribeParams,
+    SubscriptionFilter,
     Unsubscribed,
     UnsubscribeParams,
     channel_pattern,
@@ -159,7 +159,7 @@ class ServerEvents:
             self._all[id_] = Subscription(id_, [*found.values()], min_rank, notify, is_open, session, meta)
         return Subscribed([*found], [text for text in patterns if text not in found], id_)
 
-    def _passes(self, wanted: EventFilter) -> bool:
+    def _passes(self, wanted: SubscriptionFilter) -> bool:
         """Whether a filter lets any event of this server through. None of them is about a tool."""
         named = [wanted.server_id] if isinstance(wanted.server_id, str) else wanted.server_id
         return wanted.tool_name is None and (named is None or self._name in named)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.process.task_set import TaskSet
-from interlock.protocols.mgp.health import PING, STATUS, Health, Ping, Status, timestamp
+from interlock.protocols.mgp.health import PING, STATUS, Health, HealthStatus, Ping, timestamp
 from interlock.server.definitions.offers import Offers
 from interlock.server.handlers.calls import Calls
 from interlock.server.mgp.agreement import Handler
@@ -119,7 +119,7 @@ class ServerHealth:
         tools = sum(1 for _ in self._offers.tools)
         checks = {check.name: check.passed for check in self._checks.values()}
         pending = self._calls.pending
-        self._answer(exchange, Status(self.now, self.uptime_secs, tools, tools, pending, {}, checks))
+        self._answer(exchange, HealthStatus(self.now, self.uptime_secs, tools, tools, pending, {}, checks))
 
     def _answer(self, exchange: Exchange, result: msgspec.Struct) -> None:
         self._framing.answer(exchange, msgspec.json.encode(result)[1:-1])

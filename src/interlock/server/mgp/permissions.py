@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from interlock.protocols.mgp.permissions import REQUEST, RESPONSE, Await, Grant, Outcome, expand
+from interlock.protocols.mgp.permissions import REQUEST, RESPONSE, Await, Grant, PermissionOutcome, expand
 from interlock.server.requests.framing import Framing
 from interlock.server.requests.params import read
 from interlock.server.requests.session import Exchange
@@ -50,7 +50,7 @@ class ServerPermissions:
         self._framing.answer(exchange, b'"request_id":%b,"status":"waiting"' % msgspec.json.encode(params.request_id))
 
     def _decided(self, exchange: Exchange) -> None:
-        outcome = read(exchange, Outcome)
+        outcome = read(exchange, PermissionOutcome)
         self._keep(exchange.caller.owner, outcome.grants)
         self._framing.answer(exchange, b'"request_id":%b' % msgspec.json.encode(outcome.request_id))
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mgp.callbacks import Callback, CallbackAnswer, Response, fits
+from interlock.protocols.mgp.callbacks import Callback, CallbackAnswer, CallbackResponse, fits
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
@@ -44,7 +44,7 @@ class OpenCallbacks:
         waiting.answer.add_done_callback(lambda _: self._open.pop(renamed.callback_id, None))
         return renamed, waiting.answer
 
-    def respond(self, owner: str, response: Response) -> bool:
+    def respond(self, owner: str, response: CallbackResponse) -> bool:
         """Take an answer. Returns whether it counts; raises INVALID_PARAMS for one that does not fit."""
         id_, raw = response.callback_id, bytes(response.response)
         waiting = self._open.get(id_)

@@ -28,7 +28,7 @@ from interlock.judge.text import show_hidden
 from interlock.process.task_set import TaskSet
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mgp import callbacks
-from interlock.protocols.mgp.callbacks import Callback, CallbackType, Response
+from interlock.protocols.mgp.callbacks import Callback, CallbackResponse, CallbackType
 from interlock.protocols.mgp.methods import agreed_on
 from interlock.transports.requests.open_callbacks import OpenCallbacks
 from interlock.wire.errors import Fault
@@ -82,7 +82,7 @@ class CallbackRelay:
         self._call = call
         self._connection = connection
         self._client = client
-        self._answers: dict[str, Response | None] = {}
+        self._answers: dict[str, CallbackResponse | None] = {}
         """By the server's id: the recorded answer, None while it is open."""
         self._tasks = TaskSet()
 
@@ -115,17 +115,17 @@ class CallbackRelay:
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self._response_to(callback)
-            answer = Response(callback.callback_id, msgspec.Raw(msgspec.json.encode(response)))
+            answer = CallbackResponse(callback.callback_id, msgspec.Raw(msgspec.json.encode(response)))
         except TimeoutError:
-            answer = Response(callback.callback_id, _NOTHING, timed_out=True)
+            answer = CallbackResponse(callback.callback_id, _NOTHING, timed_out=True)
         except Fault:
             # Nobody can be asked: the server decides whether it goes on.
-            answer = Response(callback.callback_id, _NOTHING)
+            answer = CallbackResponse(callback.callback_id, _NOTHING)
         self._answers[callback.callback_id] = answer
         self._client.wait_longer(0)
         await self._respond(answer)
 
-    async def _respond(self, answer: Response) -> None:
+    async def _respond(self, answer: CallbackResponse) -> None:
         with contextlib.suppress(Fault):
             await self._connection.request(callbacks.RESPOND, msgspec.json.encode(answer), timeout=RESPOND_S)
 

@@ -22,7 +22,7 @@ from interlock.hub.calls.verdicts import Pass
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Tried
 from interlock.hub.catalog.views import Catalog
-from interlock.protocols.mgp.errors import Recovery, as_fault, read_recovery, translated
+from interlock.protocols.mgp.errors import RecoveryFields, as_fault, read_recovery, translated
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.recovery import pause_s
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
@@ -163,7 +163,7 @@ class CallRecovery:
         else:
             call.exchange.pass_failure(answer)
 
-    def _falls_back(self, call: Call, plan: Plan, recovery: Recovery, error: ErrorObject) -> bool:
+    def _falls_back(self, call: Call, plan: Plan, recovery: RecoveryFields, error: ErrorObject) -> bool:
         """Whether the fallback tool of a server is called: its own tool, not riskier, and passed by every gate."""
         failed = call.target.tool
         if recovery.fallback_tool is None or failed is None:
