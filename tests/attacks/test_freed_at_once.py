@@ -24,7 +24,7 @@ from interlock.transports.http.server.connection import HttpConnection
 from interlock.transports.http.server.http_request import HttpRequest
 from interlock.transports.http.server.request_reader import RequestReader
 from interlock.transports.http.server.response_writer import ResponseWriter
-from interlock.transports.sessions.session import Session, SessionChannel
+from interlock.transports.sessions.session import SessionChannel, TransportSession
 from interlock.transports.stdio.server import StdioServer
 
 from .hub_process import META
@@ -38,7 +38,7 @@ KINDS = (
     AsgiRequest,
     SessionExchange,
     SessionChannel,
-    Session,
+    TransportSession,
     Call,
     Forwarder,
     StdioServer,

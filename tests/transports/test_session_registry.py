@@ -15,7 +15,7 @@ from cases import each_case
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
-from interlock.transports.sessions.session import Session, SessionChannel, SessionEnd, handle_of
+from interlock.transports.sessions.session import SessionChannel, SessionEnd, TransportSession, handle_of
 from interlock.transports.sessions.states import (
     ENDS,
     TRANSITIONS,
@@ -62,8 +62,8 @@ class Channel(SessionChannel):
         self.closed = end.reason
 
 
-def session_of(owner: str, now: float = 0.0) -> Session:
-    return Session(WORKER.new_id(), Channel(now), Owner(owner), Dialect(R2025_11_25))
+def session_of(owner: str, now: float = 0.0) -> TransportSession:
+    return TransportSession(WORKER.new_id(), Channel(now), Owner(owner), Dialect(R2025_11_25))
 
 
 class Registry(RuleBasedStateMachine):
@@ -75,10 +75,10 @@ class Registry(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.limits = SessionLimits(total=6, per_owner=3)
-        self.ended: list[Session] = []
-        self.opened: list[Session] = []
-        self.model: list[tuple[Session, Channel]] = []
-        self.registry: SessionRegistry[Session] = SessionRegistry(
+        self.ended: list[TransportSession] = []
+        self.opened: list[TransportSession] = []
+        self.model: list[tuple[TransportSession, Channel]] = []
+        self.registry: SessionRegistry[TransportSession] = SessionRegistry(
             self.limits, lambda: self.now, self.opened.append, lambda session, _: self.ended.append(session)
         )
 
@@ -86,7 +86,7 @@ class Registry(RuleBasedStateMachine):
         self.now += 1
         return self.now
 
-    def longest_idle(self, owner: str | None) -> tuple[Session, Channel] | None:
+    def longest_idle(self, owner: str | None) -> tuple[TransportSession, Channel] | None:
         idle = [
             (session, channel)
             for session, channel in self.model
@@ -95,9 +95,9 @@ class Registry(RuleBasedStateMachine):
         return min(idle, key=lambda each: each[1].last_used, default=None)
 
     @rule(target=sessions, owner=st.sampled_from("abc"))
-    def open(self, owner: str) -> tuple[Session, Channel]:
+    def open(self, owner: str) -> tuple[TransportSession, Channel]:
         channel = Channel(self.tick())
-        session = Session(WORKER.new_id(), channel, Owner(owner), Dialect(R2025_11_25))
+        session = TransportSession(WORKER.new_id(), channel, Owner(owner), Dialect(R2025_11_25))
         scopes: list[str | None] = []
         if sum(each.caller.owner == owner for each, _ in self.model) >= self.limits.per_owner:
             scopes = [owner]
@@ -114,27 +114,27 @@ class Registry(RuleBasedStateMachine):
         return session, channel
 
     @rule(of=sessions)
-    def use(self, of: tuple[Session, Channel]) -> None:
+    def use(self, of: tuple[TransportSession, Channel]) -> None:
         of[1].last_used = self.tick()
 
     @rule(of=sessions)
-    def begin_call(self, of: tuple[Session, Channel]) -> None:
+    def begin_call(self, of: tuple[TransportSession, Channel]) -> None:
         if not of[0].over and of in self.model:
             of[1].calls += 1
             of[1].last_used = self.tick()
 
     @rule(of=sessions)
-    def finish_call(self, of: tuple[Session, Channel]) -> None:
+    def finish_call(self, of: tuple[TransportSession, Channel]) -> None:
         if of[1].calls:
             of[1].calls -= 1
             of[1].last_used = self.tick()
 
     @rule(of=sessions)
-    def confirm(self, of: tuple[Session, Channel]) -> None:
+    def confirm(self, of: tuple[TransportSession, Channel]) -> None:
         of[0].confirm()
 
     @rule(of=consumes(sessions), event=st.sampled_from(ENDS))
-    def end(self, of: tuple[Session, Channel], event: SessionEvent) -> None:
+    def end(self, of: tuple[TransportSession, Channel], event: SessionEvent) -> None:
         known = of in self.model
         if known:
             self.model.remove(of)
@@ -173,7 +173,7 @@ def test_every_event_in_every_state_does_what_the_table_says(state: SessionState
 
 
 def test_an_ended_session_drops_notifications_and_refuses_questions() -> None:
-    registry: SessionRegistry[Session] = SessionRegistry(SessionLimits(), lambda: 0.0)
+    registry: SessionRegistry[TransportSession] = SessionRegistry(SessionLimits(), lambda: 0.0)
     session = session_of("a")
     registry.open(session)
     registry.end(session, SessionEvent.LEAVE, "gone")
@@ -192,7 +192,7 @@ def test_the_handle_of_a_session_does_not_give_its_id_away() -> None:
 
 
 def test_entries_of_ended_sessions_do_not_pile_up() -> None:
-    registry: SessionRegistry[Session] = SessionRegistry(SessionLimits(), lambda: 0.0)
+    registry: SessionRegistry[TransportSession] = SessionRegistry(SessionLimits(), lambda: 0.0)
     stays = session_of("a")
     registry.open(stays)
 
@@ -207,7 +207,7 @@ def test_entries_of_ended_sessions_do_not_pile_up() -> None:
 
 
 def test_a_search_for_an_idle_session_uses_none() -> None:
-    registry: SessionRegistry[Session] = SessionRegistry(SessionLimits(2, 2), lambda: 9.0)
+    registry: SessionRegistry[TransportSession] = SessionRegistry(SessionLimits(2, 2), lambda: 9.0)
     busy, idle = session_of("a", 1.0), session_of("a", 2.0)
     registry.open(busy)
     registry.open(idle)
@@ -220,7 +220,7 @@ def test_a_search_for_an_idle_session_uses_none() -> None:
 
 
 def test_a_place_is_found_at_once_though_all_sessions_were_used_since() -> None:
-    registry: SessionRegistry[Session] = SessionRegistry(SessionLimits(10_000, 10_000), lambda: 20_000.0)
+    registry: SessionRegistry[TransportSession] = SessionRegistry(SessionLimits(10_000, 10_000), lambda: 20_000.0)
     sessions = [session_of("a", float(number)) for number in range(10_000)]
     for session in sessions:
         registry.open(session)

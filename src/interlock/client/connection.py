@@ -136,7 +136,7 @@ class Connection:
         return self.link.send(outgoing, sink)
 
     def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:
-        """A request was refused because its session is gone (`link.Recovery`). One that may be sent twice waits
+        """A request was refused because its session is gone (`link.SessionRecovery`). One that may be sent twice waits
         for the new session; any other ends, and the new session is opened for those that come."""
         return SessionRetry(self, outgoing, sink).adopt(id, session)
 

@@ -40,7 +40,7 @@ from interlock.server.requests.framing import Framing
 from interlock.server.requests.session import Exchange, Session
 from interlock.server.requests.threads import Threads
 from interlock.signatures import DefinitionError
-from interlock.transports.exchange import Caller
+from interlock.transports.exchange import AdmittedCaller
 from interlock.transports.requests.call_parking import CallParking, ParkingLimits
 from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
 from interlock.transports.sessions.session import SessionChannel
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from interlock.server.over_http import Address
 
 F = TypeVar("F", bound=Callable[..., Any])
-Admit = Callable[[str, Mapping[bytes, bytes]], Caller]
+Admit = Callable[[str, Mapping[bytes, bytes]], AdmittedCaller]
 
 
 class Server(LiveMethods):
@@ -267,14 +267,14 @@ class Server(LiveMethods):
         """The `_meta` of every result of the stateless era: it names the server."""
         return self._framing.meta
 
-    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
+    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> AdmittedCaller:
         """The caller: anyone, unless the author gave `admit`."""
         return Anyone() if self._admit is None else self._admit(path, headers)
 
-    def prepare_session(self, caller: Caller, dialect: Dialect) -> None:
+    def prepare_session(self, caller: AdmittedCaller, dialect: Dialect) -> None:
         """Nothing is to be prepared."""
 
-    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
+    def open_session(self, channel: SessionChannel, caller: AdmittedCaller, dialect: Dialect) -> tuple[Session, bytes]:
         """Open a session of the handshake era."""
         session = Session(self.worker.new_id(), channel, caller, speaking(dialect))
         self.sessions.open(session)
@@ -291,7 +291,7 @@ class Server(LiveMethods):
         )
         return session, msgspec.json.encode(result)
 
-    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+    def resume_session(self, channel: SessionChannel, id: str, caller: AdmittedCaller) -> Session | None:
         """None: a server keeps no sessions over a restart."""
         return None
 
@@ -320,7 +320,7 @@ class Server(LiveMethods):
         except Exception:
             exchange.fail(unexpected(method))
 
-    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+    def on_notification(self, caller: AdmittedCaller, session: Session | None, notification: Notification) -> None:
         """Take a notification of a host (MCPL). No other notification of a client changes what this server offers."""
         key = caller.owner if session is None else session
         self._live.on_notification(key, notification.method, notification.params)
@@ -330,10 +330,10 @@ class Server(LiveMethods):
         self._live.leave(session)
         self._events.leave(session)
 
-    def check_rate(self, caller: Caller) -> None:
+    def check_rate(self, caller: AdmittedCaller) -> None:
         """There are no rates here."""
 
-    def count_malformed(self, caller: Caller) -> None:
+    def count_malformed(self, caller: AdmittedCaller) -> None:
         """There are no rates here."""
 
     async def wait_for_shutdown(self) -> None:

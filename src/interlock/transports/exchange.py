@@ -16,9 +16,9 @@ import msgspec
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
+from interlock.transports.sessions.session import AdmittedCaller as AdmittedCaller
 from interlock.transports.sessions.session import C, C_co, S, S_co, SessionChannel, SessionEnd
-from interlock.transports.sessions.session import Caller as Caller
-from interlock.transports.sessions.session import Session as Session
+from interlock.transports.sessions.session import TransportSession as TransportSession
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.ids import Worker
@@ -169,14 +169,14 @@ class SessionExchange(abc.ABC, Generic[S_co, C_co]):
         return None
 
 
-def session_of(exchange: SessionExchange[S, Caller], hint: str = "") -> S:
+def session_of(exchange: SessionExchange[S, AdmittedCaller], hint: str = "") -> S:
     """The session of a request. Raises METHOD_NOT_FOUND, for methods that only sessions have."""
     if exchange.session is None:
         raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session", hint=hint)
     return exchange.session
 
 
-Exchange: TypeAlias = SessionExchange[Session, Caller]
+Exchange: TypeAlias = SessionExchange[TransportSession, AdmittedCaller]
 """A request to a service, whichever types its sessions and callers have."""
 
 

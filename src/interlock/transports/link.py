@@ -65,7 +65,7 @@ class Sink(Protocol):
         UPSTREAM_TIMEOUT: the deadline passed, and the server was told. SESSION_UNKNOWN: the server lost the session."""
 
 
-class Recovery(Protocol):
+class SessionRecovery(Protocol):
     """Opens sessions with a server."""
 
     def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:

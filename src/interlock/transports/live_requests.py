@@ -16,7 +16,7 @@ from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.errors import BY_CODE
 from interlock.protocols.mcpl.inference import InferenceChunk
 from interlock.protocols.mcpl.live import AnswerError, AnswerParams
-from interlock.transports.sessions.session import Session
+from interlock.transports.sessions.session import TransportSession
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
@@ -25,7 +25,7 @@ ANSWER_S: Final = 60.0
 CLOSED_S: Final = 2.0
 """How long it may take when the stream on which it was asked is closed."""
 
-HostKey: TypeAlias = Session | str
+HostKey: TypeAlias = TransportSession | str
 """A host: its session, or in the stateless era a name for its streams."""
 OnChunk: TypeAlias = Callable[[str], object]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview, is_modern, preview, read_initialize, read_modern
 from interlock.transports.drain import Drain
-from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability
+from interlock.transports.exchange import AdmittedCaller, OpenExchange, Service, TransportSession, check_capability
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
@@ -25,7 +25,9 @@ from interlock.wire.messages import Failure, Id, Notification, Request, Result
 log = logging.getLogger("interlock.transports")
 
 
-def connect(service: Service, caller: Caller, listener: Listener | None = None, *, limits: Limits = DEFAULT) -> Link:
+def connect(
+    service: Service, caller: AdmittedCaller, listener: Listener | None = None, *, limits: Limits = DEFAULT
+) -> Link:
     """A link to a service in this process. The link's `listener` may be set later, before the first request."""
     link = MemoryLink(service, caller, limits)
     if listener is not None:
@@ -36,14 +38,14 @@ def connect(service: Service, caller: Caller, listener: Listener | None = None, 
 class MemoryLink(Link):
     """One client of a service in the same process."""
 
-    def __init__(self, service: Service, caller: Caller, limits: Limits) -> None:
+    def __init__(self, service: Service, caller: AdmittedCaller, limits: Limits) -> None:
         self._service = service
         self._caller = caller
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._open: dict[Id, _MemoryExchange] = {}
         self._open_requests: dict[Id, asyncio.Future[bytes]] = {}
-        self._session: Session | None = None
+        self._session: TransportSession | None = None
         self._last = 0
         self._asks = 0
         self._closed = False
@@ -252,7 +254,9 @@ class _MemoryExchange(OpenExchange):
 
     dialect: Dialect
 
-    def __init__(self, link: MemoryLink, request: Request, outgoing: Outgoing, sink: Sink, caller: Caller) -> None:
+    def __init__(
+        self, link: MemoryLink, request: Request, outgoing: Outgoing, sink: Sink, caller: AdmittedCaller
+    ) -> None:
         # Dialect and session are only known once the request has been looked at, in `admit`.
         super().__init__(request, _NOTHING, None, caller, None, None)  # type: ignore[arg-type]
         loop = asyncio.get_running_loop()
@@ -268,7 +272,7 @@ class _MemoryExchange(OpenExchange):
         self._latest = outgoing.deadline if outgoing.max_deadline is None else outgoing.max_deadline
         self._deadline = loop.call_at(outgoing.deadline, link.expire, self)
 
-    def admit(self, view: RequestPreview, dialect: Dialect, session: Session | None) -> None:
+    def admit(self, view: RequestPreview, dialect: Dialect, session: TransportSession | None) -> None:
         """It may be served."""
         self.preview, self.dialect, self.session = view, dialect, session
 

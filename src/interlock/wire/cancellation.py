@@ -13,7 +13,7 @@ _MAX_EXACT: Final = 2**53
 """Whole numbers below it are exact as doubles."""
 
 
-class Reason(str):
+class CancelReason(str):
     """Why a request is withdrawn: its words, and the `_meta` beside them.
 
     It is a text, since nearly everyone on its way wants no more of it.
@@ -22,21 +22,21 @@ class Reason(str):
     __slots__ = ("meta",)
     meta: bytes
 
-    def __new__(cls, words: str = "", meta: bytes = b"") -> Reason:
+    def __new__(cls, words: str = "", meta: bytes = b"") -> CancelReason:
         """The words, with an encoded object or nothing."""
         made = super().__new__(cls, words)
         made.meta = meta
         return made
 
 
-def read_withdrawal(params: bytes) -> tuple[Id, Reason]:
+def read_withdrawal(params: bytes) -> tuple[Id, CancelReason]:
     """The request that is withdrawn, and why. Raises msgspec.DecodeError."""
     try:
         withdrawal = _decode(params)
     except JSON_ERRORS as cause:
         raise msgspec.DecodeError(str(cause)) from None
     meta = bytes(withdrawal.meta)
-    return _id(withdrawal.requestId), Reason(withdrawal.reason, meta if meta.startswith(b"{") else b"")
+    return _id(withdrawal.requestId), CancelReason(withdrawal.reason, meta if meta.startswith(b"{") else b"")
 
 
 def withdrawal(id: Id, reason: str) -> bytes:
@@ -44,7 +44,7 @@ def withdrawal(id: Id, reason: str) -> bytes:
     params: dict[str, object] = {"requestId": id}
     if reason:
         params["reason"] = str(reason)
-    if isinstance(reason, Reason) and reason.meta:
+    if isinstance(reason, CancelReason) and reason.meta:
         params["_meta"] = msgspec.Raw(reason.meta)
     return msgspec.json.encode(params)
 

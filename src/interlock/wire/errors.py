@@ -34,7 +34,7 @@ class ErrorDialect(enum.Enum):
 _CATEGORIES: Final = frozenset({"security", "lifecycle", "resource", "external"})
 
 
-class Kind(msgspec.Struct, frozen=True):
+class ErrorKind(msgspec.Struct, frozen=True):
     """One row of the error table."""
 
     name: str
@@ -76,11 +76,13 @@ class Kind(msgspec.Struct, frozen=True):
                 return self.mcp
 
 
-def _rows() -> tuple[Kind, ...]:
+def _rows() -> tuple[ErrorKind, ...]:
     parse, request, method, params, internal = -32700, -32600, -32601, -32602, -32603
-    jsonrpc, http, mcp, mcpl = (partial(Kind, domain=domain) for domain in ("jsonrpc", "http", "mcp", "mcpl"))
-    security, lifecycle, resource = (partial(Kind, domain=domain) for domain in ("security", "lifecycle", "resource"))
-    validation, external = (partial(Kind, domain=domain) for domain in ("validation", "external"))
+    jsonrpc, http, mcp, mcpl = (partial(ErrorKind, domain=domain) for domain in ("jsonrpc", "http", "mcp", "mcpl"))
+    security, lifecycle, resource = (
+        partial(ErrorKind, domain=domain) for domain in ("security", "lifecycle", "resource")
+    )
+    validation, external = (partial(ErrorKind, domain=domain) for domain in ("validation", "external"))
     return (
         # JSON-RPC and MCP itself
         jsonrpc("PARSE_ERROR", "The bytes are not JSON, or not JSON that means one thing", mcp=parse, http=400),
@@ -172,7 +174,7 @@ def _rows() -> tuple[Kind, ...]:
 MAX_RETRIES: Final = 3
 """How often a client is told to try again what may be tried again."""
 
-TABLE: Final[Mapping[str, Kind]] = {row.name: row for row in _rows()}
+TABLE: Final[Mapping[str, ErrorKind]] = {row.name: row for row in _rows()}
 
 
 class Fault(Exception):

@@ -28,7 +28,7 @@ class Unreadable(Fault):
         self.members: dict[str, object] = {}
 
 
-class Piece(msgspec.Struct, frozen=True):
+class MessagePiece(msgspec.Struct, frozen=True):
     """A piece as it is passed on, and the facts that its skeleton gives."""
 
     written: bytes
@@ -39,7 +39,7 @@ class Piece(msgspec.Struct, frozen=True):
     """The names of members, masked."""
 
     @classmethod
-    def of(cls, parts: list[bytes]) -> Piece:
+    def of(cls, parts: list[bytes]) -> MessagePiece:
         """The piece that was split at its quotes. Raises `Unreadable`."""
         outside, texts = b'"'.join(parts[::2]), parts[1::2]
         skeleton = outside.translate(None, _BLANK)

@@ -53,7 +53,7 @@ class Names:
             self._sets.pop()
 
 
-class Open:
+class OpenContainer:
     """An array or object that is being read."""
 
     __slots__ = ("base", "begun", "head", "inner", "is_object", "items", "key", "name", "names", "places", "value")
@@ -77,7 +77,7 @@ class Open:
         self.places = array("q")
 
 
-class Places:
+class MessagePlaces:
     """The places of one message."""
 
     def __init__(self, keep: tuple[str, str] | None) -> None:
@@ -87,7 +87,7 @@ class Places:
         self.items: dict[tuple[str, str], array[int]] = {}
         """Where the items of an array begin and end, from the beginning of the envelope's member around it."""
 
-    def note_text(self, stack: list[Open], begun: int, stop: int, value: str) -> None:
+    def note_text(self, stack: list[OpenContainer], begun: int, stop: int, value: str) -> None:
         """Note a text that was read by itself."""
         opened = stack[-1]
         if len(stack) <= PLACES_DEPTH:
@@ -95,7 +95,7 @@ class Places:
         elif len(stack) == PLACES_DEPTH + 1 and not opened.is_object:
             opened.places.extend((begun - opened.base, stop - opened.base))
 
-    def note(self, ends: Ends, opened: Open, level: int, written: bytes, at: int, node: Any) -> None:
+    def note(self, ends: Ends, opened: OpenContainer, level: int, written: bytes, at: int, node: Any) -> None:
         """Note the values that a piece adds to an array or object, which is written there, and to those in it."""
         if level == PLACES_DEPTH:
             if not opened.is_object:
@@ -113,7 +113,9 @@ class Places:
                 inner = ends.behind[level + 1]
                 inner.begun = begun
             elif isinstance(child, dict | list):
-                inner = Open(isinstance(child, dict), name, child if (opened.name, name) == self._keep else None)
+                inner = OpenContainer(
+                    isinstance(child, dict), name, child if (opened.name, name) == self._keep else None
+                )
                 inner.begun = begun
             if inner is not None:
                 inner.base = opened.begun
@@ -129,7 +131,7 @@ class Places:
                     self.items[opened.name, name if opened.is_object else str(opened.items)] = inner.places
             self._store(opened, level, name, span)
 
-    def _store(self, opened: Open, level: int, name: str, span: Span) -> None:
+    def _store(self, opened: OpenContainer, level: int, name: str, span: Span) -> None:
         if not opened.is_object:
             name = str(opened.items)
             opened.items += 1
@@ -139,15 +141,15 @@ class Places:
 class Ends(msgspec.Struct, frozen=True):
     """The arrays and objects that are open at the two ends of a piece."""
 
-    before: list[Open]
-    behind: list[Open]
+    before: list[OpenContainer]
+    behind: list[OpenContainer]
     text_follows: bool
 
-    def continues(self, opened: Open, level: int) -> bool:
+    def continues(self, opened: OpenContainer, level: int) -> bool:
         """Whether an array or object began before the piece. So did the first value in it."""
         return level < len(self.before) and opened is self.before[level]
 
-    def goes_on(self, opened: Open, level: int) -> bool:
+    def goes_on(self, opened: OpenContainer, level: int) -> bool:
         """Whether the last value in an array or object goes on behind the piece."""
         behind = self.behind
         return level < len(behind) and opened is behind[level] and (self.text_follows or level + 1 < len(behind))
@@ -167,7 +169,7 @@ def _children(written: bytes, at: int) -> Iterator[tuple[str, int, int]]:
             at += len(value) + 1
 
 
-def _note_items(ends: Ends, opened: Open, written: bytes, at: int) -> None:
+def _note_items(ends: Ends, opened: OpenContainer, written: bytes, at: int) -> None:
     """Note the places of an array's items."""
     sizes = [*map(len, _decode_items(written))]
     starts = [*accumulate(map((1).__add__, sizes), initial=at + 1 - opened.base)]

@@ -18,7 +18,7 @@ import msgspec
 from interlock.wire.large import PIECE_BYTES, noted
 from interlock.wire.large_pieces import (
     NAME,
-    Piece,
+    MessagePiece,
     Unreadable,
     last_comma,
     mask,
@@ -28,7 +28,7 @@ from interlock.wire.large_pieces import (
     unmask,
     without_blanks,
 )
-from interlock.wire.large_places import PLACES_DEPTH, Ends, Open, Places
+from interlock.wire.large_places import PLACES_DEPTH, Ends, MessagePlaces, OpenContainer
 from interlock.wire.limits import Limits
 
 AROUND: Final = 16
@@ -61,7 +61,7 @@ class LargeReader:
         self._pos = 0
         self._rest = b""
         """Bytes before `_pos` that are not read yet. A comma may stand only at their beginning."""
-        self._stack: list[Open] = []
+        self._stack: list[OpenContainer] = []
         """The open arrays and objects. All pieces but the first begin behind a value of the last one."""
         self._begun = False
         self._in_text = False
@@ -71,7 +71,7 @@ class LargeReader:
         """Names that were looked at, while they are few."""
         self.names: frozenset[bytes] = frozenset()
         """The noted ones among all."""
-        self._places = Places(keep)
+        self._places = MessagePlaces(keep)
         self.spans = self._places.spans
         """The envelope's members, or an array's items by their number."""
         self.places = self._places.items
@@ -129,7 +129,7 @@ class LargeReader:
 
     def _read_piece(self, parts: list[bytes], text_follows: bool) -> None:
         """Check a piece and take it. Nothing has changed where it is refused."""
-        piece = Piece.of(parts)
+        piece = MessagePiece.of(parts)
         members = self._members + piece.members
         if members > self._max_members:
             raise Unreadable("INVALID_REQUEST", f"more than {self._reported_max} members")
@@ -149,7 +149,7 @@ class LargeReader:
         if lowest <= PLACES_DEPTH + 1 and isinstance(tree, dict | list):
             level = max(lowest - 1, 0)
             start = sum(map(len, heads[:level]))
-            opened = (self._stack or behind or [Open(isinstance(tree, dict), "")])[level]
+            opened = (self._stack or behind or [OpenContainer(isinstance(tree, dict), "")])[level]
             at = self._at - len(around) + start
             node = nodes[level] if nodes else tree
             ends = Ends(self._stack, behind, text_follows)
@@ -194,9 +194,9 @@ class LargeReader:
                 node = node[0]
         return nodes
 
-    def _opened(self, tree: Any, kinds: bytes, lowest: int) -> list[Open]:
+    def _opened(self, tree: Any, kinds: bytes, lowest: int) -> list[OpenContainer]:
         """The arrays and objects that are open behind a piece."""
-        stack: list[Open] = []
+        stack: list[OpenContainer] = []
         node = tree
         for level in range(len(kinds)):
             if level < lowest:
@@ -205,7 +205,9 @@ class LargeReader:
                 around = stack[-1] if stack else None
                 path = tuple(each.key for each in stack)
                 keep = around is not None and (around.value is not None or path == self._keep)
-                opened = Open(kinds[level] == _BRACE, "" if around is None else around.key, node if keep else None)
+                opened = OpenContainer(
+                    kinds[level] == _BRACE, "" if around is None else around.key, node if keep else None
+                )
             stack.append(opened)
             if opened.is_object:
                 opened.names.update(node)
@@ -220,7 +222,7 @@ class LargeReader:
         """Read a long text, and put it where its piece left an empty one."""
         self._in_text = True
         begun, stack = self._at, self._stack
-        opened = stack[-1] if stack else Open(False, "")
+        opened = stack[-1] if stack else OpenContainer(False, "")
         value = self._text(opened.value is not None)
         self._in_text = False
         if isinstance(opened.value, dict):
@@ -298,7 +300,7 @@ def _twice(name: str) -> Unreadable:
     return Unreadable("INVALID_REQUEST", f"member {name[:100]!r} stands twice")
 
 
-def _keep_values(stack: list[Open], nodes: list[Any]) -> None:
+def _keep_values(stack: list[OpenContainer], nodes: list[Any]) -> None:
     """Add the values of a piece to the arrays and objects before it of which the value is wanted."""
     for opened, node in zip(stack, nodes, strict=True):
         if isinstance(opened.value, dict):

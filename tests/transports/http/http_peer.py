@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.transports.exchange import Caller, Exchange, Session
+from interlock.transports.exchange import AdmittedCaller, Exchange, TransportSession
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.endpoint import McpEndpoint
 from interlock.transports.http.server.serve import HttpServer, start
@@ -40,9 +40,9 @@ class WaitingService:
         limits = limits or SessionLimits()
         self.asked: asyncio.Queue[Exchange] = asyncio.Queue()
         self.heard: list[Notification] = []
-        self.sessions: list[Session] = []
-        self.over: list[Session] = []
-        self.registry: SessionRegistry[Session] = SessionRegistry(
+        self.sessions: list[TransportSession] = []
+        self.over: list[TransportSession] = []
+        self.registry: SessionRegistry[TransportSession] = SessionRegistry(
             limits, time.monotonic, self.sessions.append, self._on_session_ended
         )
         self.paths: list[str] = []
@@ -51,7 +51,7 @@ class WaitingService:
 
     worker = Worker("ntest")
 
-    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
+    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> AdmittedCaller:
         self.paths.append(path)
         said = headers.get(b"authorization", b"Bearer anyone").removeprefix(b"Bearer ").decode()
         if said == "nobody":
@@ -60,20 +60,22 @@ class WaitingService:
             raise Fault("RATE_LIMITED", "later", retry_after_ms=2500)
         return NamedCaller(said)
 
-    def prepare_session(self, caller: Caller, dialect: Dialect) -> None:
+    def prepare_session(self, caller: AdmittedCaller, dialect: Dialect) -> None:
         pass
 
-    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
-        session = Session(self.worker.new_id(), channel, caller, dialect)
+    def open_session(
+        self, channel: SessionChannel, caller: AdmittedCaller, dialect: Dialect
+    ) -> tuple[TransportSession, bytes]:
+        session = TransportSession(self.worker.new_id(), channel, caller, dialect)
         self.registry.open(session)
         version = dialect.revision.name
         result = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "service"}}
         return session, msgspec.json.encode(result)
 
-    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+    def resume_session(self, channel: SessionChannel, id: str, caller: AdmittedCaller) -> TransportSession | None:
         return None
 
-    def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
+    def end_session(self, session: TransportSession, event: SessionEvent, reason: str) -> None:
         self.registry.end(session, event, reason)
 
     def serve(self, exchange: Exchange) -> None:
@@ -88,16 +90,18 @@ class WaitingService:
             case _:
                 self.asked.put_nowait(exchange)
 
-    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+    def on_notification(
+        self, caller: AdmittedCaller, session: TransportSession | None, notification: Notification
+    ) -> None:
         self.heard.append(notification)
 
-    def check_rate(self, caller: Caller) -> None:
+    def check_rate(self, caller: AdmittedCaller) -> None:
         pass
 
-    def count_malformed(self, caller: Caller) -> None:
+    def count_malformed(self, caller: AdmittedCaller) -> None:
         pass
 
-    def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
+    def _on_session_ended(self, session: TransportSession, event: SessionEvent) -> None:
         self.over.append(session)
         self.one_over.set()
 

@@ -15,7 +15,7 @@ from http_peer import RunningEndpoint, WaitingService, app, call, modern, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.transports.exchange import Caller
+from interlock.transports.exchange import AdmittedCaller
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.asgi_application import AsgiApplication
 from interlock.transports.http.server.endpoint import McpEndpoint
@@ -285,7 +285,7 @@ async def test_a_refusal_behind_a_request_to_the_app_leaves_that_one_alone(place
 async def test_a_fault_of_ours_while_a_request_is_read_ends_the_connection_and_is_reported(
     place: RunningEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(path: str, headers: object) -> Caller:
+    def fail(path: str, headers: object) -> AdmittedCaller:
         raise ZeroDivisionError
 
     monkeypatch.setattr(place.service, "admit", fail)

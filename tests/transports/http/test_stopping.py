@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from http_peer import Peer, RunningEndpoint, WaitingService, call, modern, opened, post, request
 
-from interlock.transports.exchange import Caller
+from interlock.transports.exchange import AdmittedCaller
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from waiting import until
 
@@ -72,7 +72,7 @@ async def test_a_request_that_can_be_repeated_is_answered_so() -> None:
 class UndecidedService(WaitingService):
     """Does not know any caller yet."""
 
-    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
+    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> AdmittedCaller:
         self.paths.append(path)
         raise AuthenticationPending("the key is being checked", asyncio.get_running_loop().create_future())
 

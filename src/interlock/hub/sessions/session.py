@@ -56,7 +56,7 @@ class SessionKeeper(Protocol):
     def keep(self, session: Session) -> None: ...
 
 
-class Session(transport_session.Session):
+class Session(transport_session.TransportSession):
     """One session (handshake era), from its handshake until the registry ends it."""
 
     __slots__ = (
@@ -133,7 +133,7 @@ class Origin(Protocol):
     def dialect(self) -> Dialect: ...
 
     @property
-    def caller(self) -> transport_session.Caller: ...
+    def caller(self) -> transport_session.AdmittedCaller: ...
 
 
 class SessionOrigin(msgspec.Struct, frozen=True):

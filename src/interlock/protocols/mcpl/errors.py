@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from interlock.protocols.mcpl.capabilities import EXPLICIT, McplDialect
-from interlock.wire.errors import TABLE, ErrorObject, Fault, Kind
+from interlock.wire.errors import TABLE, ErrorKind, ErrorObject, Fault
 
 
 def feature_set_disabled(name: str, dialect: McplDialect, *, can_enable: bool) -> Fault:
@@ -50,15 +50,15 @@ def inference_in_hook(feature_set: str) -> Fault:
     return Fault("INFERENCE_IN_HOOK", "A context hook may not start an inference", data={"featureSet": feature_set})
 
 
-def _by_code() -> dict[int, Kind]:
-    found: dict[int, Kind] = {}
+def _by_code() -> dict[int, ErrorKind]:
+    found: dict[int, ErrorKind] = {}
     for kind in TABLE.values():
         if kind.mcpl:
             found.setdefault(kind.mcpl, kind)
     return found
 
 
-BY_CODE: Mapping[int, Kind] = _by_code()
+BY_CODE: Mapping[int, ErrorKind] = _by_code()
 """The rows of Appendix A, by number. The first row of a number is its general one."""
 
 

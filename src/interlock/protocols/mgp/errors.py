@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.wire.errors import TABLE, ErrorDialect, ErrorObject, Fault, Kind
+from interlock.wire.errors import TABLE, ErrorDialect, ErrorKind, ErrorObject, Fault
 from interlock.wire.json_values import decode_json_or
 
 MEMBER: Final = "_mgp"
@@ -22,15 +22,15 @@ _OF_THE_HUB: Final = frozenset({"lifecycle", "resource", "validation", "external
 the hub, not the client."""
 
 
-def _by_code() -> dict[int, Kind]:
-    found: dict[int, Kind] = {}
+def _by_code() -> dict[int, ErrorKind]:
+    found: dict[int, ErrorKind] = {}
     for kind in TABLE.values():
         if kind.mgp:
             found.setdefault(kind.mgp, kind)
     return found
 
 
-BY_CODE: Final[Mapping[int, Kind]] = _by_code()
+BY_CODE: Final[Mapping[int, ErrorKind]] = _by_code()
 """The rows of "Standard Error Codes"."""
 
 

@@ -6,17 +6,17 @@ from typing import TypeAlias
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.methods import LOG_LEVELS
-from interlock.transports.exchange import Caller, SessionExchange, SessionService
+from interlock.transports.exchange import AdmittedCaller, SessionExchange, SessionService
 from interlock.transports.sessions import session as transport_session
 from interlock.transports.sessions.session import SessionChannel
 
 
-class Session(transport_session.Session):
+class Session(transport_session.TransportSession):
     """One session of the handshake era."""
 
     __slots__ = ("level", "subscriptions")
 
-    def __init__(self, id: str, channel: SessionChannel, caller: Caller, dialect: Dialect) -> None:
+    def __init__(self, id: str, channel: SessionChannel, caller: AdmittedCaller, dialect: Dialect) -> None:
         super().__init__(id, channel, caller, dialect)
         self.level = LOG_LEVELS.index("info")
         """The rank of the least severe log level that the client wants."""
@@ -24,7 +24,7 @@ class Session(transport_session.Session):
         """The addresses of the resources that the client watches."""
 
 
-Exchange: TypeAlias = SessionExchange[Session, Caller]
+Exchange: TypeAlias = SessionExchange[Session, AdmittedCaller]
 """A request to a server."""
-Service: TypeAlias = SessionService[Session, Caller]
+Service: TypeAlias = SessionService[Session, AdmittedCaller]
 """A server as its transports see it."""

@@ -1,4 +1,4 @@
-"""A session in its two halves: the service's `Session`, and the transport's `SessionChannel` to the client.
+"""A session in its two halves: the service's `TransportSession`, and the transport's `SessionChannel` to the client.
 
 A service makes the session and may give it a type of its own; a transport makes the channel. Each knows the other by
 its type, so neither half searches for the other.
@@ -25,7 +25,7 @@ BACK_MS: Final = 2_000
 _HANDLE_DIGITS: Final = 12
 
 
-class Caller(Protocol):
+class AdmittedCaller(Protocol):
     """The caller, as the service that admitted it knows it. Transports only compare owners."""
 
     @property
@@ -98,12 +98,12 @@ class SessionChannel(abc.ABC):
         """The session ended: cancel and answer its open requests, close its streams, forget its id."""
 
 
-class Session:
+class TransportSession:
     """The service's half: who speaks, how, since when, and in which state the session is."""
 
     __slots__ = ("caller", "channel", "dialect", "handle", "id", "since", "state")
 
-    def __init__(self, id: str, channel: SessionChannel, caller: Caller, dialect: Dialect) -> None:
+    def __init__(self, id: str, channel: SessionChannel, caller: AdmittedCaller, dialect: Dialect) -> None:
         self.id = id
         """Known to the client alone: it is never shown."""
         self.handle = handle_of(id)
@@ -146,12 +146,12 @@ class Session:
         return self.channel.ask(method, params)
 
 
-S = TypeVar("S", bound=Session)
+S = TypeVar("S", bound=TransportSession)
 """The type of a service's sessions."""
-S_co = TypeVar("S_co", bound=Session, covariant=True)
-C = TypeVar("C", bound=Caller)
+S_co = TypeVar("S_co", bound=TransportSession, covariant=True)
+C = TypeVar("C", bound=AdmittedCaller)
 """The type of a service's callers."""
-C_co = TypeVar("C_co", bound=Caller, covariant=True)
+C_co = TypeVar("C_co", bound=AdmittedCaller, covariant=True)
 
 
 class _ClosedChannel(SessionChannel):

@@ -13,11 +13,18 @@ from typing import Final, Protocol
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, preview, read_initialize, read_modern, refusal_dialect
 from interlock.protocols.mcp.meta import names_method
-from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
+from interlock.transports.exchange import (
+    AdmittedCaller,
+    OpenExchange,
+    Service,
+    TransportSession,
+    check_capability,
+    why_cancelled,
+)
 from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.sessions.session import ClientAnswer, SessionEnd
 from interlock.transports.sessions.states import SessionEvent
-from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter
+from interlock.transports.stdio.exchange import StreamBatch, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import (
     Answered,
     Notified,
@@ -102,9 +109,9 @@ class ClientMessages:
         self,
         stream: Stream,
         service: Service,
-        caller: Caller,
+        caller: AdmittedCaller,
         limits: Limits,
-        admit: Callable[[bytes], Caller] | None,
+        admit: Callable[[bytes], AdmittedCaller] | None,
         transport: str,
         open_bytes: RequestBytes,
         sender: str,
@@ -123,9 +130,9 @@ class ClientMessages:
         """The requests that have no answer yet."""
         self.channel: StreamSession | None = None
         """The channel of the session, once it is open."""
-        self._session: Session | None = None
+        self._session: TransportSession | None = None
 
-    def serve(self, request: Request, batch: Batch | None = None) -> None:
+    def serve(self, request: Request, batch: StreamBatch | None = None) -> None:
         """Have a request answered. It is owed an answer from here on."""
         modern = False
         try:
@@ -191,7 +198,7 @@ class ClientMessages:
             # A notification gets no answer, not even to its faults (2026-07-28, Notifications).
             self.refuse(outcome.id, outcome)
 
-    def refuse(self, id: Id | None, fault: Fault, batch: Batch | None = None) -> None:
+    def refuse(self, id: Id | None, fault: Fault, batch: StreamBatch | None = None) -> None:
         """Refuse a message that cannot be read. It counts like a request that can."""
         try:
             self._service.count_malformed(self._caller if self._session is None else self._session.caller)
@@ -221,9 +228,9 @@ class ClientMessages:
         """Whether a session was opened."""
         return self._session is not None
 
-    # Exchanges, sessions and batches call these (`exchange.Client`).
+    # Exchanges, sessions and batches call these (`exchange.StreamClient`).
 
-    def answer(self, id: Id, message: bytes, batch: Batch | None = None) -> None:
+    def answer(self, id: Id, message: bytes, batch: StreamBatch | None = None) -> None:
         owed = self.owed
         wanted = id in owed
         if wanted:
@@ -279,7 +286,7 @@ class ClientMessages:
         if cancelled is not None:
             self._stream.send(cancelled)
 
-    def _received(self, received: Received[Waiter, OpenExchange], batch: Batch | None) -> None:
+    def _received(self, received: Received[Waiter, OpenExchange], batch: StreamBatch | None) -> None:
         match received:
             case RequestReceived(request):
                 self.serve(request, batch)
@@ -301,7 +308,7 @@ class ClientMessages:
             raise Fault("INVALID_REQUEST", _NO_BATCHES)
 
     def _take_batch(self, messages: list[Message | BadMessage]) -> None:
-        batch = Batch(self)
+        batch = StreamBatch(self)
         for message in messages:
             batch.expect()
             if isinstance(message, BadMessage):
@@ -312,7 +319,7 @@ class ClientMessages:
             if not isinstance(received, RequestReceived | RefusedMessage):
                 batch.answered(None)
 
-    def _initialize(self, request: Request, caller: Caller, batch: Batch | None) -> None:
+    def _initialize(self, request: Request, caller: AdmittedCaller, batch: StreamBatch | None) -> None:
         if batch is not None:
             raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
         if self._session is not None:
@@ -328,7 +335,7 @@ class ClientMessages:
             session.confirm()
         self._service.on_notification(self._caller if session is None else session.caller, session, notification)
 
-    def _replace_caller(self, before: Caller, caller: Caller) -> None:
+    def _replace_caller(self, before: AdmittedCaller, caller: AdmittedCaller) -> None:
         """The service has found out more about the caller of this stream."""
         if self._session is not None:
             if self._session.caller is before:

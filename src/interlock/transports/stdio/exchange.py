@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
-from interlock.transports.exchange import Caller, OpenExchange, Service, Session
+from interlock.transports.exchange import AdmittedCaller, OpenExchange, Service, TransportSession
 from interlock.transports.request_bytes import SMALL, full
 from interlock.transports.sessions.session import ClientAnswer, SessionChannel, SessionEnd
 from interlock.wire.errors import ErrorObject, Fault
@@ -25,7 +25,7 @@ Waiter: TypeAlias = asyncio.Future[bytes]
 _log = logging.getLogger("interlock.transports")
 
 
-class Client(Protocol):
+class StreamClient(Protocol):
     """The client at the other end of the stream."""
 
     @property
@@ -38,7 +38,7 @@ class Client(Protocol):
     def end(self, end: SessionEnd) -> None:
         """The session ended: cancel and answer the open requests, and close the stream."""
 
-    def answer(self, id: Id, message: bytes, batch: Batch | None = None) -> None:
+    def answer(self, id: Id, message: bytes, batch: StreamBatch | None = None) -> None:
         """Send the one answer to a request, unless it is no longer wanted."""
 
     def notify(self, method: str, params: bytes) -> None:
@@ -65,7 +65,7 @@ class StreamSession(SessionChannel):
 
     __slots__ = ("_client", "transport")
 
-    def __init__(self, client: Client, transport: str) -> None:
+    def __init__(self, client: StreamClient, transport: str) -> None:
         super().__init__(time.monotonic())
         self._client = client
         self.transport = transport
@@ -99,13 +99,13 @@ class StreamExchange(OpenExchange):
 
     def __init__(
         self,
-        client: Client,
+        client: StreamClient,
         request: Request,
         view: RequestPreview,
         dialect: Dialect,
-        caller: Caller,
-        session: Session | None,
-        batch: Batch | None,
+        caller: AdmittedCaller,
+        session: TransportSession | None,
+        batch: StreamBatch | None,
     ) -> None:
         self.request = request
         self.preview = view
@@ -207,12 +207,12 @@ class StreamExchange(OpenExchange):
             self._client.release(self)
 
 
-class Batch:
+class StreamBatch:
     """The answers to one batch, which leave together (2025-03-26, JSON-RPC batching)."""
 
     __slots__ = ("_answers", "_client", "_expected")
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: StreamClient) -> None:
         self._client = client
         self._answers: list[bytes] = []
         # One more than there are messages so far, until the loop turn is over and all are known.

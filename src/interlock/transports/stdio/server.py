@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from interlock.transports.batching import Batching
 from interlock.transports.drain import Drain
-from interlock.transports.exchange import Caller, Service
+from interlock.transports.exchange import AdmittedCaller, Service
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.request_bytes import RequestBytes
 from interlock.transports.sessions.session import SessionEnd
@@ -48,10 +48,10 @@ class StdioServer(asyncio.Protocol):
     def __init__(
         self,
         service: Service,
-        caller: Caller,
+        caller: AdmittedCaller,
         *,
         limits: Limits = DEFAULT,
-        admit: Callable[[bytes], Caller] | None = None,
+        admit: Callable[[bytes], AdmittedCaller] | None = None,
         transport: str = "stdio",
         unread: UnreadBytes | None = None,
         open_bytes: RequestBytes | None = None,

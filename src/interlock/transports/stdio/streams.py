@@ -12,7 +12,7 @@ import threading
 from collections.abc import Coroutine, Iterator
 from typing import Any, Protocol
 
-from interlock.transports.exchange import Caller, Service
+from interlock.transports.exchange import AdmittedCaller, Service
 from interlock.transports.request_bytes import MAX_BYTES, RequestBytes
 from interlock.transports.stdio.server import StdioServer
 
@@ -20,7 +20,7 @@ _CHUNK = 256 * 1024
 
 
 async def serve_standard_streams(
-    service: Service, caller: Caller, *, until: Coroutine[Any, Any, None] | None = None
+    service: Service, caller: AdmittedCaller, *, until: Coroutine[Any, Any, None] | None = None
 ) -> None:
     """Serve one client on standard input and output until it closes the input, or `until` ends."""
     server = StdioServer(service, caller, open_bytes=RequestBytes(2 * MAX_BYTES))  # One owner has half of it.

@@ -25,7 +25,7 @@ from interlock.transports.http.client.reply import Reply
 from interlock.transports.http.client.server_messages import ServerMessages
 from interlock.transports.http.client.sse_client import SseLink
 from interlock.transports.http.client.standing_stream import StandingStream
-from interlock.transports.link import Link, Listener, Outgoing, Recovery, Sink
+from interlock.transports.link import Link, Listener, Outgoing, SessionRecovery, Sink
 from interlock.transports.violation_log import ViolationLog
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED, PROGRESS
@@ -84,7 +84,7 @@ class HttpLink(Link):
         self._posts = Posts(self.complaints, self._pool, self._heads)
         self._server_messages = ServerMessages(self)
         self._standing: StandingStream | None = None
-        self._recovery: Recovery | None = None
+        self._recovery: SessionRecovery | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._sweep_at = math.inf
         self._closed = False
@@ -255,7 +255,7 @@ class HttpLink(Link):
             self._pool.drop(call)
             call.sink.on_lost(fault)
 
-    def recover_with(self, recovery: Recovery) -> None:
+    def recover_with(self, recovery: SessionRecovery) -> None:
         """Have requests that a lost session refused taken over by whoever opens sessions."""
         self._recovery = recovery
 

@@ -24,7 +24,7 @@ from interlock.protocols.mcp.intake import (
     read_modern,
 )
 from interlock.transports.credentials import check_beside
-from interlock.transports.exchange import Caller, Service
+from interlock.transports.exchange import AdmittedCaller, Service
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.server.answers import fault_headers
 from interlock.transports.http.server.exchange import LISTEN, Batch, HttpExchange
@@ -218,15 +218,15 @@ class McpEndpoint:
         if method == LISTEN and exchange.open:
             self._listening.add(exchange)
 
-    def _admit(self, http: HttpRequest) -> Caller:
+    def _admit(self, http: HttpRequest) -> AdmittedCaller:
         """The caller of a request. Raises a `Fault`."""
         head = http.head
-        caller: Caller = self._service.admit(head.path, head.headers)
+        caller: AdmittedCaller = self._service.admit(head.path, head.headers)
         if KEY in head.headers:
             http.owner = caller.owner
         return caller
 
-    def _message(self, http: HttpRequest, caller: Caller) -> None:
+    def _message(self, http: HttpRequest, caller: AdmittedCaller) -> None:
         """Take a message that is not written as most requests are."""
         read = http.message
         if read is None and len(http.body) > LARGE:
@@ -259,7 +259,7 @@ class McpEndpoint:
         body, http.body = http.body, b""
         LargeReading.here().read(body, self._limits, self._limits.members, read)
 
-    def _initialize(self, http: HttpRequest, caller: Caller, request: Request) -> None:
+    def _initialize(self, http: HttpRequest, caller: AdmittedCaller, request: Request) -> None:
         dialect = read_initialize(request.params)
         preparing = self._service.prepare_session(caller, dialect)
         if preparing is None:
@@ -268,7 +268,7 @@ class McpEndpoint:
             # Prepared or not: what is missing then is found at once.
             preparing.add_done_callback(lambda _: self._open_prepared(http, caller, request.id, dialect))
 
-    def _open_prepared(self, http: HttpRequest, caller: Caller, id: Id, dialect: Dialect) -> None:
+    def _open_prepared(self, http: HttpRequest, caller: AdmittedCaller, id: Id, dialect: Dialect) -> None:
         """Open a session for a client that waits for it still."""
         if http.connection is not None:
             try:
@@ -276,12 +276,12 @@ class McpEndpoint:
             except Exception as cause:
                 self._fail(http, cause)
 
-    def _open_session(self, http: HttpRequest, caller: Caller, id: Id, dialect: Dialect) -> None:
+    def _open_session(self, http: HttpRequest, caller: AdmittedCaller, id: Id, dialect: Dialect) -> None:
         opened, greeting = self.sessions.open(caller, dialect)
         named = b"mcp-session-id: %b\r\n" % opened.session.id.encode()
         http.answer(200, encode_result(id, greeting), named)
 
-    def _take_notification(self, http: HttpRequest, caller: Caller, notification: Notification) -> None:
+    def _take_notification(self, http: HttpRequest, caller: AdmittedCaller, notification: Notification) -> None:
         view = preview(notification.params)
         if is_modern(Request(0, notification.method, notification.params), view, http.head.headers):
             self._service.on_notification(caller, None, notification)
@@ -289,7 +289,7 @@ class McpEndpoint:
             self._on_notification(self._session(http, caller), caller, notification)
         http.answer(202)
 
-    def _on_notification(self, session: HttpSession, caller: Caller, notification: Notification) -> None:
+    def _on_notification(self, session: HttpSession, caller: AdmittedCaller, notification: Notification) -> None:
         if notification.method == CANCELLED:
             try:
                 id_, reason = read_withdrawal(notification.params)
@@ -303,7 +303,7 @@ class McpEndpoint:
             session.session.confirm()
         self._service.on_notification(caller, session.session, notification)
 
-    def _batch(self, http: HttpRequest, caller: Caller) -> None:
+    def _batch(self, http: HttpRequest, caller: AdmittedCaller) -> None:
         if not names_session(http.head.headers):
             raise Fault("INVALID_REQUEST", "batches are part of revision 2025-03-26 alone, and never initialize")
         session = self._session(http, caller)
@@ -325,7 +325,7 @@ class McpEndpoint:
             self._serve_in_batch(http, session, caller, request, batch)
 
     def _serve_in_batch(
-        self, http: HttpRequest, session: HttpSession, caller: Caller, request: Request, batch: Batch
+        self, http: HttpRequest, session: HttpSession, caller: AdmittedCaller, request: Request, batch: Batch
     ) -> None:
         try:
             if request.method == "initialize":
@@ -358,7 +358,7 @@ class McpEndpoint:
         self.sessions.end(self._session(http, caller), SessionEvent.LEAVE, "the client ended the session")
         http.answer(204)
 
-    def _session(self, http: HttpRequest, caller: Caller) -> HttpSession:
+    def _session(self, http: HttpRequest, caller: AdmittedCaller) -> HttpSession:
         """The session that a request of the handshake era names."""
         if names_modern(http.head.headers):
             raise Fault("INVALID_REQUEST", "clients send no responses in this revision")

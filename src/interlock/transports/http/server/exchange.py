@@ -16,7 +16,15 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
 from interlock.protocols.mcp.revisions import R2025_11_25
-from interlock.transports.exchange import GONE, Caller, OpenExchange, Service, Session, check_capability, why_cancelled
+from interlock.transports.exchange import (
+    GONE,
+    AdmittedCaller,
+    OpenExchange,
+    Service,
+    TransportSession,
+    check_capability,
+    why_cancelled,
+)
 from interlock.transports.http.server.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.server.http_request import CLOSE, HttpRequest
 from interlock.transports.http.server.sessions import HttpSession
@@ -61,7 +69,7 @@ class HttpExchange(OpenExchange):
     """A request in a POST."""
 
     # Few requests ever change these, so they stand here once and not in each of them.
-    session: Session | None = None
+    session: TransportSession | None = None
     _channel: HttpSession | None = None
     on_cancel: Callable[[str], None] | None = None
     open = True
@@ -75,7 +83,7 @@ class HttpExchange(OpenExchange):
         request: Request,
         preview: RequestPreview,
         dialect: Dialect,
-        caller: Caller,
+        caller: AdmittedCaller,
         http: HttpRequest,
         channel: HttpSession | None = None,
         batch: Batch | None = None,

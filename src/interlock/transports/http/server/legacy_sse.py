@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from interlock.transports.credentials import HEADER, refuse_beside
-from interlock.transports.exchange import Caller, Service
+from interlock.transports.exchange import AdmittedCaller, Service
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.http_request import HttpRequest
 from interlock.transports.http.server.legacy_sse_paths import MESSAGES, STREAM, mcp_path_of
@@ -49,9 +49,9 @@ class LegacySse:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
+    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> AdmittedCaller:
         """The caller's identity, the same as at the newer address."""
-        caller: Caller = self._service.admit(mcp_path_of(path) or path, headers)
+        caller: AdmittedCaller = self._service.admit(mcp_path_of(path) or path, headers)
         return caller
 
     def handle(self, http: HttpRequest) -> None:
@@ -91,7 +91,7 @@ class LegacySse:
         for stream in list(self._streams.values()):
             stream.server.end(SERVER_STOPS)
 
-    def _open(self, http: HttpRequest, caller: Caller, prefix: str) -> None:
+    def _open(self, http: HttpRequest, caller: AdmittedCaller, prefix: str) -> None:
         bounds = self._bounds
         if self._owners[caller.owner] >= bounds.sse_streams_per_owner:
             self._displace(caller.owner)
@@ -128,7 +128,7 @@ class LegacySse:
                 return
         raise Fault("RESOURCE_EXHAUSTED", "too many streams with open calls", retry_after_ms=10_000)
 
-    def _take(self, http: HttpRequest, caller: Caller, id_: str) -> None:
+    def _take(self, http: HttpRequest, caller: AdmittedCaller, id_: str) -> None:
         stream = self._streams.get(id_)
         if stream is None or stream.caller.owner != caller.owner:
             raise _unknown(id_, self._service.worker)
@@ -169,7 +169,7 @@ class _Stream(msgspec.Struct, frozen=True):
     id: str
     path: str
     headers: Mapping[bytes, bytes]
-    caller: Caller
+    caller: AdmittedCaller
     server: StdioServer
     posts: PostReader
 

@@ -7,7 +7,14 @@ from collections.abc import Callable
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
-from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
+from interlock.transports.exchange import (
+    AdmittedCaller,
+    OpenExchange,
+    Service,
+    TransportSession,
+    check_capability,
+    why_cancelled,
+)
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.server.http_request import HttpRequest
 from interlock.transports.http.server.streams import ReplayBudget, Streams
@@ -48,7 +55,7 @@ class HttpSession(SessionChannel):
         self.over = False
         """Whether it was ended."""
         self.owner = ""
-        self.session: Session
+        self.session: TransportSession
         """The service's half."""
         self._clock = clock
         self._limits = limits
@@ -56,7 +63,7 @@ class HttpSession(SessionChannel):
         self._open_requests: dict[int, asyncio.Future[bytes]] = {}
         self._last_ask = first_number()
 
-    def begin(self, session: Session, streams: Streams) -> None:
+    def begin(self, session: TransportSession, streams: Streams) -> None:
         """The service opened its half."""
         self.session = session
         self.streams = streams
@@ -138,7 +145,7 @@ class HttpSession(SessionChannel):
         self.last_used = self._clock()
         self.opened.pop(id, None)
 
-    def listen(self, http: HttpRequest, caller: Caller, last_event: str | None) -> bool:
+    def listen(self, http: HttpRequest, caller: AdmittedCaller, last_event: str | None) -> bool:
         """Serve a GET: the client listens on a stream. False if the stream that it names is over."""
         # A session ends with the credential that listens, so that no stream outlives the key it was opened with.
         self.session.caller = caller
@@ -170,14 +177,14 @@ class HttpSessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def open(self, caller: Caller, dialect: Dialect) -> tuple[HttpSession, bytes]:
+    def open(self, caller: AdmittedCaller, dialect: Dialect) -> tuple[HttpSession, bytes]:
         """A new session with its InitializeResult. Raises RESOURCE_EXHAUSTED."""
         channel = HttpSession(self._limits, self._clock, self._forget)
         session, greeting = self._service.open_session(channel, caller, dialect)
         self._begin(channel, session)
         return channel, greeting
 
-    def find(self, id: bytes, caller: Caller) -> HttpSession:
+    def find(self, id: bytes, caller: AdmittedCaller) -> HttpSession:
         """A session of this caller's. Raises SESSION_UNKNOWN, for another owner's in the same words."""
         named = id.decode("latin-1")
         channel = self._by_id.get(named) or self._resume(named, caller)
@@ -207,16 +214,16 @@ class HttpSessions:
         for channel in list(self._by_id.values()):
             self.end(channel, SessionEvent.SHUT_DOWN, reason)
 
-    def _resume(self, id: str, caller: Caller) -> HttpSession | None:
+    def _resume(self, id: str, caller: AdmittedCaller) -> HttpSession | None:
         """A session that an earlier run of the service opened."""
         channel = HttpSession(self._limits, self._clock, self._forget)
-        session: Session | None = self._service.resume_session(channel, id, caller)
+        session: TransportSession | None = self._service.resume_session(channel, id, caller)
         if session is None:
             return None
         self._begin(channel, session)
         return channel
 
-    def _begin(self, channel: HttpSession, session: Session) -> None:
+    def _begin(self, channel: HttpSession, session: TransportSession) -> None:
         primes = session.dialect.revision is R2025_11_25
         channel.begin(session, Streams(self._bounds, self._budget, session.caller.owner, primes=primes))
         self._by_id[session.id] = channel
