@@ -18,7 +18,7 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.server import Server
 from interlock.transports.exchange import SessionExchange
-from interlock.transports.http.client.channel import Channel
+from interlock.transports.http.client.channel import HttpChannel
 from interlock.transports.http.server.asgi import AsgiRequest
 from interlock.transports.http.server.connection import HttpConnection
 from interlock.transports.http.server.http_request import HttpRequest
@@ -33,7 +33,7 @@ KINDS = (
     HttpConnection,
     RequestReader,
     ResponseWriter,
-    Channel,
+    HttpChannel,
     HttpRequest,
     AsgiRequest,
     SessionExchange,

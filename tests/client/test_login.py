@@ -18,7 +18,7 @@ from interlock.client.oauth.storage import MemoryLoginStore, StoredLogin
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings
 from interlock.protocols.oauth.tokens import EARLY_S
-from interlock.transports.http.client.authorized_calls import Refused
+from interlock.transports.http.client.authorized_calls import UnauthorizedCall
 from interlock.wire.errors import Fault
 from protected_server import ProtectedServer, ScriptedBrowser, visit
 
@@ -120,7 +120,7 @@ async def test_new_tokens_are_stored_also_when_the_connection_that_asked_for_the
     server.expire()
     for event in (store.begun, store.ready, store.saved):
         event.clear()
-    asking = asyncio.ensure_future(login.refused(Refused(401, Challenge(), login.header)))
+    asking = asyncio.ensure_future(login.refused(UnauthorizedCall(401, Challenge(), login.header)))
     async with asyncio.timeout(30):
         await store.begun.wait()
         asking.cancel()

@@ -31,7 +31,7 @@ from interlock.hub.upstreams.waiting_for_person import MAX_PENDING
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import RegisteredClient
 from interlock.store import Document, Store, StoreUnavailable, Transaction
-from interlock.transports.http.client.authorized_calls import Refused
+from interlock.transports.http.client.authorized_calls import UnauthorizedCall
 from interlock.web.login_pages import login_routes
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
@@ -383,7 +383,7 @@ async def test_hubs_of_one_store_refresh_once_and_never_use_a_spent_refresh_toke
     await logins[0].finish(pending, await visit(pending.request.url))
     for number in range(1, 11):
         await asyncio.gather(*(login.renew() for login in logins))
-        refused = [Refused(401, Challenge(), login.header) for login in logins]
+        refused = [UnauthorizedCall(401, Challenge(), login.header) for login in logins]
         protected.expire()
         await asyncio.gather(*(login.refused(each) for login, each in zip(logins, refused, strict=True)))
         assert protected.refreshes() == number

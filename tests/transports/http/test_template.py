@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from interlock.transports.http.lengths import cut_length
-from interlock.transports.http.server.http_request import Head
+from interlock.transports.http.server.http_request import RequestHead
 from interlock.transports.http.server.template import Template
 
 HOST = "127.0.0.1:7420"
@@ -39,10 +39,10 @@ class Reader:
         self.messages += 1
 
 
-def parsed(data: bytes) -> Head:
+def parsed(data: bytes) -> RequestHead:
     reader = Reader(data)
     length = int(reader.headers.get(b"content-length", b"0"))
-    return Head(reader.parser.get_method(), "/mcp", reader.headers, keep_alive=True, chunked=True, length=length)
+    return RequestHead(reader.parser.get_method(), "/mcp", reader.headers, keep_alive=True, chunked=True, length=length)
 
 
 def template(data: bytes) -> Template:

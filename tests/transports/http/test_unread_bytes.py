@@ -17,7 +17,7 @@ from http_peer import PATIENCE_S, RunningEndpoint, WaitingService, modern, opene
 
 from interlock.transports.exchange import Exchange
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.server.listener import Connection
+from interlock.transports.http.server.listener import AcceptedConnection
 from waiting import until
 
 LARGE = 8_000_000
@@ -39,7 +39,7 @@ class LazyClients:
         self._stack = stack
         self.loop = asyncio.get_running_loop()
 
-    async def call(self, owner: str = "anyone", *, streams: bool = False) -> tuple[socket.socket, Connection]:
+    async def call(self, owner: str = "anyone", *, streams: bool = False) -> tuple[socket.socket, AcceptedConnection]:
         """A client with a large answer that it did not read, and its connection."""
         lazy, connection, exchange = await self.ask(owner)
         if streams:
@@ -47,7 +47,7 @@ class LazyClients:
         exchange.result(b'"%b"' % (b"a" * LARGE))
         return lazy, connection
 
-    async def ask(self, owner: str) -> tuple[socket.socket, Connection, Exchange]:
+    async def ask(self, owner: str) -> tuple[socket.socket, AcceptedConnection, Exchange]:
         """A client whose request waits, its connection and the request."""
         before = set(self._place.server.listener.connections)
         lazy = await self._send(modern(self._place.host, "slow", Authorization=f"Bearer {owner}"))
@@ -146,5 +146,5 @@ async def test_a_client_that_never_fell_far_behind_is_not_counted_once_it_has_re
         await until(lambda: unread.bytes == 0)
 
 
-def _open(connections: set[Connection]) -> list[Connection]:
+def _open(connections: set[AcceptedConnection]) -> list[AcceptedConnection]:
     return [each for each in connections if not each.transport.is_closing()]

@@ -11,7 +11,7 @@ from web_peer import Open, ReceivedRequest
 
 from interlock.transports import read_queue
 from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK
-from interlock.transports.http.client.channel import PIECE_BYTES, Channel
+from interlock.transports.http.client.channel import PIECE_BYTES, HttpChannel
 from turn_meter import metered
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n%b\r\n"
@@ -28,13 +28,13 @@ def shortest_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 def pieces(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the parser handed over a piece of a body."""
     counts: Counter[str] = Counter()
-    on_body = Channel.on_body
+    on_body = HttpChannel.on_body
 
-    def counted(self: Channel, data: bytes) -> None:
+    def counted(self: HttpChannel, data: bytes) -> None:
         counts["body"] += 1
         on_body(self, data)
 
-    monkeypatch.setattr(Channel, "on_body", counted)
+    monkeypatch.setattr(HttpChannel, "on_body", counted)
     return counts
 
 

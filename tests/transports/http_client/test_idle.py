@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from interlock.transports.http.client import pool as pools
-from interlock.transports.http.client.channel import Channel
+from interlock.transports.http.client.channel import HttpChannel
 from interlock.transports.http.client.origin import Origin
 from interlock.transports.http.client.pool import Pool
 from interlock.transports.http.client.reply import Failed, Reply
@@ -169,7 +169,7 @@ async def test_a_connection_whose_response_was_held_is_read_for_the_next_request
             await ask(pool).came
         held = ask(pool, "/silent")
         connection = await until(lambda: held.connection)
-        assert isinstance(connection, Channel)
+        assert isinstance(connection, HttpChannel)
         connection.hold(on=True)
         if released:
             connection.hold(on=False)

@@ -27,7 +27,7 @@ from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings, RegisteredClient
 from interlock.protocols.oauth.metadata import covers
 from interlock.protocols.oauth.tokens import LASTING_ERRORS, UNKNOWN_CLIENT, Tokens, code_request, device_request
-from interlock.transports.http.client.authorized_calls import Refused
+from interlock.transports.http.client.authorized_calls import UnauthorizedCall
 from interlock.wire.errors import Fault
 
 NEEDS_LOGIN: Final = "the server needs a login"
@@ -100,7 +100,7 @@ class Login:
         if self.due:
             await self._tasks.complete(self._renew_due())
 
-    async def refused(self, refused: Refused) -> None:
+    async def refused(self, refused: UnauthorizedCall) -> None:
         """Get a token in the place of one that the server refused, without asking a person."""
         await self._tasks.complete(self._replace(refused))
 
@@ -202,7 +202,7 @@ class Login:
             # The token is still good; the server may be back before it is not.
             self._not_before = time.monotonic() + RETRY_REFRESH_S
 
-    async def _replace(self, refused: Refused) -> None:
+    async def _replace(self, refused: UnauthorizedCall) -> None:
         async with self._store.lock():
             stored = await self._reload()
             if self._header and self._header != refused.sent:
@@ -225,7 +225,7 @@ class Login:
                 return
         raise self._needs_login(refused.challenge, refused.status)
 
-    def _is_rejected(self, refused: Refused) -> bool:
+    def _is_rejected(self, refused: UnauthorizedCall) -> bool:
         """Whether the server refuses a token that was just renewed, so that another refresh would not help."""
         tokens, now = self._tokens, time.time()
         if refused.status != 401 or tokens is None or self.settings.grant in SILENT_GRANTS or tokens.due(now):

@@ -18,7 +18,7 @@ from interlock.config.model_settings import ModelSettings
 from interlock.host.models.model import Message, Prompt, size_of
 from interlock.judge.secrets import redact
 from interlock.transports.http.client.reading import retry_after_ms
-from interlock.transports.http.client.streamed_post import Head, StreamedAnswer, StreamedPost
+from interlock.transports.http.client.streamed_post import ResponseHead, StreamedAnswer, StreamedPost
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
 from interlock.wire.json_values import JSON_ERRORS, decode_json, decode_json_or
@@ -114,7 +114,7 @@ class Endpoint:
             pause *= 2
             await asyncio.sleep(wait_s)
 
-    async def _refusal(self, answer: StreamedAnswer, head: Head, clock: _AnswerClock) -> Fault:
+    async def _refusal(self, answer: StreamedAnswer, head: ResponseHead, clock: _AnswerClock) -> Fault:
         """The error for an answer that is no event stream."""
         body = b""
         async for piece in answer.pieces(self._settings.idle_s):

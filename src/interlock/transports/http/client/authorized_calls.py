@@ -26,7 +26,7 @@ MAX_REFUSALS: Final = 3
 """How often one request may be refused before it ends."""
 
 
-class Refused(msgspec.Struct, frozen=True):
+class UnauthorizedCall(msgspec.Struct, frozen=True):
     """A request that the server refused for lack of a token."""
 
     status: int
@@ -54,11 +54,11 @@ class Authorization(Protocol):
     async def renew(self) -> None:
         """Renew the value if it is due, once for all who wait. Raises a `Fault`."""
 
-    async def refused(self, refused: Refused) -> None:
+    async def refused(self, refused: UnauthorizedCall) -> None:
         """Get a value in the place of one that the server refused. Raises LOGIN_REQUIRED where only a person can."""
 
 
-class Sender(Protocol):
+class CallSender(Protocol):
     """The link that the requests belong to."""
 
     calls: dict[Id, HttpCall]
@@ -79,7 +79,7 @@ class Sender(Protocol):
 class AuthorizedCalls:
     """The calls of one link that need a token."""
 
-    def __init__(self, sender: Sender, heads: Heads, authorization: Authorization) -> None:
+    def __init__(self, sender: CallSender, heads: Heads, authorization: Authorization) -> None:
         self._sender = sender
         self._heads = heads
         self._authorization = authorization
@@ -111,7 +111,9 @@ class AuthorizedCalls:
         call.refusals += 1
         if call.refusals > MAX_REFUSALS or (status == 403 and not challenge.insufficient_scope):
             return False
-        self._start(self._answer(call, Refused(status, challenge, call.authorization, again=call.refusals > 1)))
+        self._start(
+            self._answer(call, UnauthorizedCall(status, challenge, call.authorization, again=call.refusals > 1))
+        )
         return True
 
     async def settled(self) -> None:
@@ -137,7 +139,7 @@ class AuthorizedCalls:
         else:
             self._again(call)
 
-    async def _answer(self, call: HttpCall, refused: Refused) -> None:
+    async def _answer(self, call: HttpCall, refused: UnauthorizedCall) -> None:
         try:
             await self._authorization.refused(refused)
         except Exception as cause:

@@ -77,14 +77,14 @@ class Owner(Protocol):
     share: Share
     """How much of the loop's time its event streams may take, all together."""
 
-    def release(self, connection: Channel, keep: bool) -> None:
+    def release(self, connection: HttpChannel, keep: bool) -> None:
         """A connection is free again."""
 
-    def lost(self, connection: Channel) -> None:
+    def lost(self, connection: HttpChannel) -> None:
         """A connection is gone."""
 
 
-class Channel(asyncio.Protocol):
+class HttpChannel(asyncio.Protocol):
     """One connection. The parser's callbacks take notes, which are handed over when the parser has returned."""
 
     def __init__(self, pool: Owner) -> None:

@@ -22,7 +22,7 @@ from interlock.transports.http.client.pool import Guard, Pool
 from interlock.transports.http.client.posts import Posts
 from interlock.transports.http.client.replies import HttpCall
 from interlock.transports.http.client.reply import Reply
-from interlock.transports.http.client.server_messages import ServerMessages
+from interlock.transports.http.client.server_messages import HttpServerMessages
 from interlock.transports.http.client.sse_client import SseLink
 from interlock.transports.http.client.standing_stream import StandingStream
 from interlock.transports.link import Link, Listener, Outgoing, SessionRecovery, Sink
@@ -82,7 +82,7 @@ class HttpLink(Link):
         self.authorized = None if authorization is None else AuthorizedCalls(self, self._heads, authorization)
         """The requests that wait for an access token; None where they carry none that can be renewed."""
         self._posts = Posts(self.complaints, self._pool, self._heads)
-        self._server_messages = ServerMessages(self)
+        self._server_messages = HttpServerMessages(self)
         self._standing: StandingStream | None = None
         self._recovery: SessionRecovery | None = None
         self._sweeper: asyncio.TimerHandle | None = None

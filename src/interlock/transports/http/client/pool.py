@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from interlock.transports.batching import Batching
 from interlock.transports.fairness import Share
-from interlock.transports.http.client.channel import Channel, KnownHeads
+from interlock.transports.http.client.channel import HttpChannel, KnownHeads
 from interlock.transports.http.client.origin import Origin
 from interlock.transports.http.client.outside import client_context, open_tunnel, proxy_for, why_no_connection
 from interlock.transports.http.client.reply import Failed, Reply, fail
@@ -58,7 +58,7 @@ class Pool:
         self._idle = IdleConnections.shared(origin, context, guard)
         self._context = self._idle.context
         self.heads = self._idle.heads
-        self._busy: set[Channel] = set()
+        self._busy: set[HttpChannel] = set()
         """Channels that carry a request of ours."""
         self._opening: set[asyncio.Task[None]] = set()
         self._queue: deque[Reply] = deque()
@@ -129,7 +129,7 @@ class Pool:
 
     # Connections call these (`channel.Owner`).
 
-    def release(self, connection: Channel, keep: bool) -> None:
+    def release(self, connection: HttpChannel, keep: bool) -> None:
         """A connection is free again."""
         if not keep or self._closed:
             self._busy.discard(connection)
@@ -149,7 +149,7 @@ class Pool:
         if idle.reaper is None:
             idle.reap_in(connection.keep_seconds)
 
-    def lost(self, connection: Channel) -> None:
+    def lost(self, connection: HttpChannel) -> None:
         """A connection is gone."""
         if connection in self._busy:
             self._busy.remove(connection)
@@ -157,7 +157,7 @@ class Pool:
             self._idle.connections.remove(connection)
         self._open_more()
 
-    def _begin(self, connection: Channel, reply: Reply) -> None:
+    def _begin(self, connection: HttpChannel, reply: Reply) -> None:
         """Send a request that had to wait for a connection."""
         payload, reply.payload = reply.payload, b""
         self._busy.add(connection)
@@ -202,14 +202,14 @@ class Pool:
         else:
             self.release(connection, keep=True)
 
-    async def _connect(self, origin: Origin) -> Channel:
+    async def _connect(self, origin: Origin) -> HttpChannel:
         """A connection to the address that the guard judged, directly or through a proxy."""
         address = origin.host if self._guard is None else await self._guard(origin)
         proxy, context = proxy_for(origin), self._context
         if proxy is not None:
-            return await open_tunnel(proxy, address, origin.port, Channel(self), context, origin.host)
+            return await open_tunnel(proxy, address, origin.port, HttpChannel(self), context, origin.host)
         _, connection = await self._loop.create_connection(
-            lambda: Channel(self),
+            lambda: HttpChannel(self),
             address,
             origin.port,
             ssl=context,
@@ -232,7 +232,7 @@ class IdleConnections:
     def __init__(self, key: _Key) -> None:
         origin, context, _ = self._key = key
         self.context = (context or default_context()) if origin.scheme == "https" else None
-        self.connections: deque[Channel] = deque()
+        self.connections: deque[HttpChannel] = deque()
         self.heads = KnownHeads()
         """The heads of good responses."""
         self.reaper: asyncio.TimerHandle | None = None

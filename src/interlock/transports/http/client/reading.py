@@ -34,7 +34,7 @@ MAX_WAIT_S: Final = 86_400
 """Upper bound for `Retry-After`: a day."""
 
 
-class Reader(Protocol):
+class ReadingLink(Protocol):
     """The link that messages are read for."""
 
     limits: Limits
@@ -56,7 +56,7 @@ class Taken(NamedTuple):
     """The requests that unreadable answers name."""
 
 
-def read_messages(link: Reader, data: bytes) -> Taken:
+def read_messages(link: ReadingLink, data: bytes) -> Taken:
     """The message in a body or an event, or those of a batch (2025-03-26). An unreadable message is reported."""
     try:
         if not is_batch(data):
@@ -68,7 +68,7 @@ def read_messages(link: Reader, data: bytes) -> Taken:
     return taken(link, parts, data)
 
 
-def taken(link: Reader, outcome: Outcome, data: bytes) -> Taken:
+def taken(link: ReadingLink, outcome: Outcome, data: bytes) -> Taken:
     """The valid messages among those read from `data`. An invalid one is reported, and refused if it is a request."""
     messages: list[Message] = []
     unread: BadMessage | None = None

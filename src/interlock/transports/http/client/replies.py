@@ -15,7 +15,7 @@ from interlock.transports.http.client.reading import (
     BAD_EVENTS,
     FLOOD,
     RETRY_SECONDS,
-    Reader,
+    ReadingLink,
     Taken,
     header_text,
     http_fault,
@@ -62,7 +62,7 @@ class TokenRefusals(Protocol):
         """Take over a request that the server refused. False where another token would not help."""
 
 
-class CallLink(Reader, Protocol):
+class CallLink(ReadingLink, Protocol):
     """The link that a call was sent on, as the call sees it."""
 
     calls: dict[Id, HttpCall]

@@ -41,7 +41,7 @@ class MessageLink(Protocol):
         """Report what the server should not have done."""
 
 
-class ServerMessages:
+class HttpServerMessages:
     """Takes the messages of one server."""
 
     def __init__(self, link: MessageLink) -> None:

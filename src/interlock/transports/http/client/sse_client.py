@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 from interlock.process.task_set import TaskSet
 from interlock.protocols.mcp.meta import names_method
 from interlock.protocols.oauth.challenges import read_challenge
-from interlock.transports.http.client.authorized_calls import MAX_REFUSALS, Authorization, Refused
+from interlock.transports.http.client.authorized_calls import MAX_REFUSALS, Authorization, UnauthorizedCall
 from interlock.transports.http.client.heads import Heads
 from interlock.transports.http.client.origin import split_url
 from interlock.transports.http.client.pool import Guard, Pool
@@ -205,7 +205,7 @@ class SseLink(OneStreamLink):
     async def _post_again(
         self,
         authorization: Authorization,
-        refused: Refused | None,
+        refused: UnauthorizedCall | None,
         message: bytes,
         waiter: Waiter | None,
         refusals: int = 0,
@@ -293,10 +293,10 @@ class _Post(Reply):
             self._link.refused(self, self._waiter, Fault(name, how.why))
 
 
-def _refused(cause: BaseException, sent: str, *, again: bool) -> Refused | None:
+def _refused(cause: BaseException, sent: str, *, again: bool) -> UnauthorizedCall | None:
     """The refusal of a request for lack of a token or of scopes; None for any other failure."""
     status = cause.data.get("status") if isinstance(cause, Fault) else None
     if not isinstance(cause, Fault) or status not in (401, 403):
         return None
     challenge = read_challenge(str(cause.data.get("www_authenticate", "")))
-    return Refused(status, challenge, sent, again) if status == 401 or challenge.insufficient_scope else None
+    return UnauthorizedCall(status, challenge, sent, again) if status == 401 or challenge.insufficient_scope else None

@@ -9,7 +9,7 @@ from interlock.transports.http.client.reading import (
     BAD_EVENTS,
     FLOOD,
     RETRY_SECONDS,
-    Reader,
+    ReadingLink,
     Taken,
     header_text,
     read_messages,
@@ -28,7 +28,7 @@ RETRY_LEAST: Final = 0.1
 RETRY_MOST: Final = 30.0
 
 
-class Opener(Reader, Protocol):
+class Opener(ReadingLink, Protocol):
     """The link that the stream belongs to."""
 
     listener: Listener

@@ -24,7 +24,7 @@ HELD_BYTES: Final = 64 * 1024
 """Unread bytes at which the connection is left unread."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class ResponseHead(msgspec.Struct, frozen=True):
     """The beginning of an answer."""
 
     status: int
@@ -69,11 +69,11 @@ class StreamedAnswer(Reply):
         self._whole = False
         self._fault: Fault | None = None
         self._changed: asyncio.Future[None] | None = None
-        self._head: Head | None = None
+        self._head: ResponseHead | None = None
         self.stale = False
         """Whether the server had closed the connection before it could see the request."""
 
-    async def start(self, within_s: float) -> Head:
+    async def start(self, within_s: float) -> ResponseHead:
         """The status and the headers. Raises a `Fault` where none come in time."""
         while self._head is None:
             if self._fault is not None:
@@ -105,7 +105,7 @@ class StreamedAnswer(Reply):
         return True
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
-        self._head = Head(status, dict(headers))
+        self._head = ResponseHead(status, dict(headers))
         if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
             self._end(Fault("UPSTREAM_ERROR", f"{self._where} answered in an encoding that was not asked for"))
         self._notify()

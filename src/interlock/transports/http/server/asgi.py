@@ -28,7 +28,7 @@ _BAD_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _FAILED: Final = b"Internal Server Error"
 
 
-class Connection(Protocol):
+class AsgiConnection(Protocol):
     """The connection of a request."""
 
     transport: asyncio.Transport
@@ -46,7 +46,7 @@ class AsgiRequest:
     owner = ""
     """Nobody: the application admits callers for itself, so the client's address counts."""
 
-    def __init__(self, scope: Scope, connection: Connection, *, keep_alive: bool) -> None:
+    def __init__(self, scope: Scope, connection: AsgiConnection, *, keep_alive: bool) -> None:
         self.scope = scope
         self.keep_alive = keep_alive
         self.owes_continue = dict(scope["headers"]).get(b"expect", b"").lower() == b"100-continue"
@@ -61,7 +61,7 @@ class AsgiRequest:
         """Set when there is something to receive: bytes, the end of the body, or the end of the connection."""
         self.response_started = False
         self.response_complete = False
-        self._connection: Connection | None = connection
+        self._connection: AsgiConnection | None = connection
         """None when the request is over: no part of the connection stays with an application that holds the request."""
         self._chunked: bool | None = None
         self._left: int | None = 0
@@ -147,7 +147,7 @@ class AsgiRequest:
         else:
             self._send_head(connection, message["status"], message.get("headers", ()))
 
-    def _send_head(self, connection: Connection, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def _send_head(self, connection: AsgiConnection, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         lines = [status_line(status), connection.listener.date]
         closes = False
         # Such a client does not know chunks (RFC 9112, Transfer-Encoding). The end of the connection ends the answer.
@@ -176,7 +176,7 @@ class AsgiRequest:
         self.response_started, self.owes_continue = True, False
         connection.transport.write(b"".join((*lines, b"\r\n")))
 
-    def _send_body(self, connection: Connection, body: bytes, *, more: bool) -> None:
+    def _send_body(self, connection: AsgiConnection, body: bytes, *, more: bool) -> None:
         if self.scope["method"] == "HEAD":
             self._left = 0
         elif self._chunked:

@@ -20,7 +20,7 @@ OPEN_EXCHANGES: Final = "interlock.open_exchanges"
 """The extension of ASGI by which an application adds a request to those that are answered when the server stops."""
 
 
-class OpenExchange(Protocol):
+class LongRequest(Protocol):
     """A request that is open for long."""
 
     def abort(self, end: SessionEnd) -> None:
@@ -34,7 +34,7 @@ class AsgiApplication:
         self.state: dict[str, Any] = {}
         """Set by the application when it starts; each request has a copy."""
         self.tasks: set[asyncio.Task[None]] = set()
-        self._open_exchanges: WeakSet[OpenExchange] = WeakSet()
+        self._open_exchanges: WeakSet[LongRequest] = WeakSet()
         self._app = app
         self._lifespan = _Lifespan(app, self.state) if lifespan else None
 

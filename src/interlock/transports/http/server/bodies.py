@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.server.guard import Refusal
+from interlock.transports.http.server.guard import GuardRefusal
 from interlock.transports.request_bytes import RequestBytes
 
-CROWDED = Refusal(503, "too much is coming in", "RESOURCE_EXHAUSTED", b"retry-after: 1\r\n")
+CROWDED = GuardRefusal(503, "too much is coming in", "RESOURCE_EXHAUSTED", b"retry-after: 1\r\n")
 
 
-class Sender(Protocol):
+class BodySender(Protocol):
     """A connection whose request body is held."""
 
     @property
@@ -32,7 +32,7 @@ class Bodies:
 
     def __init__(self, bounds: HttpBounds, large: RequestBytes) -> None:
         self._bounds = bounds
-        self._small: dict[Sender, int] = {}
+        self._small: dict[BodySender, int] = {}
         self.large = large
         """The large bodies, and other requests of this address that count with them."""
         self.small_bytes = 0
@@ -42,7 +42,7 @@ class Bodies:
         """All that is held now."""
         return self.small_bytes + self.large.bytes
 
-    def hold(self, sender: Sender, size: int) -> bool:
+    def hold(self, sender: BodySender, size: int) -> bool:
         """A connection holds so much now. False where there is no room for it."""
         if size <= self._bounds.early_bytes and sender not in self.large:
             self.small_bytes += size - self._small.get(sender, 0)
@@ -51,17 +51,17 @@ class Bodies:
         self.release(sender)
         return self.large.hold(sender, sender.sender, size)
 
-    def received(self, sender: Sender) -> None:
+    def received(self, sender: BodySender) -> None:
         """The body has come in. A large one counts until `release`."""
         if sender in self._small:
             self.small_bytes -= self._small.pop(sender)
 
-    def release(self, sender: Sender) -> None:
+    def release(self, sender: BodySender) -> None:
         """The connection holds nothing more."""
         self.small_bytes -= self._small.pop(sender, 0)
         self.large.release(sender)
 
-    def _evict_oldest(self, sender: Sender) -> bool:
+    def _evict_oldest(self, sender: BodySender) -> bool:
         while self.small_bytes > self._bounds.small_bytes:
             oldest = next(iter(self._small))
             if oldest is sender:

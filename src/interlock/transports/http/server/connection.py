@@ -14,18 +14,18 @@ from interlock.transports.batching import Batching
 from interlock.transports.http.paced_reading import PacedReading
 from interlock.transports.http.server.asgi import AsgiRequest, address_of
 from interlock.transports.http.server.asgi_application import AsgiApplication
-from interlock.transports.http.server.guard import Refusal
+from interlock.transports.http.server.guard import GuardRefusal
 from interlock.transports.http.server.http_request import NO_HEAD, HttpRequest
 from interlock.transports.http.server.listener import HttpListener
-from interlock.transports.http.server.phase import Phase
+from interlock.transports.http.server.phase import RequestPhase
 from interlock.transports.http.server.refusals import refusal_body
 from interlock.transports.http.server.request_reader import RequestReader
 from interlock.transports.http.server.response_writer import ResponseWriter
 from interlock.transports.http.server.upgrades import PendingUpgrade, UpgradedConnection, UpgradeRequest
-from interlock.transports.http.server.waiting_times import Overdue, WaitingTimes
+from interlock.transports.http.server.waiting_times import OverduePart, WaitingTimes
 from interlock.transports.read_queue import ReadQueue
 
-_IDLE, _BODY, _CLOSING = Phase.IDLE, Phase.BODY, Phase.CLOSING
+_IDLE, _BODY, _CLOSING = RequestPhase.IDLE, RequestPhase.BODY, RequestPhase.CLOSING
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -146,7 +146,7 @@ class HttpConnection(asyncio.Protocol):
         """End the connection at once, with all that is unread."""
         self.transport.abort()
 
-    # The reader calls these, and a pending upgrade (`request_reader.Connection`, `upgrades.Upgradable`).
+    # The reader calls these, and a pending upgrade (`request_reader.ReadConnection`, `upgrades.Upgradable`).
 
     def is_idle(self) -> bool:
         """Whether all requests are answered."""
@@ -192,7 +192,7 @@ class HttpConnection(asyncio.Protocol):
         connections.add(upgraded)
         upgraded.take_over(self.transport, rest, lambda: connections.discard(upgraded))
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: GuardRefusal) -> None:
         """Answer with a refusal, after the requests before it, and read nothing more."""
         if self._reader.phase is _CLOSING:
             return
@@ -219,7 +219,7 @@ class HttpConnection(asyncio.Protocol):
         if not self.writer.stalled or not self.is_behind():
             self._reads.add(self, began)
 
-    # A request calls these (`http_request.Connection`, `asgi.Connection`).
+    # A request calls these (`http_request.RequestConnection`, `asgi.AsgiConnection`).
 
     def finish(self, request: HttpRequest, data: bytes) -> None:
         """The last bytes of an answer."""
@@ -289,16 +289,16 @@ class HttpConnection(asyncio.Protocol):
         begun, unread = reader.begun + self._unparsed, self.writer.count_unread()
         is_served = bool(self.flow.waiting) or self._is_serving()
         match self._times.judge(reader.phase, begun, unread, now, is_served=is_served):
-            case Overdue.NEXT_REQUEST:
+            case OverduePart.NEXT_REQUEST:
                 self._hang_up()
-            case Overdue.LINGERING:
+            case OverduePart.LINGERING:
                 self.transport.abort()
-            case Overdue.READING:
+            case OverduePart.READING:
                 self.listener.timed_out += 1
                 self.transport.abort()
-            case Overdue.REQUEST:
+            case OverduePart.REQUEST:
                 self.listener.timed_out += 1
-                self.refuse(Refusal(408, "the request did not come in time"))
+                self.refuse(GuardRefusal(408, "the request did not come in time"))
 
     def _is_serving(self) -> bool:
         """Whether the client waits for us, and not we for the client."""

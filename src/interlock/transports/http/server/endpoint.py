@@ -27,9 +27,9 @@ from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import AdmittedCaller, Service
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.server.answers import fault_headers
-from interlock.transports.http.server.exchange import LISTEN, Batch, HttpExchange
-from interlock.transports.http.server.guard import Headers, Refusal
-from interlock.transports.http.server.http_request import Head, HttpRequest
+from interlock.transports.http.server.exchange import LISTEN, HttpBatch, HttpExchange
+from interlock.transports.http.server.guard import GuardRefusal, Headers
+from interlock.transports.http.server.http_request import HttpRequest, RequestHead
 from interlock.transports.http.server.legacy_sse import LegacySse
 from interlock.transports.http.server.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.server.malformed import KEY, Malformed
@@ -124,7 +124,7 @@ class McpEndpoint:
         if http.connection is not None:
             self.handle(http)
 
-    def foresee(self, head: Head) -> Refusal | None:
+    def foresee(self, head: RequestHead) -> GuardRefusal | None:
         """Whether the request is refused before anything is known of the body: for its caller, its method, its type."""
         large = head.length > self._bounds.early_bytes or b"transfer-encoding" in head.headers
         try:
@@ -132,13 +132,13 @@ class McpEndpoint:
         except Fault as fault:
             if isinstance(fault, AuthenticationPending) and not large:
                 return None
-            return Refusal(fault.kind.http, fault.message, fault.name, fault_headers(fault))
+            return GuardRefusal(fault.kind.http, fault.message, fault.name, fault_headers(fault))
         if not large:
             return None
         if head.method != b"POST":
-            return Refusal(413, "only a POST has a body here", "TOO_LARGE")
+            return GuardRefusal(413, "only a POST has a body here", "TOO_LARGE")
         refused = unfit(head.headers)
-        return None if refused is None else Refusal(*refused)
+        return None if refused is None else GuardRefusal(*refused)
 
     def owner_of(self, path: str, headers: Headers) -> str:
         """The owner of the key in a head, where it admits its caller; empty otherwise."""
@@ -318,14 +318,14 @@ class McpEndpoint:
                     self._on_notification(session, caller, message)
             elif isinstance(message, Result | Failure):
                 session.on_response(message)
-        batch = Batch(http, session, len(requests), refused)
+        batch = HttpBatch(http, session, len(requests), refused)
         if not requests:
             batch.close()
         for request in requests:
             self._serve_in_batch(http, session, caller, request, batch)
 
     def _serve_in_batch(
-        self, http: HttpRequest, session: HttpSession, caller: AdmittedCaller, request: Request, batch: Batch
+        self, http: HttpRequest, session: HttpSession, caller: AdmittedCaller, request: Request, batch: HttpBatch
     ) -> None:
         try:
             if request.method == "initialize":

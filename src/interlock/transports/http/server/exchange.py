@@ -73,7 +73,7 @@ class HttpExchange(OpenExchange):
     _channel: HttpSession | None = None
     on_cancel: Callable[[str], None] | None = None
     open = True
-    _batch: Batch | None = None
+    _batch: HttpBatch | None = None
     _outlet: Outlet | None = None
     _asks: dict[int, asyncio.Future[bytes]] | None = None
     _counted_in: RequestBytes | None = None
@@ -86,7 +86,7 @@ class HttpExchange(OpenExchange):
         caller: AdmittedCaller,
         http: HttpRequest,
         channel: HttpSession | None = None,
-        batch: Batch | None = None,
+        batch: HttpBatch | None = None,
     ) -> None:
         self.request = request
         self.preview = preview
@@ -331,7 +331,7 @@ class HttpExchange(OpenExchange):
             self._outlet.send(encode_notification(CANCELLED, withdrawal(id_, why)))
 
 
-class Batch:
+class HttpBatch:
     """The answers of one batch (revision 2025-03-26): one array when all are there, or events as they come."""
 
     __slots__ = ("_answers", "_channel", "_http", "_missing", "_outlet")

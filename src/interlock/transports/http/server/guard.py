@@ -18,7 +18,7 @@ from interlock.transports.http.bounds import HttpBounds
 Headers = Mapping[bytes, bytes]
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class GuardRefusal(msgspec.Struct, frozen=True):
     """An answer given before the request is looked at: an HTTP status and a row of the error table."""
 
     status: int
@@ -53,12 +53,12 @@ def allowed_hosts_for(
     return Faces(frozenset(h.encode() for h in hosts), frozenset(o.encode() for o in web))
 
 
-def check_head(method: bytes, headers: Headers, version: str, faces: Faces, body_limit: int) -> Refusal | None:
+def check_head(method: bytes, headers: Headers, version: str, faces: Faces, body_limit: int) -> GuardRefusal | None:
     """The request line and all headers at once, save the target."""
     if method in _REFUSED_METHODS:
-        return Refusal(405, f"{method.decode('ascii')} is not answered here", headers=_ALLOW)
+        return GuardRefusal(405, f"{method.decode('ascii')} is not answered here", headers=_ALLOW)
     if version != "1.1" and version != "1.0":
-        return Refusal(400, f"HTTP/{version} is not spoken here")
+        return GuardRefusal(400, f"HTTP/{version} is not spoken here")
     if headers.get(b"host") not in faces.hosts:
         refusal = check_host(headers.get(b"host"), faces)
         if refusal is not None:
@@ -68,74 +68,74 @@ def check_head(method: bytes, headers: Headers, version: str, faces: Faces, body
         if refusal is not None:
             return refusal
     if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() != b"identity":
-        return Refusal(415, "Content-Encoding is not supported; send the body as it is")
+        return GuardRefusal(415, "Content-Encoding is not supported; send the body as it is")
     if b"transfer-encoding" in headers:
         return check_transfer(headers, version)
     length = headers.get(b"content-length")
     if length is not None and (len(length) > 18 or int(length) > body_limit):
-        return Refusal(413, f"the body is over the limit of {body_limit} bytes", "TOO_LARGE")
+        return GuardRefusal(413, f"the body is over the limit of {body_limit} bytes", "TOO_LARGE")
     return None
 
 
-def check_target(target: bytes) -> Refusal | None:
+def check_target(target: bytes) -> GuardRefusal | None:
     """Only a plain absolute path, with or without a query, that means the same before and after decoding."""
     if not target.startswith(b"/"):
-        return Refusal(400, "the request target must be a path that starts with /")
+        return GuardRefusal(400, "the request target must be a path that starts with /")
     path = target.partition(b"?")[0]
     if path.startswith(b"//") or b"#" in target:
-        return Refusal(400, "the request target must be a plain path")
+        return GuardRefusal(400, "the request target must be a plain path")
     if b"%" in path or b"." in path or b"\\" in path:
         decoded = unquote_to_bytes(path)
         if _UNSAFE.search(decoded) or any(part in (b".", b"..") for part in decoded.split(b"/")):
-            return Refusal(400, "the path has dot segments or control characters")
+            return GuardRefusal(400, "the path has dot segments or control characters")
     return None
 
 
-def check_host(host: bytes | None, faces: Faces) -> Refusal | None:
+def check_host(host: bytes | None, faces: Faces) -> GuardRefusal | None:
     """One Host, well-formed, and ours: a page that rebinds its own name to this address is refused by it."""
     if host is None:
-        return Refusal(400, "a request needs one Host header")
+        return GuardRefusal(400, "a request needs one Host header")
     name = host.strip().lower()
     if not _HOST.match(name):
-        return Refusal(400, "the Host header is not a host name with an optional port")
+        return GuardRefusal(400, "the Host header is not a host name with an optional port")
     if name not in faces.hosts:
         shown = name.decode("ascii")[:100]
-        return Refusal(403, f"Host {shown!r} is not a name of this server", "ORIGIN_REFUSED")
+        return GuardRefusal(403, f"Host {shown!r} is not a name of this server", "ORIGIN_REFUSED")
     return None
 
 
-def check_origin(origin: bytes, faces: Faces) -> Refusal | None:
+def check_origin(origin: bytes, faces: Faces) -> GuardRefusal | None:
     """An Origin comes from a web page; only pages that the operator knows may call."""
     if origin.strip().lower() in faces.origins:
         return None
     shown = origin.decode("latin-1")[:100]
-    return Refusal(403, f"Origin {shown!r} is not allowed here", "ORIGIN_REFUSED")
+    return GuardRefusal(403, f"Origin {shown!r} is not allowed here", "ORIGIN_REFUSED")
 
 
-def check_transfer(headers: Headers, version: str) -> Refusal | None:
+def check_transfer(headers: Headers, version: str) -> GuardRefusal | None:
     """Chunked, alone, and only where HTTP has it (RFC 9112, Message Body Length)."""
     if b"content-length" in headers:
-        return Refusal(400, "Transfer-Encoding and Content-Length exclude each other")
+        return GuardRefusal(400, "Transfer-Encoding and Content-Length exclude each other")
     if version == "1.0" or headers[b"transfer-encoding"].strip().lower() != b"chunked":
-        return Refusal(400, "the only Transfer-Encoding spoken here is chunked, in HTTP/1.1")
+        return GuardRefusal(400, "the only Transfer-Encoding spoken here is chunked, in HTTP/1.1")
     return None
 
 
-def check_size(headers: Headers, repeats: int, bounds: HttpBounds, target: bytes = b"") -> Refusal | None:
+def check_size(headers: Headers, repeats: int, bounds: HttpBounds, target: bytes = b"") -> GuardRefusal | None:
     """Neither too many headers nor too long ones, nor too long a target."""
     if len(target) > bounds.header_bytes:
         return too_long(bounds, target=True)
     if len(headers) + repeats > bounds.header_count:
-        return Refusal(431, f"more than {bounds.header_count} headers", "TOO_LARGE")
+        return GuardRefusal(431, f"more than {bounds.header_count} headers", "TOO_LARGE")
     if sum(len(name) + len(value) + 4 for name, value in headers.items()) > bounds.header_bytes:
         return too_long(bounds, target=False)
     return None
 
 
-def too_long(bounds: HttpBounds, *, target: bool) -> Refusal:
+def too_long(bounds: HttpBounds, *, target: bool) -> GuardRefusal:
     """For a head that is over the limit before its end: in its target, or in its headers."""
     what = "the request target is" if target else "headers are"
-    return Refusal(414 if target else 431, f"{what} over the limit of {bounds.header_bytes} bytes", "TOO_LARGE")
+    return GuardRefusal(414 if target else 431, f"{what} over the limit of {bounds.header_bytes} bytes", "TOO_LARGE")
 
 
 def combine(name: bytes, first: bytes, second: bytes) -> bytes | None:

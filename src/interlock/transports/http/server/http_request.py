@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.transports.http.server.guard import Refusal
+from interlock.transports.http.server.guard import GuardRefusal
 from interlock.transports.sessions.session import SessionChannel, SessionEnd
 from interlock.wire.large_messages import Outcome
 from interlock.wire.sse import KEEP_ALIVE
@@ -22,7 +22,7 @@ STREAM_HEADERS: Final = (
 CLOSE: Final = b"connection: close\r\n"
 
 
-class Head(msgspec.Struct):
+class RequestHead(msgspec.Struct):
     """A request without its body. Equal requests may share one."""
 
     method: bytes
@@ -42,7 +42,7 @@ class Head(msgspec.Struct):
     """The method, name and version that this head repeats correctly (stateless era)."""
 
 
-NO_HEAD: Final = Head(b"", "", {}, keep_alive=False, chunked=False)
+NO_HEAD: Final = RequestHead(b"", "", {}, keep_alive=False, chunked=False)
 """For a request that is refused before its head was understood."""
 
 
@@ -75,7 +75,7 @@ class AnswerWriter(Protocol):
         """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
 
 
-class Connection(Protocol):
+class RequestConnection(Protocol):
     """The connection that a request is answered on."""
 
     client: tuple[str, int] | None
@@ -106,12 +106,12 @@ class Connection(Protocol):
 class HttpRequest(msgspec.Struct, eq=False):
     """A request as it came, and the one way to answer it: a body at once, or a stream piece by piece."""
 
-    connection: Connection | None
+    connection: RequestConnection | None
     """None once the answer is complete or the client has gone."""
-    head: Head
+    head: RequestHead
     keep_alive: bool
     body: bytes = b""
-    refusal: Refusal | None = None
+    refusal: GuardRefusal | None = None
     on_gone: Callable[[], None] | None = None
     """Called when the client goes before the answer is complete."""
     on_stop: Callable[[SessionEnd], None] | None = None

@@ -8,12 +8,12 @@ from interlock.transports.http.bounds import FREE_CHUNKS, MIN_CHUNK
 from interlock.transports.http.paced_reading import PacedReading
 from interlock.transports.http.server.asgi import AsgiRequest
 from interlock.transports.http.server.bodies import CROWDED
-from interlock.transports.http.server.guard import Refusal
-from interlock.transports.http.server.http_request import Head
+from interlock.transports.http.server.guard import GuardRefusal
+from interlock.transports.http.server.http_request import RequestHead
 from interlock.transports.http.server.listener import HttpListener
 from interlock.transports.read_queue import PIECE_BYTES, ReadQueue
 
-_TINY_CHUNKS = Refusal(400, f"the body has over {FREE_CHUNKS} chunks of fewer than {MIN_CHUNK} bytes on average")
+_TINY_CHUNKS = GuardRefusal(400, f"the body has over {FREE_CHUNKS} chunks of fewer than {MIN_CHUNK} bytes on average")
 
 
 class BodyOwner(Protocol):
@@ -26,7 +26,7 @@ class BodyOwner(Protocol):
     def unanswered_bytes(self) -> int:
         """The bytes of the whole requests that are not answered yet."""
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: GuardRefusal) -> None:
         """Answer with a refusal, after the requests before it, and have nothing more read."""
 
 
@@ -52,7 +52,7 @@ class IncomingBody:
         self._listener = listener
         self._flow = flow
         self._reads = reads
-        self.head: Head | None = None
+        self.head: RequestHead | None = None
         """The head of the MCP request whose body is coming in."""
         self.application_request: AsgiRequest | None = None
         """The last request for the ASGI application, whose body may be coming in."""
@@ -65,12 +65,12 @@ class IncomingBody:
         self._sender = ""
         """The owner of the caller that sends it, where it is large and the caller has a valid key."""
 
-    def begin(self, request: Head | AsgiRequest, length: int, sender: str) -> None:
+    def begin(self, request: RequestHead | AsgiRequest, length: int, sender: str) -> None:
         """The body of this request comes next. `sender`: the owner of its caller, of a large one with a valid key."""
         self._length = length
         self._chunks = 0
         self._sender = sender
-        if isinstance(request, Head):
+        if isinstance(request, RequestHead):
             self.head = request
         else:
             self.application_request = request
@@ -93,7 +93,7 @@ class IncomingBody:
         """The place of a large body among all; None for another."""
         return self._began if self.received() > self._listener.bounds.early_bytes else None
 
-    def begin_chunk(self) -> Refusal | None:
+    def begin_chunk(self) -> GuardRefusal | None:
         """Another chunk. Each costs the same, however few bytes it has."""
         self._chunks += 1
         if self._chunks == 1:
@@ -101,7 +101,7 @@ class IncomingBody:
         too_small = self._chunks > FREE_CHUNKS and self.received() < (self._chunks - 1) * MIN_CHUNK
         return _TINY_CHUNKS if too_small else None
 
-    def add(self, data: bytes) -> Refusal | None:
+    def add(self, data: bytes) -> GuardRefusal | None:
         """A piece of it."""
         so_far = self._bytes
         if self.head is None:
@@ -115,7 +115,7 @@ class IncomingBody:
             self._bytes = bytearray(so_far) + data
         limit = self._listener.limits.message_bytes
         if self.received() > limit:
-            return Refusal(413, f"the body is over the limit of {limit} bytes", "TOO_LARGE")
+            return GuardRefusal(413, f"the body is over the limit of {limit} bytes", "TOO_LARGE")
         return None if self._listener.bodies.hold(self, self._size()) else CROWDED
 
     def end(self) -> bytes:
@@ -152,7 +152,7 @@ class IncomingBody:
         self.application_request = None
         del self._connection
 
-    # The listener's count of bodies calls these (`bodies.Sender`).
+    # The listener's count of bodies calls these (`bodies.BodySender`).
 
     @property
     def sender(self) -> str:

@@ -12,8 +12,8 @@ from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.dates import format_date
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.server.bodies import Bodies
-from interlock.transports.http.server.guard import Faces, Headers, Refusal, check_target
-from interlock.transports.http.server.http_request import CLOSE, Head, HttpRequest
+from interlock.transports.http.server.guard import Faces, GuardRefusal, Headers, check_target
+from interlock.transports.http.server.http_request import CLOSE, HttpRequest, RequestHead
 from interlock.transports.http.server.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.server.upgrades import Upgrader
 from interlock.transports.request_bytes import RequestBytes
@@ -21,7 +21,7 @@ from interlock.transports.unread_bytes import UnreadBytes
 from interlock.wire.limits import Limits
 
 
-class Connection(Protocol):
+class AcceptedConnection(Protocol):
     """A connection of this address, as its server sees it."""
 
     transport: asyncio.Transport
@@ -43,7 +43,7 @@ class Endpoint(Protocol):
     def handle(self, request: HttpRequest) -> None:
         """Answer a request, now or later. Never raises."""
 
-    def foresee(self, head: Head) -> Refusal | None:
+    def foresee(self, head: RequestHead) -> GuardRefusal | None:
         """Whether a request would be refused whatever its body is. Asked before a body is read that did not come
         together with the head."""
 
@@ -66,7 +66,7 @@ class Endpoint(Protocol):
 ENTRANCE: Final = "/mcp"
 """The MCP path of all tools. A key is judged there for requests that are not on an MCP path."""
 
-Known = tuple[Head, int]
+Known = tuple[RequestHead, int]
 """A head, and how long its body is."""
 
 
@@ -88,7 +88,7 @@ class HttpListener:
         self.limits = limits
         self.bounds = bounds
         self.is_mcp = is_mcp
-        self.connections: set[Connection] = set()
+        self.connections: set[AcceptedConnection] = set()
         self.streams: dict[HttpRequest, float] = {}
         """The open event streams, and when each gets its next comment."""
         self.bodies = Bodies(bounds, endpoint.open_bytes)
@@ -102,14 +102,14 @@ class HttpListener:
         self.ok_head = b""
         self.date = b""
         """The header with the time."""
-        self._targets: dict[bytes, tuple[str, bool] | Refusal] = {}
+        self._targets: dict[bytes, tuple[str, bool] | GuardRefusal] = {}
         self.heads: dict[bytes, Known] = {}
         """Heads that were understood, by the very bytes they came as; nobody's own, so shared by all connections."""
-        self._alike: dict[bytes, Head] = {}
+        self._alike: dict[bytes, RequestHead] = {}
         """The same without their lengths, in which most requests of a client differ."""
         self.sweep(time.monotonic())
 
-    def resolve(self, target: bytes) -> tuple[str, bool] | Refusal:
+    def resolve(self, target: bytes) -> tuple[str, bool] | GuardRefusal:
         """A request target's path, and whether it is an MCP path. Remembered, since few are ever asked for."""
         known = self._targets.get(target)
         if known is not None:
@@ -123,7 +123,7 @@ class HttpListener:
             self._targets[target] = found
         return found
 
-    def understand(self, start: bytes, match: Callable[[], Head | None]) -> Known | None:
+    def understand(self, start: bytes, match: Callable[[], RequestHead | None]) -> Known | None:
         """The head in these bytes, and its body's length, kept for whoever sends the same again. `match` finds it where
         none was like it yet; None where it must be parsed."""
         cut = cut_length(start)

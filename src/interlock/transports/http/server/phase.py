@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 
-class Phase(enum.Enum):
+class RequestPhase(enum.Enum):
     """The part of a request that comes next."""
 
     IDLE = "idle"

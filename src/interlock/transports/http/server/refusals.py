@@ -11,7 +11,7 @@ from interlock.protocols.mcp.intake import refusal_dialect
 from interlock.protocols.registry.errors import error_body
 from interlock.protocols.traces import new_trace_id
 from interlock.transports.http.server.answers import fault_headers
-from interlock.transports.http.server.guard import Refusal
+from interlock.transports.http.server.guard import GuardRefusal
 from interlock.transports.http.server.http_request import HttpRequest
 from interlock.transports.http.server.legacy_sse_paths import mcp_path_of
 from interlock.transports.http.server.post_headers import names_session
@@ -24,7 +24,7 @@ _CLOSING: Final = frozenset({401, 403, 406, 415})
 """After these the next request is no better, so the connection closes."""
 
 
-def refusal_body(refusal: Refusal, target: bytes, is_mcp: Callable[[str], bool]) -> bytes:
+def refusal_body(refusal: GuardRefusal, target: bytes, is_mcp: Callable[[str], bool]) -> bytes:
     """The error in the form that clients of this target read. A request without a target was not valid HTTP."""
     fault = Fault(refusal.name, refusal.message, hint=refusal.hint)
     path = target.partition(b"?")[0].decode("latin-1")

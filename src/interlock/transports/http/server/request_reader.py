@@ -16,23 +16,23 @@ from interlock.transports.http.paced_reading import PacedReading
 from interlock.transports.http.server import asgi, guard, http_request
 from interlock.transports.http.server.asgi import AsgiRequest, scope_of
 from interlock.transports.http.server.bodies import CROWDED
-from interlock.transports.http.server.guard import Refusal
-from interlock.transports.http.server.http_request import Head, HttpRequest
+from interlock.transports.http.server.guard import GuardRefusal
+from interlock.transports.http.server.http_request import HttpRequest, RequestHead
 from interlock.transports.http.server.incoming_body import BodyOwner, IncomingBody
 from interlock.transports.http.server.listener import ENTRANCE, HttpListener, Known
-from interlock.transports.http.server.phase import Phase
+from interlock.transports.http.server.phase import RequestPhase
 from interlock.transports.http.server.response_writer import ResponseWriter
 from interlock.transports.http.server.template import Template
 from interlock.transports.http.server.upgrades import UpgradeRequest
 from interlock.transports.read_queue import PIECE_BYTES, ReadQueue
 
-_IDLE, _HEAD, _BODY, _CLOSING = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.CLOSING
+_IDLE, _HEAD, _BODY, _CLOSING = RequestPhase.IDLE, RequestPhase.HEAD, RequestPhase.BODY, RequestPhase.CLOSING
 _FEW_HEADERS: Final = 32
 _MAX_LINGER_BYTES: Final = 16 * 1024 * 1024
 """Bytes that a refused client may go on sending before it is cut off."""
 
 
-class Connection(http_request.Connection, asgi.Connection, BodyOwner, Protocol):
+class ReadConnection(http_request.RequestConnection, asgi.AsgiConnection, BodyOwner, Protocol):
     """The connection whose requests are read."""
 
     listener: HttpListener
@@ -85,7 +85,7 @@ class RequestReader:
     )
 
     def __init__(
-        self, connection: Connection, listener: HttpListener, transport: asyncio.Transport, reads: ReadQueue
+        self, connection: ReadConnection, listener: HttpListener, transport: asyncio.Transport, reads: ReadQueue
     ) -> None:
         self._connection = connection
         self._listener = listener
@@ -211,11 +211,11 @@ class RequestReader:
         """One header."""
         head = self._head
         if head is None or self.phase is not _HEAD:
-            self._connection.refuse(Refusal(400, "trailers are not taken"))
+            self._connection.refuse(GuardRefusal(400, "trailers are not taken"))
             return
         max_headers = self._listener.bounds.header_count
         if len(head) + self._repeats > max_headers:
-            self._connection.refuse(Refusal(431, f"more than {max_headers} headers", "TOO_LARGE"))
+            self._connection.refuse(GuardRefusal(431, f"more than {max_headers} headers", "TOO_LARGE"))
             return
         name = name.lower()
         # The parser leaves the space after a value, which is no part of it (RFC 9110, Field Values).
@@ -226,7 +226,7 @@ class RequestReader:
         self._repeats += 1
         combined = guard.combine(name, head[name], value)
         if combined is None:
-            self._connection.refuse(Refusal(400, f"the header {name.decode('latin-1')[:64]} may stand only once"))
+            self._connection.refuse(GuardRefusal(400, f"the header {name.decode('latin-1')[:64]} may stand only once"))
         elif self._repeats <= max_headers:
             head[name] = combined
 
@@ -246,7 +246,7 @@ class RequestReader:
         ):
             refusal = guard.check_size(head, self._repeats, listener.bounds, self.target)
         found = listener.resolve(self.target) if refusal is None else refusal
-        if isinstance(found, Refusal):
+        if isinstance(found, GuardRefusal):
             self._connection.refuse(found)
             return
         path, is_mcp = found
@@ -254,7 +254,7 @@ class RequestReader:
             if parser.should_upgrade():
                 self._upgrade = UpgradeRequest(method, self.target, head, version)
             else:
-                needed = Refusal(426, "this address speaks WebSocket", headers=b"upgrade: websocket\r\n")
+                needed = GuardRefusal(426, "this address speaks WebSocket", headers=b"upgrade: websocket\r\n")
                 self._connection.refuse(needed)
             return
         if b"upgrade" in head and parser.should_upgrade():
@@ -267,7 +267,7 @@ class RequestReader:
         is_large = length > listener.bounds.early_bytes or b"transfer-encoding" in head
         sender = listener.endpoint.owner_of(path if is_mcp else ENTRANCE, head) if is_large else ""
         if is_mcp:
-            understood = Head(method, path, head, keep_alive, version == "1.1", length)
+            understood = RequestHead(method, path, head, keep_alive, version == "1.1", length)
             self.body.begin(understood, length, sender)
             self._check(understood, first)
         else:
@@ -299,7 +299,7 @@ class RequestReader:
             follows, self._follows = self._follows, True
             self._connection.take(HttpRequest(self._connection, head, head.keep_alive, body), follows=follows)
 
-    def _check(self, head: Head, first: bytes | None) -> None:
+    def _check(self, head: RequestHead, first: bytes | None) -> None:
         """Before the body of an MCP request is read: refuse one that would be refused whatever its body is."""
         expectation = head.headers.get(b"expect")
         if expectation is None:
@@ -309,7 +309,7 @@ class RequestReader:
             if expectation.lower() == b"100-continue":
                 self._connection.expect_continue()
             else:
-                self._connection.refuse(Refusal(417, "the only expectation met here is 100-continue"))
+                self._connection.refuse(GuardRefusal(417, "the only expectation met here is 100-continue"))
         if (head.length or b"transfer-encoding" in head.headers) and not _is_whole(first, head):
             refusal = self._listener.endpoint.foresee(head)
             if refusal is not None:
@@ -325,7 +325,7 @@ class RequestReader:
         except httptools.HttpParserCallbackError as failed:
             raise failed.__context__ or failed from None  # a fault of ours, and not of the request
         except httptools.HttpParserError as error:
-            self._connection.refuse(Refusal(400, f"not a proper HTTP request: {error}"))
+            self._connection.refuse(GuardRefusal(400, f"not a proper HTTP request: {error}"))
         return None
 
     def _read_again(self) -> bool:
@@ -365,7 +365,7 @@ def _without_upgrade(method: bytes, target: bytes, version: str, head: dict[byte
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-def _is_whole(first: bytes | None, head: Head) -> bool:
+def _is_whole(first: bytes | None, head: RequestHead) -> bool:
     """Whether the body came together with its head, so that nothing more has to be read."""
     if first is None or b"transfer-encoding" in head.headers or head.length >= len(first):
         return False

@@ -13,7 +13,7 @@ from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.server.asgi_application import AsgiApplication
 from interlock.transports.http.server.connection import HttpConnection
 from interlock.transports.http.server.guard import allowed_hosts_for
-from interlock.transports.http.server.listener import Connection, Endpoint, HttpListener, mcp_paths
+from interlock.transports.http.server.listener import AcceptedConnection, Endpoint, HttpListener, mcp_paths
 from interlock.transports.http.server.upgrades import Upgrader
 from interlock.wire.limits import DEFAULT, Limits
 
@@ -135,7 +135,7 @@ class HttpServer:
         self._look(iter(tuple(self.listener.connections)), now)
         self._sweeper = asyncio.get_running_loop().call_later(self.listener.bounds.resolution_s, self._sweep)
 
-    def _look(self, waiting: Iterator[Connection], now: float) -> None:
+    def _look(self, waiting: Iterator[AcceptedConnection], now: float) -> None:
         """See which connections were waited for too long: some at a time, so that no call waits for all of them."""
         looked = 0
         for connection in islice(waiting, LOOKED_AT_ONCE):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from interlock.transports.http.server.http_request import Head
+from interlock.transports.http.server.http_request import RequestHead
 
 _VARYING: Final = frozenset({b"content-length", b"mcp-name", b"traceparent"})
 _VARYING_PREFIX: Final = b"mcp-param-"
@@ -23,7 +23,9 @@ class Template:
 
     __slots__ = ("_head", "_parts", "_tail", "_whole")
 
-    def __init__(self, head: Head, parts: list[tuple[bytes, int, bytes, bytes]], tail: bytes, whole: bytes) -> None:
+    def __init__(
+        self, head: RequestHead, parts: list[tuple[bytes, int, bytes, bytes]], tail: bytes, whole: bytes
+    ) -> None:
         self._head = head
         self._parts = parts
         """For each value that may differ: the bytes before it, how many, its header, and what it was."""
@@ -31,7 +33,7 @@ class Template:
         self._whole = whole
 
     @classmethod
-    def of(cls, data: bytes, head: Head) -> Template | None:
+    def of(cls, data: bytes, head: RequestHead) -> Template | None:
         """The template of a head that the parser read from these bytes. None where there is no use in one."""
         end = data.find(b"\r\n\r\n") + 4
         if not 4 < end <= _HEAD_BYTES or not data.startswith(head.method) or b"transfer-encoding" in head.headers:
@@ -51,7 +53,7 @@ class Template:
             place += len(line) + 2
         return cls(head, parts, data[start:end], data[:end])
 
-    def match(self, data: bytes) -> Head | None:
+    def match(self, data: bytes) -> RequestHead | None:
         """The head at the beginning of these bytes, if it is like the one before."""
         head = self._head
         if data.startswith(self._whole):
@@ -76,7 +78,7 @@ class Template:
         if headers is None:
             return head
         length = int(headers[_LENGTH]) if _LENGTH in headers else 0
-        return Head(head.method, head.path, headers, head.keep_alive, head.chunked, length, head.fit)
+        return RequestHead(head.method, head.path, headers, head.keep_alive, head.chunked, length, head.fit)
 
 
 _is_plain = re.compile(rb"[!-~](?:[ -~]*[!-~])?").fullmatch

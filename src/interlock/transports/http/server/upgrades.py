@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from interlock.transports.http.server.answers import fault_headers
-from interlock.transports.http.server.guard import Headers, Refusal
+from interlock.transports.http.server.guard import GuardRefusal, Headers
 from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.wire.errors import Fault
 
@@ -59,7 +59,7 @@ class Upgradable(Protocol):
     def is_idle(self) -> bool:
         """Whether all of its requests are answered."""
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: GuardRefusal) -> None:
         """Answer with a refusal."""
 
     def hand_over(self, upgraded: UpgradedConnection, rest: bytes) -> None:
@@ -97,4 +97,4 @@ class PendingUpgrade:
 
     def _refuse(self, fault: Fault) -> None:
         headers = fault_headers(fault)
-        self._connection.refuse(Refusal(fault.kind.http, fault.message, fault.name, headers, fault.hint))
+        self._connection.refuse(GuardRefusal(fault.kind.http, fault.message, fault.name, headers, fault.hint))

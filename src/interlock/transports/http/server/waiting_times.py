@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.server.phase import Phase
+from interlock.transports.http.server.phase import RequestPhase
 
 
-class Overdue(enum.Enum):
+class OverduePart(enum.Enum):
     """The part of the exchange that a client did not complete in time."""
 
     NEXT_REQUEST = "next request"
@@ -25,10 +25,10 @@ class WaitingTimes:
 
     def __init__(self, bounds: HttpBounds) -> None:
         self._bounds = bounds
-        self._seen: tuple[Phase, int, int] = (Phase.IDLE, -1, 0)
+        self._seen: tuple[RequestPhase, int, int] = (RequestPhase.IDLE, -1, 0)
         self._since = 0.0
 
-    def judge(self, phase: Phase, begun: int, unread: int, now: float, *, is_served: bool) -> Overdue | None:
+    def judge(self, phase: RequestPhase, begun: int, unread: int, now: float, *, is_served: bool) -> OverduePart | None:
         """See how the connection is now: the requests that have begun, the bytes that the client has not read, and
         whether the client waits for us."""
         seen = (phase, begun, unread)
@@ -38,11 +38,11 @@ class WaitingTimes:
             return None
         bounds = self._bounds
         if unread:
-            late, longest = Overdue.READING, bounds.stall_s
-        elif phase is Phase.IDLE:
-            late, longest = Overdue.NEXT_REQUEST, bounds.idle_s if begun else bounds.head_s
-        elif phase is Phase.CLOSING:
-            late, longest = Overdue.LINGERING, bounds.linger_s
+            late, longest = OverduePart.READING, bounds.stall_s
+        elif phase is RequestPhase.IDLE:
+            late, longest = OverduePart.NEXT_REQUEST, bounds.idle_s if begun else bounds.head_s
+        elif phase is RequestPhase.CLOSING:
+            late, longest = OverduePart.LINGERING, bounds.linger_s
         else:
-            late, longest = Overdue.REQUEST, bounds.head_s if phase is Phase.HEAD else bounds.body_s
+            late, longest = OverduePart.REQUEST, bounds.head_s if phase is RequestPhase.HEAD else bounds.body_s
         return late if now - self._since > longest else None
