@@ -18,7 +18,7 @@ from interlock.config.settings import ServerSettings
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.call import Call, Caller, OpenCalls
-from interlock.hub.calls.dispatch.result_pages import Pages
+from interlock.hub.calls.dispatch.result_pages import ResultPages
 from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor, postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.local_exchange import LocalExchange
@@ -48,7 +48,7 @@ def main() -> None:
 
 async def measure(sizes: tuple[int, ...] = SIZES, times: int = RUNS) -> dict[str, dict[str, float]]:
     """The rows, by what is done and the size of the result in bytes."""
-    judging, measuring, pages = JudgingThreads(Resolver()), ResultTokens(), Pages(time.monotonic)
+    judging, measuring, pages = JudgingThreads(Resolver()), ResultTokens(), ResultPages(time.monotonic)
     settings = {
         "cut": ServerSettings(command=("x",), max_result_tokens=MAX_TOKENS),
         "escape": ServerSettings(command=("x",), scan_results="escape"),

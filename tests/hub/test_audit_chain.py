@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from example_counts import example_count
 from interlock.hub.audit.chain import follow
-from interlock.hub.audit.head import Head, HeadDamaged, HeadFile, read_head
+from interlock.hub.audit.head import ChainHead, HeadDamaged, HeadFile, read_head
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.verify import Finding, verify
 from interlock.hub.auth.principals import Principal
@@ -197,17 +197,17 @@ def test_a_recorded_gap_excuses_only_the_hole_it_names(copy: Copy) -> None:
 
 def test_the_head_file_survives_a_torn_copy_of_itself(tmp_path: Path) -> None:
     path = tmp_path / "audit.head"
-    file = HeadFile(path, Head("node", 0, b"0" * 32, 1, 0))
+    file = HeadFile(path, ChainHead("node", 0, b"0" * 32, 1, 0))
     file.move(5, b"5" * 32, 4)
     file.move(9, b"9" * 32, 8)
     file.issue(12)
     file.close()
-    assert read_head(path) == Head("node", 9, b"9" * 32, 8, 12)
+    assert read_head(path) == ChainHead("node", 9, b"9" * 32, 8, 12)
     page = bytearray(path.read_bytes())
     torn = page.index(b"9" * 32)
     page[torn] ^= 1
     path.write_bytes(page)
-    assert read_head(path) == Head("node", 5, b"5" * 32, 4, 12)
+    assert read_head(path) == ChainHead("node", 5, b"5" * 32, 4, 12)
     page[page.index(b"5" * 32)] ^= 1
     path.write_bytes(page)
     with pytest.raises(HeadDamaged):

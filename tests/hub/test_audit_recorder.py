@@ -16,7 +16,7 @@ from interlock.hub.audit import entries, write_failures
 from interlock.hub.audit.batch_writer import PIECE_ENTRIES
 from interlock.hub.audit.commit_publisher import CommitPublisher
 from interlock.hub.audit.entries import Ticket, event_record
-from interlock.hub.audit.head import Head, HeadFile, read_head
+from interlock.hub.audit.head import ChainHead, HeadFile, read_head
 from interlock.hub.audit.record import (
     CLOSED,
     GAP,
@@ -30,7 +30,7 @@ from interlock.hub.audit.record import (
 )
 from interlock.hub.audit.recorder import FLUSH_AT, OnCommitted, Recorder
 from interlock.hub.audit.search import FoundEntry, export, search, show, tail
-from interlock.hub.audit.verify import Report, verify, verify_export
+from interlock.hub.audit.verify import VerificationReport, verify, verify_export
 from interlock.hub.audit.write_failures import CommitDeadline
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
@@ -78,7 +78,7 @@ class RunningHub:
         """Let no further entry reach the database."""
         self.store.write = lambda work, done: None  # type: ignore[method-assign]
 
-    def report(self) -> Report:
+    def report(self) -> VerificationReport:
         database = connect(self.where, read_only=True)
         head = read_head(self.head)
         try:
@@ -509,7 +509,7 @@ async def test_a_head_that_is_gone_or_damaged_is_recorded(running_hub: RunningHu
     elif harm == "rubbish":
         running_hub.head.write_bytes(b"rubbish")
     else:
-        HeadFile(running_hub.head, Head("other", 1, b"h" * 32, 1, 1)).close()
+        HeadFile(running_hub.head, ChainHead("other", 1, b"h" * 32, 1, 1)).close()
     recorder = await running_hub.open()
     assert recorder.resumed.unfinished == 1
     await running_hub.close()
@@ -572,7 +572,7 @@ async def test_the_record_is_searched_shown_and_exported(running_hub: RunningHub
     assert [entry.record.rule for entry in shown[1]] == [str(n) for n in range(4, 30, 5)]
     assert await running_hub.store.read(lambda database: show(database, "node-1", 10_000)) is None
     lines = await running_hub.store.read(lambda database: list(export(database)))
-    assert verify_export(lines, {}) == Report(31, ("node-1",), ())
+    assert verify_export(lines, {}) == VerificationReport(31, ("node-1",), ())
     assert not verify_export(lines[:5] + lines[6:], {}).sound
     assert not verify_export([*lines[:-1], lines[-1].replace(b'"29"', b'"28"')], {}).sound
     last: list[FoundEntry] = await running_hub.store.read(lambda database: tail(database, 2))

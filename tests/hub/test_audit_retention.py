@@ -12,11 +12,11 @@ import pytest
 from interlock.config.settings import RetentionSettings
 from interlock.hub.audit import search
 from interlock.hub.audit.chain import record_of
-from interlock.hub.audit.head import Head, read_head
+from interlock.hub.audit.head import ChainHead, read_head
 from interlock.hub.audit.record import PRUNED, SUCCEEDED
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import MIN_KEPT, Pruner
-from interlock.hub.audit.verify import Report, verify, verify_export
+from interlock.hub.audit.verify import VerificationReport, verify, verify_export
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.store import Store
@@ -47,12 +47,12 @@ class RecordedChain:
         assert found is not None
         return found.seq
 
-    def heads(self) -> dict[str, Head]:
+    def heads(self) -> dict[str, ChainHead]:
         found = read_head(self.head)
         assert found is not None
         return {"node": found}
 
-    async def report(self) -> Report:
+    async def report(self) -> VerificationReport:
         return await self.store.read(lambda database: verify(database, self.heads()))
 
     async def exported(self) -> list[bytes]:

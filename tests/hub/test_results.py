@@ -14,7 +14,7 @@ from cases import each_case
 from interlock.config.settings import ServerSettings
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.calls.dispatch import result_tokens
-from interlock.hub.calls.dispatch.result_pages import MAX_BYTES_EACH, PREFIX, Pages
+from interlock.hub.calls.dispatch.result_pages import MAX_BYTES_EACH, PREFIX, ResultPages
 from interlock.wire.errors import Fault
 
 from .instructed_server import InstructedServer, Say
@@ -284,7 +284,7 @@ async def test_a_result_in_no_known_form_is_passed_on_and_flagged(tmp_path: Path
 
 def test_pages_are_bounded_per_principal_and_go_when_their_time_is_over() -> None:
     now = [0.0]
-    pages = Pages(lambda: now[0])
+    pages = ResultPages(lambda: now[0])
     first, _ = pages.keep("a", b"x" * (MAX_BYTES_EACH // 2), [1000])
     other, _ = pages.keep("b", b"y", [1])
     second, _ = pages.keep("a", b"x" * (MAX_BYTES_EACH // 2), [1000])
@@ -301,7 +301,7 @@ def test_pages_are_bounded_per_principal_and_go_when_their_time_is_over() -> Non
 
 @each_case("bad", ["", "/1", "x", "x/0", "x/-1", "x/²", "x/1/1", "x/99999999999"])
 def test_an_address_that_names_no_page_is_not_found(bad: str) -> None:
-    pages = Pages(lambda: 0.0)
+    pages = ResultPages(lambda: 0.0)
     uri, _ = pages.keep("a", b"text", [4])
     with pytest.raises(Fault):
         pages.read("a", PREFIX + bad)

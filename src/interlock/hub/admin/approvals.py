@@ -19,7 +19,7 @@ from interlock.hub.admin.rooms import ProposalAnswer, RoomGateway
 from interlock.hub.approvals.decision import Answer, Decision, Kind, Where
 from interlock.hub.approvals.due_decisions import MAX_KEPT
 from interlock.hub.approvals.inbox import MAX_OPEN, Inbox
-from interlock.hub.approvals.open_part import EXACT, Order, Wanted
+from interlock.hub.approvals.open_part import EXACT, Order, WantedRequests
 from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState
@@ -51,7 +51,7 @@ class ApprovalOperations:
             found, end = await self._listed(params), params.first + most
             return await self._rows(found[params.first : end], len(found), end if end < len(found) else None)
         ids = frozenset(params.ids.split(",")) - {""}
-        part = self._inbox.part(Wanted(most, params.first, params.order, params.kind, params.server, ids))
+        part = self._inbox.part(WantedRequests(most, params.first, params.order, params.kind, params.server, ids))
         return await self._rows(part.decisions, part.total, part.next)
 
     async def _listed(self, params: ListDecisions) -> Sequence[Decision]:

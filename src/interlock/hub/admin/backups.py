@@ -19,10 +19,10 @@ from interlock.config.settings import Config
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
 from interlock.hub.audit.chain import genesis, row_of
-from interlock.hub.audit.head import Head, HeadFile, head_if_whole
+from interlock.hub.audit.head import ChainHead, HeadFile, head_if_whole
 from interlock.hub.audit.heads import head_path, heads_of, node_name
 from interlock.hub.audit.record import OPENED, RESTORED, Record
-from interlock.hub.audit.verify import Report, verify
+from interlock.hub.audit.verify import VerificationReport, verify
 from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.principals import Principal
 from interlock.hub.foundation import COLLECTIONS, store_of
@@ -97,7 +97,7 @@ class _RestoreWork:
         self, config: Config, home: Path, where: str, digest: str, by: Principal, had: set[str] | None
     ) -> None:
         self.chain = node_name(config.hub.node, home, where)
-        self.head: Head
+        self.head: ChainHead
         self.missing = self.keys_back = self.voided = 0
         self._home = home
         self._digest = digest
@@ -143,7 +143,9 @@ def refuse_while_used(where: str) -> None:
             raise StoreBusy(message, "stop every hub that shares it with `interlock down`")
 
 
-def _record(database: Database, home: Path, chain: str, by: Principal, details: dict[str, object]) -> tuple[int, Head]:
+def _record(
+    database: Database, home: Path, chain: str, by: Principal, details: dict[str, object]
+) -> tuple[int, ChainHead]:
     """Record the restore at the end of this hub's chain, with the gap it leaves."""
     database.lock(chain)
     known = head_if_whole(head_path(home, chain))
@@ -160,7 +162,7 @@ def _record(database: Database, home: Path, chain: str, by: Principal, details: 
     # The next start looks from there for calls without an outcome.
     oldest_open = opened[0].seq if opened else 1
     missing = 0 if known is None else max(0, known.seq - have)
-    return missing, Head(chain, record.seq, row.hash, oldest_open, record.seq)
+    return missing, ChainHead(chain, record.seq, row.hash, oldest_open, record.seq)
 
 
 def _digest(file: Path) -> str:
@@ -171,5 +173,5 @@ def _digest(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _findings(report: Report) -> tuple[str, ...]:
+def _findings(report: VerificationReport) -> tuple[str, ...]:
     return tuple(f"{finding.problem} at {finding.seq}: {finding.message}" for finding in report.findings[:20])

@@ -58,7 +58,7 @@ class ToolOperations:
         items = in_turns(self._hub_app.catalog.items(view, "tool"))
         return ToolRows([self._row(item) async for item in items if params.name in ("", item.exposed)])
 
-    async def call(self, by: Principal, params: CallTool, trace: str) -> Called:
+    async def call(self, by: Principal, params: CallOneTool, trace: str) -> Called:
         """Call a tool as the principal itself."""
         caller = self._hub_app.authenticator.admit_principal(by, "/mcp")
         await self._started(params.name.partition("__")[0])
@@ -98,14 +98,14 @@ class ToolOperations:
         items = in_turns(self._hub_app.catalog.items(view, "tool"))
         return next(iter([item async for item in items if item.exposed == exposed]), None)
 
-    async def find(self, by: Principal, params: FindTools, trace: str) -> Found:
+    async def find(self, by: Principal, params: FindTools, trace: str) -> FoundTools:
         """The best tools for a query, with the reasons."""
         wanted = {"query": params.query, "max_results": params.max_results, "strategy": params.strategy}
         caller = self._caller_of(params.agent)
         # A person wants to see what the last call taught. A search of an agent does not wait for that.
         await self._hub_app.search.learning.caught_up()
         found = await self._hub_app.discovery_tools.discover(caller, None, wanted, explain=True)
-        result = msgspec.convert(found, Found)
+        result = msgspec.convert(found, FoundTools)
         categories = await self._categories(caller) if params.strategy == "category" and not result.tools else []
         engine = self._hub_app.search.embeddings
         hint = search_hint(
@@ -123,7 +123,7 @@ class ToolOperations:
         """Forget what was learned from use."""
         return Forgotten(await self._hub_app.search.learning.forget())
 
-    async def budget(self, by: Principal, params: OfAgent, trace: str) -> Budget:
+    async def budget(self, by: Principal, params: OfAgent, trace: str) -> ContextCost:
         """The tokens in an agent's context."""
         listings, tokens = self._hub_app.listings, self._hub_app.tokens
         caller = self._caller_of(params.agent)
@@ -142,7 +142,7 @@ class ToolOperations:
         costs: dict[str, int] = {}
         async for tool in in_turns(tools):
             costs[tool.server] = costs.get(tool.server, 0) + tokens.of_text(tool.full) + 1
-        return Budget(
+        return ContextCost(
             agent=caller.principal.id,
             level=listings.level(scope),
             searches="" if client is None else how_it_searches(client),
@@ -263,7 +263,7 @@ class ToolRows(msgspec.Struct):
     tools: list[ToolRow]
 
 
-class CallTool(msgspec.Struct):
+class CallOneTool(msgspec.Struct):
     """A call of a tool."""
 
     name: str
@@ -307,7 +307,7 @@ class FindTools(msgspec.Struct):
     strategy: Literal["hybrid", "keyword", "semantic", "category"] = "hybrid"
 
 
-class Found(msgspec.Struct):
+class FoundTools(msgspec.Struct):
     """The tools that were found, the best first."""
 
     tools: list[dict[str, Any]]
@@ -338,7 +338,7 @@ class ServerCost(msgspec.Struct):
     tokens: int
 
 
-class Budget(msgspec.Struct):
+class ContextCost(msgspec.Struct):
     """The cost of an agent's context, in tokens."""
 
     agent: str

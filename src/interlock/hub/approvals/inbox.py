@@ -22,7 +22,7 @@ from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Questi
 from interlock.hub.approvals.decision_index import DecisionIndex
 from interlock.hub.approvals.due_decisions import due_decisions
 from interlock.hub.approvals.learned_rules import LearnedRules, RecordRule
-from interlock.hub.approvals.open_part import EXACT, MAX_LOOKED_AT, OpenPart, Wanted
+from interlock.hub.approvals.open_part import EXACT, MAX_LOOKED_AT, OpenPart, WantedRequests
 from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, Rule
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal, with_view
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
@@ -131,7 +131,7 @@ class Inbox:
         """Whether an unanswered decision may still be answered."""
         return decision.deadline > self._clock() and self.still_allowed(decision.question)
 
-    def part(self, wanted: Wanted) -> OpenPart:
+    def part(self, wanted: WantedRequests) -> OpenPart:
         """A part of the open requests. Its cost depends on its length, and not on how many there are."""
         found, count = list[Decision](), self._index.open_count
         candidates, place = iter(wanted.candidates(self._index)), wanted.first

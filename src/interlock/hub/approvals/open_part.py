@@ -18,7 +18,7 @@ EXACT: Final = 500
 Order = Literal["oldest", "newest", "turns"]
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedRequests(msgspec.Struct, frozen=True):
     """Which open requests a part has."""
 
     most: int

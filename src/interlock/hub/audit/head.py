@@ -28,7 +28,7 @@ _SIZE: Final = 4096
 _MAX_CHAIN_BYTES: Final = 200
 
 
-class Head(msgspec.Struct, frozen=True):
+class ChainHead(msgspec.Struct, frozen=True):
     """The end of a chain."""
 
     chain: str
@@ -45,7 +45,7 @@ class HeadDamaged(Exception):
     """The file is not a head file, or is damaged."""
 
 
-def read_head(path: Path) -> Head | None:
+def read_head(path: Path) -> ChainHead | None:
     """The head in a file; None if there is no file. Raises HeadDamaged."""
     try:
         page = path.read_bytes()
@@ -60,10 +60,10 @@ def read_head(path: Path) -> Head | None:
         raise HeadDamaged(f"{path}: both copies are damaged")
     seq, oldest_open, hash_ = max(slots)
     chain = page[_CHAIN : _CHAIN + _MAX_CHAIN_BYTES].rstrip(b"\0").decode(errors="replace")
-    return Head(chain, seq, hash_, oldest_open, _COUNTER.unpack_from(page, _ISSUED)[0])
+    return ChainHead(chain, seq, hash_, oldest_open, _COUNTER.unpack_from(page, _ISSUED)[0])
 
 
-def head_if_whole(path: Path) -> Head | None:
+def head_if_whole(path: Path) -> ChainHead | None:
     """The head in a file; None also where it is damaged."""
     try:
         return read_head(path)
@@ -74,7 +74,7 @@ def head_if_whole(path: Path) -> Head | None:
 class HeadFile:
     """The head of a chain that is being written. `issue` and `move` only copy a few bytes."""
 
-    def __init__(self, path: Path, head: Head) -> None:
+    def __init__(self, path: Path, head: ChainHead) -> None:
         name = head.chain.encode()
         if not 0 < len(name) <= _MAX_CHAIN_BYTES:
             raise ValueError(f"the name of a chain has 1 to {_MAX_CHAIN_BYTES} bytes")

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from interlock.hub.audit.head import Head, head_if_whole, read_head
+from interlock.hub.audit.head import ChainHead, head_if_whole, read_head
 from interlock.store.connect import is_shared
 
 UNSHARED: Final = "hub"
@@ -38,7 +38,7 @@ def head_path(home: Path, chain: str) -> Path:
     return own if first is not None and first.chain != chain else home / _FIRST
 
 
-def heads_of(home: Path) -> dict[str, Head]:
+def heads_of(home: Path) -> dict[str, ChainHead]:
     """Every head in a home, by the name of its chain. Raises HeadDamaged."""
     found = [read_head(path) for path in sorted(home.glob("audit*.head"))]
     return {head.chain: head for head in found if head is not None}

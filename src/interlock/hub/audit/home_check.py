@@ -5,24 +5,24 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from interlock.hub.audit.head import Head, HeadDamaged, read_head
-from interlock.hub.audit.verify import Finding, Report, verify
+from interlock.hub.audit.head import ChainHead, HeadDamaged, read_head
+from interlock.hub.audit.verify import Finding, VerificationReport, verify
 from interlock.store import records as rows
 from interlock.store.connect import connect
 from interlock.store.database import Database, transaction
 
 
-def verify_store(where: str, home: Path) -> Report:
+def verify_store(where: str, home: Path) -> VerificationReport:
     """Verify every record of a store against the head files of a home. Raises StoreError."""
     with closing(connect(where, read_only=True)) as database, transaction(database, read_only=True):
         return verify_home(database, home)
 
 
-def verify_home(database: Database, home: Path) -> Report:
+def verify_home(database: Database, home: Path) -> VerificationReport:
     """Verify every record against the head files of a home. A head file that cannot be read is a finding."""
     heads, damaged = _heads(home)
     report = verify(database, heads)
-    return Report(report.records, report.chains, (*damaged, *report.findings))
+    return VerificationReport(report.records, report.chains, (*damaged, *report.findings))
 
 
 def missing_ends(where: str, home: Path) -> list[str]:
@@ -42,9 +42,9 @@ def missing_ends(where: str, home: Path) -> list[str]:
     return found
 
 
-def _heads(home: Path) -> tuple[dict[str, Head], list[Finding]]:
+def _heads(home: Path) -> tuple[dict[str, ChainHead], list[Finding]]:
     """The heads of a home by chain, and the head files that cannot be read."""
-    heads: dict[str, Head] = {}
+    heads: dict[str, ChainHead] = {}
     damaged: list[Finding] = []
     for path in sorted(home.glob("audit*.head")):
         try:

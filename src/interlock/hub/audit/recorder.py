@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from interlock.hub.audit.batch_writer import BatchWriter, open_chain
 from interlock.hub.audit.commit_publisher import CommitPublisher
 from interlock.hub.audit.entries import NOT_JUDGED, Entry, EntryTimes, TargetJudgement, Ticket, digest, event_record
-from interlock.hub.audit.head import Head, HeadFile
+from interlock.hub.audit.head import ChainHead, HeadFile
 from interlock.hub.audit.queued_arguments import MAX_QUEUED_BYTES, QueuedArguments
 from interlock.hub.audit.record import BLOCKED, CLOSED, NOT_SENT, OTHER_BLOCKED, OVERFLOWED, Outcome, Record
 from interlock.hub.audit.recorded_changes import RecordedChange
@@ -55,7 +55,7 @@ class Recorder:
         self,
         store: Store,
         head_file: HeadFile,
-        head: Head,
+        head: ChainHead,
         resumed: Resumed,
         redact: RedactText,
         limit: int,
@@ -119,7 +119,7 @@ class Recorder:
         """
         # The old head stays until what it shows is recorded: killed in between, the next start sees the same.
         resumed, seq, hash_ = await store.commit(partial(open_chain, chain, head_file))
-        head = Head(chain, seq, hash_, seq + 1, seq)
+        head = ChainHead(chain, seq, hash_, seq + 1, seq)
         file = await asyncio.to_thread(HeadFile, head_file, head)
         return cls(store, file, head, resumed, redact, limit, publisher or CommitPublisher())
 

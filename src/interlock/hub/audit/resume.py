@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from interlock.hub.audit.chain import UnreadableRecord, genesis, record_of
-from interlock.hub.audit.head import Head, HeadDamaged, read_head
+from interlock.hub.audit.head import ChainHead, HeadDamaged, read_head
 from interlock.hub.audit.record import CLOSED, EXECUTED, GAP, INTENDED, OPENED, OTHER_EXECUTED, UNKNOWN, Record
 from interlock.store import records as rows
 from interlock.store.database import Database
@@ -35,7 +35,7 @@ class Resumed(msgspec.Struct, frozen=True):
 def resume(chain: str, head_file: Path, database: Database) -> Resumed:
     """Compare the chain with its head file."""
     damage = ""
-    head: Head | None = None
+    head: ChainHead | None = None
     try:
         head = read_head(head_file)
     except HeadDamaged as cause:
@@ -75,7 +75,7 @@ def _tampering(cut: int, differs: int, damage: str) -> str:
     return f"the head file of the audit log could not be used when the hub started: {damage}" if damage else ""
 
 
-def _open_intents(chain: str, head: Head | None, have: int, database: Database) -> list[Record]:
+def _open_intents(chain: str, head: ChainHead | None, have: int, database: Database) -> list[Record]:
     """The intents without an outcome. Without a head, only those of the last run are searched."""
     if head is not None:
         start = min(head.oldest_open, have + 1)

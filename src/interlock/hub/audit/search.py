@@ -13,7 +13,7 @@ import msgspec
 from interlock.hub.audit.anchors import anchor_of
 from interlock.hub.audit.chain import UnreadableRecord, record_of
 from interlock.hub.audit.record import Record
-from interlock.hub.audit.verify import Line
+from interlock.hub.audit.verify import ExportLine
 from interlock.protocols.traces import trace_id_from
 from interlock.store import records as rows
 from interlock.store.database import Database
@@ -119,12 +119,14 @@ def _entry(row: RecordRow) -> FoundEntry:
     return FoundEntry(row.chain, row.seq, row.hash.hex(), record, record.result, problem)
 
 
-def _line(row: RecordRow) -> Line:
-    line = Line(row.chain, row.seq, row.hash.hex(), msgspec.Raw(row.body.encode(errors="backslashreplace")))
+def _line(row: RecordRow) -> ExportLine:
+    line = ExportLine(row.chain, row.seq, row.hash.hex(), msgspec.Raw(row.body.encode(errors="backslashreplace")))
     try:
         record_of(row.body)
     except UnreadableRecord as cause:
-        return Line(row.chain, row.seq, line.hash, msgspec.Raw(b"null"), row.damage or str(cause), row.body)
+        return ExportLine(row.chain, row.seq, line.hash, msgspec.Raw(b"null"), row.damage or str(cause), row.body)
     if row.damage or "\n" in row.body:
-        return Line(row.chain, row.seq, line.hash, msgspec.Raw(b"null"), row.damage or "it has several lines", row.body)
+        return ExportLine(
+            row.chain, row.seq, line.hash, msgspec.Raw(b"null"), row.damage or "it has several lines", row.body
+        )
     return line

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.hub.audit.anchors import anchor_of
 from interlock.hub.audit.chain import UnreadableRecord, follow, genesis, record_of
-from interlock.hub.audit.head import Head
+from interlock.hub.audit.head import ChainHead
 from interlock.hub.audit.record import GAP, PRUNED, RESTORED, Record
 from interlock.store import records as rows
 from interlock.store.database import Database
@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True):
     message: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class VerificationReport(msgspec.Struct, frozen=True):
     """The result of a verification."""
 
     records: int
@@ -54,7 +54,7 @@ class Report(msgspec.Struct, frozen=True):
 class Walk:
     """The verification of one chain, record by record in order."""
 
-    def __init__(self, chain: str, head: Head | None = None, max_findings: int = MAX_FINDINGS) -> None:
+    def __init__(self, chain: str, head: ChainHead | None = None, max_findings: int = MAX_FINDINGS) -> None:
         self.chain = chain
         self.count = 0
         self.findings: list[Finding] = []
@@ -176,7 +176,7 @@ def _unhex(value: object) -> bytes:
         return b""
 
 
-def verify(database: Database, heads: Mapping[str, Head]) -> Report:
+def verify(database: Database, heads: Mapping[str, ChainHead]) -> VerificationReport:
     """Verify every record of every chain against the chain and its head file."""
     count, findings = 0, list[Finding]()
     chains = sorted({*rows.chains(database), *heads})
@@ -190,10 +190,10 @@ def verify(database: Database, heads: Mapping[str, Head]) -> Report:
     for name, stray in rows.misnamed(database).items():
         findings.append(Finding(name, 0, "misplaced", f"{stray} records belong to a chain whose name is not text"))
         count += stray
-    return Report(count, tuple(chains), tuple(findings))
+    return VerificationReport(count, tuple(chains), tuple(findings))
 
 
-def verify_export(lines: Iterable[bytes], heads: Mapping[str, Head]) -> Report:
+def verify_export(lines: Iterable[bytes], heads: Mapping[str, ChainHead]) -> VerificationReport:
     """Verify a whole export, its order included."""
     walks: dict[str, Walk] = {}
     broken: list[Finding] = []
@@ -207,10 +207,10 @@ def verify_export(lines: Iterable[bytes], heads: Mapping[str, Head]) -> Report:
     if broken and not walks:
         raise ValueError(broken[0].message)
     findings = [*broken, *(finding for walk in walks.values() for finding in walk.end())]
-    return Report(sum(walk.count for walk in walks.values()), tuple(sorted(walks)), tuple(findings))
+    return VerificationReport(sum(walk.count for walk in walks.values()), tuple(sorted(walks)), tuple(findings))
 
 
-class Line(msgspec.Struct, frozen=True):
+class ExportLine(msgspec.Struct, frozen=True):
     """One line of an export. `record` holds the hashed bytes."""
 
     chain: str
@@ -222,7 +222,7 @@ class Line(msgspec.Struct, frozen=True):
     stored: str | msgspec.UnsetType = msgspec.UNSET
 
 
-_LINE = msgspec.json.Decoder(Line)
+_LINE = msgspec.json.Decoder(ExportLine)
 
 
 def _exported(lines: Iterable[bytes], broken: list[Finding]) -> Iterator[tuple[str, RecordRow]]:

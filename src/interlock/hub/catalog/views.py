@@ -47,7 +47,7 @@ class Catalog:
         self._lists: dict[tuple[View, ItemKind], _Listing] = {}
         self._whole: dict[str, dict[ItemKind, OfferPart]] = {}
         """The parts of each server outside profiles."""
-        self._rendered: dict[tuple[View, ItemKind], dict[str, Piece]] = {}
+        self._rendered: dict[tuple[View, ItemKind], dict[str, ListedPiece]] = {}
         """Pieces that were rendered in turns, for the next list."""
         self._parts: dict[tuple[View, ItemKind], tuple[int, dict[str, OfferPart]]] = {}
         self._servers: dict[View, tuple[int, dict[str, None]]] = {}
@@ -226,7 +226,7 @@ class Catalog:
             rendered[part.offer.server] = _rendered(part.offer, texts[part.offer.server])
         self._rendered[view, kind] = rendered
 
-    def piece(self, view: View, kind: ItemKind, server: str) -> Piece:
+    def piece(self, view: View, kind: ItemKind, server: str) -> ListedPiece:
         """The items of one server in a list."""
         self.listed(view, kind)
         return self._lists[view, kind].piece(server)
@@ -276,8 +276,8 @@ class Catalog:
         return self.sees_server(view, item.server)
 
     def _piece(
-        self, before: _Listing, rendered: Mapping[str, Piece], view: View, part: OfferPart
-    ) -> Piece | _PieceSpan:
+        self, before: _Listing, rendered: Mapping[str, ListedPiece], view: View, part: OfferPart
+    ) -> ListedPiece | _PieceSpan:
         known = before.spans.get(part.offer.server)
         if known is not None and known.offer is part.offer:
             return known
@@ -307,7 +307,7 @@ def _parts(offer: Offer) -> dict[ItemKind, OfferPart]:
     return {kind: _part(offer, tuple(offer.items(kind))) for kind in KINDS}
 
 
-class Piece(NamedTuple):
+class ListedPiece(NamedTuple):
     """The items of one server in a list."""
 
     offer: Offer
@@ -317,8 +317,8 @@ class Piece(NamedTuple):
     """The bytes of each item."""
 
 
-def _rendered(offer: Offer, items: list[bytes]) -> Piece:
-    return Piece(offer, b",".join(items), array("L", map(len, items)))
+def _rendered(offer: Offer, items: list[bytes]) -> ListedPiece:
+    return ListedPiece(offer, b",".join(items), array("L", map(len, items)))
 
 
 class _PieceSpan(NamedTuple):
@@ -335,24 +335,24 @@ class _Listing(NamedTuple):
     joined: Joined
     spans: dict[str, _PieceSpan]
 
-    def piece(self, server: str) -> Piece:
+    def piece(self, server: str) -> ListedPiece:
         """The piece of a server that is in the list."""
         span = self.spans[server]
-        return Piece(span.offer, memoryview(self.joined.octets)[span.start : span.end], span.sizes)
+        return ListedPiece(span.offer, memoryview(self.joined.octets)[span.start : span.end], span.sizes)
 
 
 _NONE: Final = _Listing(-1, Joined.of(()), {})
 _NO_OFFER: Final = Offer("")
 
 
-def _joined(generation: int, before: _Listing, pieces: Iterable[Piece | _PieceSpan]) -> _Listing:
+def _joined(generation: int, before: _Listing, pieces: Iterable[ListedPiece | _PieceSpan]) -> _Listing:
     """Join new pieces with the unchanged spans of the list before."""
     at = 1
     spans: dict[str, _PieceSpan] = {}
     octets: list[bytes | memoryview] = [b"["]
     whole = memoryview(before.joined.octets)
     for piece in pieces:
-        if isinstance(piece, Piece):
+        if isinstance(piece, ListedPiece):
             text, span = piece.octets, _PieceSpan(piece.offer, at, at + len(piece.octets), piece.sizes)
         else:
             text = whole[piece.start : piece.end]

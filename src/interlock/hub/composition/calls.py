@@ -9,10 +9,10 @@ from interlock.hub.audit.tracing.setup import open_spans
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import Bridges, Retries
-from interlock.hub.calls.dispatch.callbacks import Callbacks
+from interlock.hub.calls.dispatch.callbacks import ServerCallbacks
 from interlock.hub.calls.dispatch.dispatcher import CallQuota, Dispatcher
 from interlock.hub.calls.dispatch.recovery import CallRecovery
-from interlock.hub.calls.dispatch.result_pages import Pages
+from interlock.hub.calls.dispatch.result_pages import ResultPages
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.name_resolution import NameResolution
@@ -58,7 +58,7 @@ class CallParts:
         """The source of spans; None if tracing is off."""
         self.recording = self._recording(strict=config.hub.audit == "strict")
         self.findings = ObservedFindings(foundation.logs, self.recording)
-        self.pages = Pages(time.monotonic)
+        self.pages = ResultPages(time.monotonic)
         self.result_tokens = ResultTokens()
         self.gate_chain = GateChain(
             foundation, authentication, approvals, self.judging, self.result_tokens, self.pages, self.findings, live
@@ -74,7 +74,7 @@ class CallParts:
         )
         self.task_handler = TaskHandler(self.tracker, upstreams, self.gate_chain, self.recording, self.background)
         self.retries = Retries(parking)
-        self.callbacks = Callbacks(approvals.inbox, approvals.attended_by, self.background)
+        self.callbacks = ServerCallbacks(approvals.inbox, approvals.attended_by, self.background)
         self.dispatcher = Dispatcher(
             upstreams,
             self.recording,

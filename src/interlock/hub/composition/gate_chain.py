@@ -11,7 +11,7 @@ from interlock.config.settings import Config
 from interlock.hub.audit.entries import NOT_JUDGED, TargetJudgement
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Caller, ResultProcessor
-from interlock.hub.calls.dispatch.result_pages import Pages
+from interlock.hub.calls.dispatch.result_pages import ResultPages
 from interlock.hub.calls.dispatch.result_postprocessing import postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.access import AccessGate
@@ -50,7 +50,7 @@ class GateChain:
         approvals: ApprovalParts,
         judging: JudgingThreads,
         tokens: ResultTokens,
-        pages: Pages,
+        pages: ResultPages,
         findings: ObservedFindings,
         live: LiveParts,
     ) -> None:

@@ -40,7 +40,7 @@ class CallHandler:
         own_tools: OwnToolCalls,
         own_resources: OwnResources,
         access: Access,
-        result_pages: pages.Pages,
+        result_pages: pages.ResultPages,
         info: bytes,
         background: BackgroundTasks,
     ) -> None:

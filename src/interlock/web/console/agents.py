@@ -15,7 +15,7 @@ from interlock.hub.admin.keys import KeyRow, KeyRows, MadeKey, RotatedKey
 from interlock.hub.admin.sessions import EndedSessions, SessionRows
 from interlock.hub.admin.status import Status
 from interlock.hub.admin.taints import TaintRow, TaintRows
-from interlock.hub.admin.tools import Budget
+from interlock.hub.admin.tools import ContextCost
 from interlock.hub.auth.access_methods import AccessAnswer, Granted, GrantRows, RevokedCount
 from interlock.web.console.charts import CALLS, Chart, chart_of
 from interlock.web.console.page import Visit
@@ -166,10 +166,10 @@ async def _chart(visit: Visit, agent: str) -> Chart:
     return chart_of(found.entries[::-1])
 
 
-async def _budget(visit: Visit, agent: str) -> Budget | None:
+async def _budget(visit: Visit, agent: str) -> ContextCost | None:
     """The agent's context; None for a principal that no call of the hub can stand for."""
     try:
-        return await visit.perform("budget", Budget, agent=agent)
+        return await visit.perform("budget", ContextCost, agent=agent)
     except Fault as fault:
         if fault.name != "NOT_FOUND":
             raise

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from interlock.hub.admin.tools import Budget, Called, Found, ToolRow, ToolRows, Why
+from interlock.hub.admin.tools import Called, ContextCost, FoundTools, ToolRow, ToolRows, Why
 from interlock.web.console.argument_form import PREFIX, WHOLE, Field, arguments_of, fields_of
 from interlock.web.console.page import Visit
 from interlock.web.console.paging import part_of
@@ -30,11 +30,11 @@ async def show_all(visit: Visit) -> Response:
     tools = (await visit.perform("tools", ToolRows, **({"server": server} if server else {}))).tools
     total = len(tools)
     if query:
-        found = await visit.perform("find", Found, query=query, max_results=MAX_FOUND)
+        found = await visit.perform("find", FoundTools, query=query, max_results=MAX_FOUND)
         by_name = {tool.name: tool for tool in tools}
         names = [str(hit.get("name")) for hit in found.tools]
         tools = [by_name[name] for name in names if name in by_name]
-    budget = await visit.perform("budget", Budget)
+    budget = await visit.perform("budget", ContextCost)
     part = part_of(visit, tools, PAGE)
     address = f"{ADDRESS}?{urlencode({'server': server})}&" if server else f"{ADDRESS}?"
     return await visit.page(

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from interlock.hub.auth.keys import Key
-from interlock.hub.auth.oauth.resource import Resource
-from interlock.hub.auth.oauth.tokens import MAX_CHARACTERS, Tokens
+from interlock.hub.auth.oauth.resource import ProtectedResource
+from interlock.hub.auth.oauth.tokens import MAX_CHARACTERS, IssuerTokens
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
 
@@ -18,7 +18,7 @@ from interlock.wire.errors import Fault
 class Issuers:
     """The tokens of all issuers, as credentials."""
 
-    def __init__(self, tokens: Sequence[Tokens], resource: Resource) -> None:
+    def __init__(self, tokens: Sequence[IssuerTokens], resource: ProtectedResource) -> None:
         self._tokens = {each.issuer: each for each in tokens}
         self._resource = resource
 
@@ -47,10 +47,10 @@ class Issuers:
         tokens = self._issuer_of(principal)
         return None if tokens is None else tokens.insufficient_right(right)
 
-    def _issuer_of(self, principal: Principal) -> Tokens | None:
+    def _issuer_of(self, principal: Principal) -> IssuerTokens | None:
         return next((each for each in self._tokens.values() if each.get(principal.key) is not None), None)
 
-    def _named_by(self, text: str, path: str) -> Tokens:
+    def _named_by(self, text: str, path: str) -> IssuerTokens:
         """The issuer that must verify a token. Until then the token is only a claim."""
         if len(self._tokens) == 1:
             return next(iter(self._tokens.values()))

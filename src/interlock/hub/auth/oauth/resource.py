@@ -14,7 +14,7 @@ from interlock.wire.errors import Unauthorized
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
 
-class Resource:
+class ProtectedResource:
     """The protected resource of one hub."""
 
     def __init__(self, settings: OAuthSettings, listen: Callable[[], str]) -> None:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from interlock.config.settings import IssuerSettings, OAuthSettings
-from interlock.hub.auth.oauth.resource import Resource
+from interlock.hub.auth.oauth.resource import ProtectedResource
 from interlock.hub.cannot_start import CannotStart
 from interlock.transports.resolving import Resolver
 
@@ -21,7 +21,7 @@ class TokenAuthentication:
     """The issuers' keys, their tokens, and the published metadata."""
 
     def __init__(
-        self, settings: OAuthSettings, keys: Sequence[IssuerKeys], tokens: Issuers, resource: Resource
+        self, settings: OAuthSettings, keys: Sequence[IssuerKeys], tokens: Issuers, resource: ProtectedResource
     ) -> None:
         self.settings = settings
         self.keys = keys
@@ -61,13 +61,13 @@ def open_token_authentication(
     check_installed(settings)
     from interlock.hub.auth.oauth.issuer_keys import IssuerKeys
     from interlock.hub.auth.oauth.issuers import Issuers
-    from interlock.hub.auth.oauth.tokens import Tokens
+    from interlock.hub.auth.oauth.tokens import IssuerTokens
 
-    resource = Resource(settings, listen)
+    resource = ProtectedResource(settings, listen)
 
-    def opened(issuer: IssuerSettings) -> tuple[IssuerKeys, Tokens]:
+    def opened(issuer: IssuerSettings) -> tuple[IssuerKeys, IssuerTokens]:
         keys = IssuerKeys(issuer, resolver, lambda text: log("hub", text), lambda: tokens.forget())
-        tokens = Tokens(issuer, keys, resource, changed, now)
+        tokens = IssuerTokens(issuer, keys, resource, changed, now)
         return keys, tokens
 
     every = [opened(issuer) for issuer in settings.every]

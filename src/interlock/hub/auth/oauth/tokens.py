@@ -19,7 +19,7 @@ from joserfc.jwt import JWTClaimsRegistry
 from interlock.config.settings import IssuerSettings
 from interlock.hub.auth.keys import Key
 from interlock.hub.auth.oauth.issuer_keys import IssuerKeys
-from interlock.hub.auth.oauth.resource import Resource
+from interlock.hub.auth.oauth.resource import ProtectedResource
 from interlock.hub.auth.principals import TOKEN, Kind, Principal
 from interlock.hub.auth.rights import rights_of
 from interlock.wire.errors import Fault
@@ -40,14 +40,14 @@ class VerifiedToken(msgspec.Struct, frozen=True):
     audiences: frozenset[str]
 
 
-class Tokens:
+class IssuerTokens:
     """The tokens of one issuer."""
 
     def __init__(
         self,
         settings: IssuerSettings,
         keys: IssuerKeys,
-        resource: Resource,
+        resource: ProtectedResource,
         changed: Callable[[], None],
         now: Callable[[], datetime],
     ) -> None:

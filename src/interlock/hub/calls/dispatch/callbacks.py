@@ -52,7 +52,7 @@ class CallClient(Protocol):
         """Let the server take longer: it waits for an answer."""
 
 
-class Callbacks:
+class ServerCallbacks:
     """Answers the callbacks of all servers."""
 
     def __init__(
@@ -77,7 +77,7 @@ class CallbackRelay:
 
     __slots__ = ("_answers", "_call", "_client", "_connection", "_parts", "_tasks")
 
-    def __init__(self, parts: Callbacks, call: Call, connection: Connection, client: CallClient) -> None:
+    def __init__(self, parts: ServerCallbacks, call: Call, connection: Connection, client: CallClient) -> None:
         self._parts = parts
         self._call = call
         self._connection = connection

@@ -16,7 +16,7 @@ from interlock.hub.audit.write_failures import CommitSlow
 from interlock.hub.calls.background_tasks import BackgroundTasks, while_wanted
 from interlock.hub.calls.bridges.retries import STATE, Bridges
 from interlock.hub.calls.call import Call, Plan
-from interlock.hub.calls.dispatch.callbacks import Callbacks
+from interlock.hub.calls.dispatch.callbacks import ServerCallbacks
 from interlock.hub.calls.dispatch.client_forwarder import ClientForwarder
 from interlock.hub.calls.dispatch.commit_waits import CommitWaits
 from interlock.hub.calls.dispatch.connection_choice import ConnectionChoice
@@ -73,7 +73,7 @@ class Dispatcher:
         bridges: Bridges,
         tasks: TaskPreparation,
         recovery: CallRecovery,
-        callbacks: Callbacks,
+        callbacks: ServerCallbacks,
         quota: CallQuota,
         background: BackgroundTasks,
     ) -> None:

@@ -22,7 +22,7 @@ from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.call_notifications import relay_notification
 from interlock.hub.calls.dispatch.call_requests import CallRequests
-from interlock.hub.calls.dispatch.callbacks import CallbackRelay, Callbacks
+from interlock.hub.calls.dispatch.callbacks import CallbackRelay, ServerCallbacks
 from interlock.hub.calls.dispatch.chunk_checks import checked_content
 from interlock.hub.calls.dispatch.recovery import UNSENT, CallRecovery
 from interlock.hub.calls.dispatch.server_errors import answer_error, answer_fault, answer_loss, loss_of
@@ -56,7 +56,7 @@ class CallDispatcher(Protocol):
     recovery: CallRecovery
     late_results: LateResults
     open_requests: OpenRequests[Forwarder]
-    callbacks: Callbacks
+    callbacks: ServerCallbacks
 
     def done(self, call: Call) -> None:
         """Give the place of a call back, and record how it ended."""

@@ -28,7 +28,7 @@ class _CutText(msgspec.Struct):
     """The tool whose result it is."""
 
 
-class Pages:
+class ResultPages:
     """The store. An unknown, expired or foreign page gives the same answer."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

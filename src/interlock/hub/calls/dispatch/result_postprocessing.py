@@ -18,7 +18,7 @@ from interlock.hub.calls.dispatch.chunk_checks import ChunkChecks, text_of
 from interlock.hub.calls.dispatch.error_search import SearchedError, search_error, unjudged, withheld
 from interlock.hub.calls.dispatch.result_division import Division, left_over
 from interlock.hub.calls.dispatch.result_masking import WITHHELD, ResultMasker, findings_of
-from interlock.hub.calls.dispatch.result_pages import LIFE_S, MAX_BYTES_EACH, Pages, head, page_end
+from interlock.hub.calls.dispatch.result_pages import LIFE_S, MAX_BYTES_EACH, ResultPages, head, page_end
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.dispatch.text_results import text_result
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
@@ -42,7 +42,7 @@ class ResultPostprocessor:
     def __init__(
         self,
         settings: ServerSettings,
-        pages: Pages,
+        pages: ResultPages,
         judging: JudgingThreads,
         tokens: ResultTokens,
         findings: ObservedFindings,
@@ -248,7 +248,7 @@ class _Prepared(NamedTuple):
 
 def postprocessor_for(
     settings: ServerSettings | None,
-    pages: Pages,
+    pages: ResultPages,
     judging: JudgingThreads,
     tokens: ResultTokens,
     findings: ObservedFindings,

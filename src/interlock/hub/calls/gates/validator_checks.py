@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from interlock.hub.calls.call import Call
-from interlock.hub.calls.gates.validator_choice import ChosenValidators, Use
+from interlock.hub.calls.gates.validator_choice import ChosenValidators, ValidatorUse
 from interlock.hub.calls.gates.validator_refusals import Objection, ask, refuse
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict, Wait
 from interlock.hub.judging_threads import JudgingThreads
@@ -98,7 +98,7 @@ class ToolCheck:
         self._judging.warm.update(use.validator for use in self._uses)
         return objections
 
-    def _findings(self, use: Use, found: FoundArgument) -> tuple[Finding, ...]:
+    def _findings(self, use: ValidatorUse, found: FoundArgument) -> tuple[Finding, ...]:
         findings = judge_value(use.validator, found, use.rules)
         if use.validator == "paths" and found.kind == "path" and not findings and self._local:
             path, roots = str(found.value), use.rules.roots
@@ -193,7 +193,7 @@ _NETWORK = ("network_restricted", "metadata")
 _NOISE = frozenset(("url.scheme", "url.invalid", "url.unresolved"))
 
 
-def _is_noise(use: Use, found: FoundArgument, finding: Finding) -> bool:
+def _is_noise(use: ValidatorUse, found: FoundArgument, finding: Finding) -> bool:
     """Whether a finding about an inferred argument is worth no note: a `url` need not be one of the web, and a database
     has a host too."""
     if is_metadata(finding):

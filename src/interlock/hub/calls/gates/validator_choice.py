@@ -31,7 +31,7 @@ from interlock.protocols.patterns import compile_pattern
 Origin = Literal["declared", "configured", "inferred"]
 
 
-class Use(msgspec.Struct, frozen=True):
+class ValidatorUse(msgspec.Struct, frozen=True):
     """One validator of a tool."""
 
     validator: str
@@ -44,7 +44,7 @@ class Use(msgspec.Struct, frozen=True):
 class ChosenValidators(msgspec.Struct, frozen=True):
     """All validators of a tool, and where they look."""
 
-    uses: tuple[Use, ...] = ()
+    uses: tuple[ValidatorUse, ...] = ()
     places: Places | None = None
     unknown: str = ""
     """A declared validator that is not known here; the tool cannot be called."""
@@ -91,7 +91,7 @@ def choose_configured(tool: str, configured: Mapping[str, ValidationSettings]) -
     """The validators that the configuration alone names for a tool, before its server connects."""
     operator = combined(configured, tool)
     rules = rules_of(operator, CodeRules(), tells_language=True)
-    uses = tuple(Use(name, "configured", rules, True) for name in operator.use if name != "none")
+    uses = tuple(ValidatorUse(name, "configured", rules, True) for name in operator.use if name != "none")
     return ChosenValidators(uses, _places(uses, context_of((tool,)), {}, operator, _CLOSED)) if uses else NOTHING
 
 
@@ -211,7 +211,7 @@ def _inferred(context: Context, kinds: frozenset[ArgumentKind], about: _About) -
     return names
 
 
-def _use(name: str, origin: Origin, rules: Rules, operator: ValidationSettings, mode: Mode) -> Use:
+def _use(name: str, origin: Origin, rules: Rules, operator: ValidationSettings, mode: Mode) -> ValidatorUse:
     if origin == "inferred":
         if name == "code_safety":
             plain = rules_of(operator, CodeRules(), tells_language=rules.tells_language)
@@ -219,12 +219,12 @@ def _use(name: str, origin: Origin, rules: Rules, operator: ValidationSettings, 
         # An inferred command is enforced in `locked` alone, and judged as a simple command there.
         rules = msgspec.structs.replace(rules, inferred=mode != "locked")
         # `metadata` needs no enforcement: its addresses are refused in any case.
-        return Use(name, origin, rules, mode == "locked" and name != "metadata")
-    return Use(name, origin, rules, mode != "observe")
+        return ValidatorUse(name, origin, rules, mode == "locked" and name != "metadata")
+    return ValidatorUse(name, origin, rules, mode != "observe")
 
 
 def _places(
-    uses: tuple[Use, ...],
+    uses: tuple[ValidatorUse, ...],
     context: Context,
     by_schema: Mapping[str, ArgumentKind],
     operator: ValidationSettings,

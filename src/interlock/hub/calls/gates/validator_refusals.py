@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from interlock.hub.calls.gates.validator_choice import Use
+from interlock.hub.calls.gates.validator_choice import ValidatorUse
 from interlock.hub.calls.verdicts import Ask, Refuse
 from interlock.judge.arguments import FoundArgument
 from interlock.judge.findings import Finding
@@ -20,7 +20,7 @@ EXCERPT = 60
 class Objection(NamedTuple):
     """One thing that a validator has against a value."""
 
-    use: Use
+    use: ValidatorUse
     found: FoundArgument
     finding: Finding
 
