@@ -12,7 +12,7 @@ import pytest
 from interlock.client.connection import Connection
 from interlock.config.settings import Config, ServerSettings
 from interlock.hub.catalog import remembered_audiences
-from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.listing import ServerLists
 from interlock.hub.upstreams.private_lists import PrivateLists
 from interlock.hub.upstreams.states import ServerState
 from interlock.store import Store, StoreFull
@@ -282,7 +282,7 @@ class Owner:
 
 
 async def test_nothing_is_kept_of_a_private_connection_that_changed_its_list_and_closed() -> None:
-    lists = PrivateLists(cast(Any, None), cast(Lists, NoLists()), cast(Any, None))
+    lists = PrivateLists(cast(Any, None), cast(ServerLists, NoLists()), cast(Any, None))
     for _ in range(2):
         lists.on_changed(cast(Any, Owner))
         await asyncio.sleep(0)
@@ -309,7 +309,7 @@ async def test_the_resources_of_a_private_connection_do_not_wait_for_its_tools()
         async def set_resources(self, key: str, listed: list[bytes]) -> None:
             resources.append(listed)
 
-    lists = PrivateLists(cast(Any, SimpleNamespace(discovery_s=60)), cast(Lists, Taking()), cast(Any, None))
+    lists = PrivateLists(cast(Any, SimpleNamespace(discovery_s=60)), cast(ServerLists, Taking()), cast(Any, None))
     lists.on_changed(cast(Any, ListedOwner))
     lists.on_changed(cast(Any, ListedOwner), "notifications/resources/list_changed")
     await until(lambda: resources == [[b"resources/list"]])

@@ -27,7 +27,7 @@ from interlock.hub.audit.tracing.exporter import span_exporter
 from interlock.hub.auth.oauth.discovery import keys_url
 from interlock.hub.live.events import UnsentWake
 from interlock.hub.live.wake_webhook import WakeWebhook
-from interlock.hub.tool_search.embedding_endpoint import Endpoint as EmbeddingEndpoint
+from interlock.hub.tool_search.embedding_endpoint import EmbeddingEndpoint
 from interlock.rooms.errors import RoomError
 from interlock.rooms.participant_socket import open_socket, room_url
 from interlock.transports.http.client.sse_client import SseLink

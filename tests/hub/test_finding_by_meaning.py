@@ -11,7 +11,7 @@ import pytest
 from interlock.config.home import home_folder
 from interlock.config.settings import ApprovalSettings, EmbeddingSettings, HubSettings, TimeoutSettings
 from interlock.discovery import model_files
-from interlock.hub.tool_search.embedding_endpoint import Endpoint
+from interlock.hub.tool_search.embedding_endpoint import EmbeddingEndpoint
 from interlock.hub.tool_search.model_process import ModelProcess
 from interlock.transports.resolving import Resolver
 
@@ -140,7 +140,7 @@ async def test_only_for_the_published_model_it_is_known_how_near_gibberish_comes
     file.write_text("tide 1 0\n")
     assert ModelProcess(tmp_path).least_alone > 0
     assert ModelProcess(file).least_alone == 0
-    endpoint = Endpoint(EmbeddingSettings(url="http://127.0.0.1:9/v1", model="toy"), Resolver())
+    endpoint = EmbeddingEndpoint(EmbeddingSettings(url="http://127.0.0.1:9/v1", model="toy"), Resolver())
     assert endpoint.least_alone == 0
     await endpoint.close()
 

@@ -26,7 +26,7 @@ from interlock.hub.live import deliveries as delivery
 from interlock.hub.live import tools as live_tools
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.live.events import LIVE_PENDING, Pending, pending_id, seen_id
+from interlock.hub.live.events import LIVE_PENDING, PendingEvent, pending_id, seen_id
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.passed_messages import PassedMessages
 from interlock.hub.live.touches import Touches
@@ -152,7 +152,7 @@ async def test_t114_notifications_of_a_server_that_are_under_way_are_bounded(
 @pytest.mark.parametrize(("size", "most"), [(10, 1_000), (64 * 1024, 128)])
 async def test_an_event_that_is_committed_takes_its_room_once(tmp_path: Path, size: int, most: int) -> None:
     async with handing_on(tmp_path, "a") as (deliveries, store):
-        event = Pending(
+        event = PendingEvent(
             pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held", "", "", "", {}, (), False, "", size
         )  # fmt: skip
         assert room(deliveries, "s", size) == most
@@ -180,7 +180,7 @@ async def test_two_hubs_of_one_store_hand_out_an_event_once(tmp_path: Path) -> N
     hubs = [Deliveries(cast(Any, Everyone()), Journal(lambda: recorders[0]), Bus(), quiet_touches()) for _ in stores]
     for name, hub, store in zip("ab", hubs, stores, strict=True):
         await hub.start(store, name)
-    event = Pending(pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held")
+    event = PendingEvent(pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held")
     async with stores[0].transaction() as change:
         change.put(LIVE_PENDING, event)
     await until(lambda: all(hub.has_waiting("mine") for hub in hubs))
@@ -218,7 +218,7 @@ async def test_an_event_that_was_put_back_waits_once_and_is_kept(
 ) -> None:
     monkeypatch.setattr(delivery, "KEEP_DELIVERED", 0)
     async with handing_on(tmp_path, "a") as (hub, store):
-        held = Pending(pending_id("mine", 1.0), "mine", "s", "e1", "news", time.time(), [], "held")
+        held = PendingEvent(pending_id("mine", 1.0), "mine", "s", "e1", "news", time.time(), [], "held")
         async with store.transaction() as change:
             change.put(LIVE_PENDING, held)
         await until(lambda: hub.has_waiting("mine"))
@@ -232,7 +232,7 @@ async def test_an_event_that_was_put_back_waits_once_and_is_kept(
 
 async def test_a_hub_that_starts_takes_back_only_events_that_it_handed_on_itself(tmp_path: Path) -> None:
     async with handing_on(tmp_path, "a") as (first, store):
-        held = Pending(pending_id("mine", 1.0), "mine", "s", "e1", "news", time.time(), [], "held")
+        held = PendingEvent(pending_id("mine", 1.0), "mine", "s", "e1", "news", time.time(), [], "held")
         async with store.transaction() as change:
             change.put(LIVE_PENDING, held)
         await until(lambda: first.has_waiting("mine"))

@@ -18,7 +18,7 @@ from interlock.events import EventFilter
 from interlock.events.types import ResourceUpdated
 from interlock.hub.live import usage, wakes
 from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.live.intake import Incoming
+from interlock.hub.live.intake import IncomingEvent
 from interlock.hub.live.wakes import EVENTS_AT_ONCE
 from interlock.protocols.mcpl.coalescing import Group
 from loop_clock import advance
@@ -59,7 +59,9 @@ class Waking:
     async def take(self, id: str, *tags: str, size: int = 10, channel: str | None = None) -> bool:
         """Let a message come. Returns whether it woke at once."""
         text = [{"type": "text", "text": id}]
-        found = await self.live.intake.take(Incoming("hook:ci", id, "build", text, size, {}, tags, channel), ("mine",))
+        found = await self.live.intake.take(
+            IncomingEvent("hook:ci", id, "build", text, size, {}, tags, channel), ("mine",)
+        )
         return bool(found.inference_id)
 
     @property

@@ -17,8 +17,8 @@ from interlock.containment.backends import reports
 from interlock.events import EventFilter
 from interlock.events.types import RegistrationDecided
 from interlock.hub.calls.call import Caller
-from interlock.hub.tool_search.requested_tools import Waiting
-from interlock.hub.tool_search.requests import MAX_WAITING_PER_CALLER, Requests
+from interlock.hub.tool_search.requested_tools import AwaitedTool
+from interlock.hub.tool_search.requests import MAX_WAITING_PER_CALLER, ToolRequests
 from interlock.hub.upstreams.registration.registration import REGISTRATIONS
 from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.states import ServerState
@@ -198,10 +198,10 @@ async def test_auto_approve_needs_no_person_and_a_model_corrects_refused_code_th
 async def test_every_created_tool_is_followed_and_none_for_ever() -> None:
     told: list[str] = []
     requested_tools = SimpleNamespace(settle=lambda waiting: not told.append(waiting.name))
-    requests = Requests(*[cast(Any, None)] * 6, requested_tools=cast(Any, requested_tools))
+    requests = ToolRequests(*[cast(Any, None)] * 6, requested_tools=cast(Any, requested_tools))
     caller = cast(Caller, SimpleNamespace(owner="agent:free"))
     for number in range(MAX_WAITING_PER_CALLER + 1):
-        requests.wait(Waiting(caller, None, "r", None, f"made-{number}__mean", "", False))
+        requests.wait(AwaitedTool(caller, None, "r", None, f"made-{number}__mean", "", False))
     requests.recheck()
     assert told == [f"made-{number}__mean" for number in range(1, MAX_WAITING_PER_CALLER + 1)]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.live.events import Pending
+from interlock.hub.live.events import PendingEvent
 from interlock.judge.text import show_hidden
 from interlock.protocols.mcpl.channels import hub_channel_id, split_hub_channel_id
 from interlock.protocols.mcpl.content import Blocks, TextContent
@@ -20,7 +20,7 @@ UI: Final = "ui"
 MAX_PLACES: Final = 4096
 
 
-def messages_of_people(events: Sequence[Pending]) -> str | None:
+def messages_of_people(events: Sequence[PendingEvent]) -> str | None:
     """The messages of people, as the user's turn; None where only events came."""
     lines = []
     for event in events:
@@ -34,7 +34,7 @@ def messages_of_people(events: Sequence[Pending]) -> str | None:
     return "\n".join(lines) or None
 
 
-def context_of(events: Iterable[Pending]) -> list[Sourced]:
+def context_of(events: Iterable[PendingEvent]) -> list[Sourced]:
     """Everything else that came: events, and what in messages is no text."""
     found = []
     for event in events:
@@ -50,10 +50,10 @@ class ChannelPlaces:
     """The channels around the newest turn of each conversation."""
 
     def __init__(self) -> None:
-        self._places: OrderedDict[str, tuple[str | None, Pending | None]] = OrderedDict()
+        self._places: OrderedDict[str, tuple[str | None, PendingEvent | None]] = OrderedDict()
         """By conversation: the channel for the answer at the hub, and the newest message."""
 
-    def set(self, conversation: str, publish: str | None, events: Sequence[Pending]) -> None:
+    def set(self, conversation: str, publish: str | None, events: Sequence[PendingEvent]) -> None:
         """A turn begins for these events."""
         newest = next((event for event in reversed(events) if event.channel is not None), None)
         target = publish

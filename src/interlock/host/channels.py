@@ -27,8 +27,8 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS, ChannelConversation
 from interlock.hub.live.client_host import ClientHost
 from interlock.hub.live.connection import LiveConnection
-from interlock.hub.live.events import Pending
-from interlock.hub.live.intake import Incoming
+from interlock.hub.live.events import PendingEvent
+from interlock.hub.live.intake import IncomingEvent
 from interlock.hub.live.judged_injections import judged
 from interlock.protocols.mcpl.authorization import Arrival
 from interlock.protocols.mcpl.capabilities import CHANNELS_INCOMING
@@ -75,7 +75,7 @@ class Starter(Protocol):
 
 
 class ChannelConversations:
-    """The conversations of `[channels]` (`hub.live.server_messages.Handler` for `channels/incoming`)."""
+    """The conversations of `[channels]` (`hub.live.server_messages.MessageHandler` for `channels/incoming`)."""
 
     def __init__(self, hub_app: HubApp, host: Starter, places: ChannelPlaces) -> None:
         self._hub_app = hub_app
@@ -167,7 +167,7 @@ class ChannelConversations:
             "threadId": message.thread_id,
         }
         decoded = msgspec.json.decode(content, type=list[dict[str, object]])
-        event = Incoming(
+        event = IncomingEvent(
             live.server, f"{message.channel_id}/{message.message_id}", feature, decoded, len(content), origin,
             message.tags, message.channel_id,
         )  # fmt: skip
@@ -216,7 +216,7 @@ class ChannelConversations:
         except (Fault, StoreError) as cause:
             self._hub_app.logs.add("hub", "hub", f"the events of {agent} began no turn: {cause.for_operators}"[:500])
 
-    async def _turns_for(self, agent: str, events: Sequence[Pending]) -> None:
+    async def _turns_for(self, agent: str, events: Sequence[PendingEvent]) -> None:
         """Run turns for events, one after the other. Those whose turn did not begin, or did nothing, wait again."""
         deliveries = self._hub_app.live.deliveries
         left = {event.id: event for event in events}
@@ -250,13 +250,13 @@ class ChannelConversations:
             if left:
                 await deliveries.put_back(agent, left.values())
 
-    def _grouped(self, agent: str, events: Sequence[Pending]) -> dict[tuple[str, str | None], list[Pending]]:
+    def _grouped(self, agent: str, events: Sequence[PendingEvent]) -> dict[tuple[str, str | None], list[PendingEvent]]:
         """Events by the table of the agent that they belong to, and by thread where each has a conversation.
 
         An event whose channel has no table, or that of another agent, is in no group: nobody else may read it.
         """
         mine = [name for name, table in self._tables.items() if table.agent == agent]
-        found: dict[tuple[str, str | None], list[Pending]] = {}
+        found: dict[tuple[str, str | None], list[PendingEvent]] = {}
         for event in events:
             name = mine[0]
             if event.channel is not None:
@@ -273,7 +273,7 @@ class ChannelConversations:
     def _has_table(self, agent: str) -> bool:
         return any(table.agent == agent for table in self._tables.values())
 
-    async def _are_registered(self, agent: str, events: Sequence[Pending]) -> None:
+    async def _are_registered(self, agent: str, events: Sequence[PendingEvent]) -> None:
         """Wait for the channels of messages after a start, when servers register them again: answers go there."""
         wanted = {(event.server, event.channel) for event in events if event.channel is not None}
         while time.monotonic() < self._started + REGISTERED_S:
@@ -282,7 +282,9 @@ class ChannelConversations:
                 return
             await asyncio.sleep(0.1)
 
-    async def _begin_turn(self, name: str, table: ChannelSettings, thread: str | None, events: list[Pending]) -> Turn:
+    async def _begin_turn(
+        self, name: str, table: ChannelSettings, thread: str | None, events: list[PendingEvent]
+    ) -> Turn:
         owner = principal_of(self._hub_app, table.agent).owner
         context = await self._hub_app.judging.run_result(owner, lambda: judged(context_of(events)))
         return await self.begin(name, table, thread, messages_of_people(events), context.kept, events)
@@ -307,7 +309,7 @@ class ChannelConversations:
         thread: str | None,
         text: str | None,
         context: tuple[Sourced, ...] = (),
-        events: Sequence[Pending] = (),
+        events: Sequence[PendingEvent] = (),
     ) -> Turn:
         """Begin a turn in the conversation of a table, after the turn that is under way there. Raises a `Fault`."""
         conversation = await self._conversation(name, table, thread)

@@ -20,7 +20,7 @@ from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import AgentWoken, Delivery
 from interlock.hub.app import HubApp
 from interlock.hub.live.client_host import ClientHost
-from interlock.hub.live.events import Pending
+from interlock.hub.live.events import PendingEvent
 from interlock.hub.live.judged_injections import judged
 from interlock.judge.results import made_visible
 from interlock.protocols.mcpl.capabilities import PUSH
@@ -154,7 +154,7 @@ class ClientPushes:
             and hosts.reachable(host, METHOD, host.name(live.server, name))
         }
 
-    async def _push_all(self, host: ClientHost, events: list[Pending]) -> bool:
+    async def _push_all(self, host: ClientHost, events: list[PendingEvent]) -> bool:
         """Push events one after the other. Those that nobody answered for wait again, also when the hub stops.
 
         A client may get such an event a second time, by the same id.
@@ -182,7 +182,7 @@ class ClientPushes:
             if left:
                 await deliveries.put_back(agent, left)
 
-    async def _answer(self, host: ClientHost, event: Pending) -> bytes:
+    async def _answer(self, host: ClientHost, event: PendingEvent) -> bytes:
         """The client's answer to an event. Raises the client's own refusal, or `_NotAnsweredError` if there is none."""
         try:
             return await self._push(host, event)
@@ -197,7 +197,7 @@ class ClientPushes:
             # A session that ends cancels its open requests.
             raise _NotAnsweredError(Fault("UPSTREAM_UNAVAILABLE", "the client's session has ended")) from None
 
-    async def _push(self, host: ClientHost, event: Pending) -> bytes:
+    async def _push(self, host: ClientHost, event: PendingEvent) -> bytes:
         hosts, maskers = self._hub_app.live.hosts, self._hub_app.inference_hooks.maskers()
         content = msgspec.convert(event.content, Blocks, strict=False)
         origin = {key: value for key, value in event.origin.items() if key != "dev.interlock/server"}
@@ -218,7 +218,7 @@ class ClientPushes:
             params["tags"] = made_visible(list(event.tags))
         return await hosts.requests.ask(host.key, METHOD, name, msgspec.json.encode(params))
 
-    def _record(self, host: ClientHost, event: Pending, outcome: str, reason: str) -> None:
+    def _record(self, host: ClientHost, event: PendingEvent, outcome: str, reason: str) -> None:
         self._hub_app.journal.live_passed(event.server, host.principal.id, METHOD, event.event, outcome, reason)
 
 

@@ -16,7 +16,7 @@ from interlock.host.server_hooks import ServerHooks
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.conversation_documents import inference_id
-from interlock.hub.handlers.client_hooks import ClientAnswer, ClientPrompt
+from interlock.hub.handlers.client_hooks import ClientAfterInference, ClientPrompt
 from interlock.protocols.mcpl.between import private_id
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.inference import ModelInfo
@@ -97,7 +97,7 @@ class ClientTurns:
         places = (arranged.prefix.items or (), arranged.before_user, arranged.after_user)
         return tuple(_shown(placed) for items in places for placed in items)
 
-    def after(self, principal: Principal, answer: ClientAnswer) -> None:
+    def after(self, principal: Principal, answer: ClientAfterInference) -> None:
         """Tell servers of an answer, in the background: its client does not wait."""
         self._enter(principal)
         turn = self._open.last(principal, answer.conversation_id)

@@ -58,7 +58,7 @@ SWEPT_AT_ONCE: Final = 500
 
 
 class ServerInference:
-    """Answers `inference/request` and `model/info` (`hub.live.server_messages.Handler`)."""
+    """Answers `inference/request` and `model/info` (`hub.live.server_messages.MessageHandler`)."""
 
     def __init__(self, hub_app: HubApp, models: Models, conversations: Conversations) -> None:
         self._hub_app = hub_app

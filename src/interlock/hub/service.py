@@ -56,7 +56,7 @@ STILL_SERVED: Final = frozenset(
 """Methods that begin no work, answered while the hub shuts down."""
 
 
-class Handlers(msgspec.Struct, frozen=True):
+class MethodHandlers(msgspec.Struct, frozen=True):
     """The handlers of the methods, one for each family."""
 
     calls: CallHandler
@@ -116,7 +116,7 @@ class HubService:
         self,
         authenticator: Authenticator,
         pipeline: Pipeline,
-        handlers: Handlers,
+        handlers: MethodHandlers,
         sessions: SessionServices,
         limits: Limits,
         background: BackgroundTasks,

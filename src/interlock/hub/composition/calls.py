@@ -27,7 +27,7 @@ from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.tasks.handler import TaskHandler
-from interlock.hub.tasks.ledger import Ledger
+from interlock.hub.tasks.ledger import TaskLedger
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.status_texts import StatusTexts
 from interlock.hub.tasks.tracker import Tracker
@@ -64,7 +64,7 @@ class CallParts:
             foundation, authentication, approvals, self.judging, self.result_tokens, self.pages, self.findings, live
         )
         self.tracker = Tracker(
-            Ledger(self._max_tasks, foundation.worker),
+            TaskLedger(self._max_tasks, foundation.worker),
             upstreams,
             self.recording,
             self._max_task_ms,

@@ -30,7 +30,7 @@ from interlock.hub.tool_search.list_forms import ListForms
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.hub.tool_search.requested_tools import RequestedTools
-from interlock.hub.tool_search.requests import Requests
+from interlock.hub.tool_search.requests import ToolRequests
 from interlock.hub.tool_search.search import ToolSearch
 from interlock.hub.tool_search.security_listing import SecurityListing
 from interlock.hub.tool_search.starting_servers import StartingServers
@@ -110,7 +110,7 @@ class ListingParts:
         summaries = ToolSummaries(catalog, self.tokens, self.search.status, risk_of, needs)
         contexts = Contexts(self.listings)
         self._request_tasks = BackgroundTasks()
-        self.requests = Requests(
+        self.requests = ToolRequests(
             approvals.inbox,
             authentication.access_methods,
             self._request_tasks,

@@ -40,7 +40,7 @@ from interlock.hub.live.server_maskers import ServerMaskers
 from interlock.hub.live.server_texts import ServerTexts
 from interlock.hub.live.tools import LiveOffers
 from interlock.hub.live.touches import Touches
-from interlock.hub.live.usage import Usage
+from interlock.hub.live.usage import EventUsage
 from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.hub.live.wakes import Wakes
 from interlock.protocols.mgp.permissions import Risk
@@ -76,7 +76,7 @@ class LiveParts:
             self.connections.messages.serve_with(method, registered)
         self.connections.messages.serve_with("push/event", self.intake)
         self.hooks = IncomingWebhooks(self._hook_settings, self.intake, self.refusals)
-        self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals)
+        self.usage = EventUsage(lambda: foundation.store, self.deliveries, self.refusals)
         self._tasks = BackgroundTasks()
         self._touched: dict[str, asyncio.TimerHandle] = {}
         self._list_changed: Callable[[], None] | None = None

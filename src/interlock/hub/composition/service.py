@@ -33,7 +33,7 @@ from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.live.own_connections import OwnConnections
 from interlock.hub.live.tools import LiveTools
 from interlock.hub.readiness import Readiness
-from interlock.hub.service import Handlers, HubService, SessionServices
+from interlock.hub.service import HubService, MethodHandlers, SessionServices
 from interlock.hub.sessions.session import Service
 from interlock.hub.tool_search.handler import ToolSearchHandler
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -88,7 +88,7 @@ def build_service(
         background,
     )
     client_hooks = ClientHookHandler(listings.recorded_requests, background)
-    handlers = Handlers(
+    handlers = MethodHandlers(
         CallHandler(
             calls.pipeline, search, own_tools, own_resources, authentication.access, calls.pages, info, background
         ),

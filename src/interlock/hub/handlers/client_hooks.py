@@ -36,7 +36,7 @@ class ClientPrompt(Value, frozen=True):
     model: ModelInfo | None = None
 
 
-class ClientAnswer(Value, frozen=True):
+class ClientAfterInference(Value, frozen=True):
     """The params of `context/afterInference` from a client."""
 
     conversation_id: Name
@@ -51,7 +51,7 @@ class ClientTurns(Protocol):
     async def before(self, principal: Principal, prompt: ClientPrompt) -> tuple[Injection, ...]:
         """The context that servers add to a prompt, each labelled with its server. Raises Fault."""
 
-    def after(self, principal: Principal, answer: ClientAnswer) -> None:
+    def after(self, principal: Principal, answer: ClientAfterInference) -> None:
         """Tell servers of an answer that was shown. Returns at once. Raises Fault."""
 
 
@@ -80,7 +80,7 @@ class ClientHookHandler:
 
     def _after(self, exchange: Exchange, caller: Caller) -> None:
         turns = self._admitted(caller)
-        answer = decode(ClientAnswer, exchange.request.params)
+        answer = decode(ClientAfterInference, exchange.request.params)
         _check_length(answer.assistant_message, "assistantMessage")
         turns.after(caller.principal, answer)
         _answer(exchange, AfterInferenceResult())

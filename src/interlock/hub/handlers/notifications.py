@@ -38,7 +38,7 @@ KINDS: Final[dict[ListName, tuple[ItemKind, ...]]] = {
 }
 
 
-class Listener(Protocol):
+class NotifiedClient(Protocol):
     """A client that receives notifications."""
 
     @property
@@ -73,7 +73,7 @@ class ChangeNotifier:
         self.bus = bus
         self._task: SubscriberTask | None = None
         self._listings = listings
-        self._listeners: dict[ListScope, set[Listener]] = {}
+        self._listeners: dict[ListScope, set[NotifiedClient]] = {}
         self._seen: dict[tuple[ListScope, ListName], tuple[ListState, ...]] = {}
         self._subscribers: dict[tuple[str, str], dict[object, Subscriber]] = {}
 
@@ -86,14 +86,14 @@ class ChangeNotifier:
         if self._task is not None:
             await self._task.close()
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: NotifiedClient) -> None:
         """Notify a listener from now on."""
         if listener.list_scope not in self._listeners:
             for which in KINDS:
                 self._seen[listener.list_scope, which] = self._state(listener.list_scope, which)
         self._listeners.setdefault(listener.list_scope, set()).add(listener)
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: NotifiedClient) -> None:
         """Stop notifying a listener."""
         listeners = self._listeners.get(listener.list_scope)
         if listeners is None:
@@ -104,7 +104,7 @@ class ChangeNotifier:
             for which in KINDS:
                 self._seen.pop((listener.list_scope, which), None)
 
-    def give_notice(self, listener: Listener, notice: bytes) -> bool:
+    def give_notice(self, listener: NotifiedClient, notice: bytes) -> bool:
         """Give a notice to one listener alone. Returns False if it is not notified of anything any more."""
         if listener not in self._listeners.get(listener.list_scope, ()):
             return False

@@ -12,7 +12,7 @@ from typing import Final
 
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.handlers.own_resources import OWN
-from interlock.hub.sessions.session import Origin
+from interlock.hub.sessions.session import ConnectionUser
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.process.task_set import TaskSet
 from interlock.wire.errors import Fault
@@ -35,14 +35,14 @@ class ResourceSubscriptions:
         self._open: Counter[str] = Counter()
         """Subscriptions by the owner of their client."""
 
-    async def add(self, server: str, uri: str, client: object, notify: Notify, origin: Origin) -> None:
+    async def add(self, server: str, uri: str, client: object, notify: Notify, origin: ConnectionUser) -> None:
         """Subscribe `client` to a resource. Raises RESOURCE_EXHAUSTED or the server's refusal."""
         refused = await self.add_all(server, {uri: notify}, client, origin)
         if refused:
             raise refused[uri]
 
     async def add_all(
-        self, server: str, notifiers: Mapping[str, Notify], client: object, origin: Origin
+        self, server: str, notifiers: Mapping[str, Notify], client: object, origin: ConnectionUser
     ) -> Mapping[str, Fault]:
         """Subscribe `client` to resources of a server. Returns those that the server refused.
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from interlock.hub.live.events import Pending
+from interlock.hub.live.events import PendingEvent
 
 MAX_PER_AGENT: Final = 2_000
 MAX_BYTES_PER_AGENT: Final = 16 * 1024 * 1024
@@ -20,8 +20,8 @@ class AgentQueue:
     __slots__ = ("changed", "counts", "delivered", "events", "lock", "reserved", "sizes", "woken")
 
     def __init__(self) -> None:
-        self.events: dict[str, Pending] = {}
-        self.delivered: dict[str, Pending] = {}
+        self.events: dict[str, PendingEvent] = {}
+        self.delivered: dict[str, PendingEvent] = {}
         """Events that the agent got, to be read again."""
         self.counts: Counter[str] = Counter()
         """Waiting and reserved events, by server."""
@@ -36,7 +36,7 @@ class AgentQueue:
         self.lock = asyncio.Lock()
 
     @property
-    def oldest_first(self) -> list[Pending]:
+    def oldest_first(self) -> list[PendingEvent]:
         """The events that wait."""
         return [event for _, event in sorted(self.events.items())]
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.hub.live.events import Pending
+from interlock.hub.live.events import PendingEvent
 from interlock.protocols.mcpl.wake import WakeDecision, WakeVerdict
 
 
 class ChosenEvents(msgspec.Struct):
     """The events of a group for which its agent is woken now, and the rest."""
 
-    events: list[Pending] = []
+    events: list[PendingEvent] = []
     rule: int | None = None
     tokens: int = 0
-    held: list[tuple[Pending, WakeDecision]] = []
+    held: list[tuple[PendingEvent, WakeDecision]] = []
 
     def takes(self, decision: WakeDecision) -> bool:
         """Whether an event with this decision belongs to the wake."""
         return decision.verdict is WakeVerdict.WAKE and (not self.events or decision.rule == self.rule)
 
-    def add(self, decision: WakeDecision, events: list[Pending]) -> None:
+    def add(self, decision: WakeDecision, events: list[PendingEvent]) -> None:
         """Wake for these events, too."""
         self.events += events
         self.rule, self.tokens = decision.rule, self.tokens + sum(event.tokens for event in events)

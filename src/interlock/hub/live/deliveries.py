@@ -19,7 +19,7 @@ from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
 from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.agent_queue import AgentQueue
-from interlock.hub.live.events import LIVE_PENDING, Pending, agent_of, now, seen_id
+from interlock.hub.live.events import LIVE_PENDING, PendingEvent, agent_of, now, seen_id
 from interlock.hub.live.touches import Touches
 from interlock.store import Conflict, Mirror, Store, Transaction
 from interlock.wire.errors import Fault
@@ -54,7 +54,7 @@ class Deliveries:
         """Waiting and reserved events of all agents, by server."""
         self._node = ""
         self._store: Store
-        self._mirror: Mirror[Pending]
+        self._mirror: Mirror[PendingEvent]
 
     async def start(self, store: Store, node: str) -> None:
         """Load what waits. Events that were on their way when the last run of this node ended wait again.
@@ -93,14 +93,14 @@ class Deliveries:
         if (kept := waiting.reserved.pop(seen, None)) is not None:
             self._give_room(waiting, *kept)
 
-    def waiting(self, agent: str) -> list[Pending]:
+    def waiting(self, agent: str) -> list[PendingEvent]:
         """The events that an agent may have and has not got, oldest first."""
         found = self._agents.get(agent)
         if found is None:
             return []
         return [event for event in found.oldest_first if self._may_have(event)]
 
-    def delivered(self, agent: str) -> list[Pending]:
+    def delivered(self, agent: str) -> list[PendingEvent]:
         """The events that an agent got lately and may still have, oldest first."""
         found = self._agents.get(agent)
         if found is None:
@@ -112,13 +112,13 @@ class Deliveries:
         found = self._agents.get(agent)
         return found is not None and bool(found.events)
 
-    def still_waiting(self, ids: Iterable[str], agent: str) -> list[Pending]:
+    def still_waiting(self, ids: Iterable[str], agent: str) -> list[PendingEvent]:
         """The given events without those that were delivered or withdrawn meanwhile."""
         found = self._agents.get(agent)
         events = (None if found is None else found.events.get(id_) for id_ in ids)
         return [event for event in events if event is not None and self._may_have(event)]
 
-    def all(self) -> list[Pending]:
+    def all(self) -> list[PendingEvent]:
         """Every event that waits or was delivered lately."""
         return list(self._mirror.values())
 
@@ -132,7 +132,7 @@ class Deliveries:
         of: Collection[tuple[str, str]] | None = None,
         *,
         on_way: bool = False,
-    ) -> tuple[list[Pending], int]:
+    ) -> tuple[list[PendingEvent], int]:
         """Hand out the oldest events of an agent, each once. Returns them and how many are left.
 
         They are marked as delivered, in the store, before anybody gets them; those `on_way` count only when `arrived`
@@ -157,17 +157,17 @@ class Deliveries:
                 return chosen, len(self.waiting(agent))
         raise Fault("RESOURCE_EXHAUSTED", "the events are being read elsewhere", retry_after_ms=500)
 
-    async def arrived(self, agent: str, events: Collection[Pending]) -> None:
+    async def arrived(self, agent: str, events: Collection[PendingEvent]) -> None:
         """Store that events that were on their way were answered for. Those that were withdrawn stay away."""
         await self._change(agent, partial(self._arrive, agent, events))
         self._on_way.difference_update(event.id for event in events)
 
-    async def discard(self, agent: str, events: Collection[Pending]) -> None:
+    async def discard(self, agent: str, events: Collection[PendingEvent]) -> None:
         """Delete events that were on their way and that nobody can be given, and record that nobody got them."""
         await self._change(agent, partial(self._discard, events))
         self._on_way.difference_update(event.id for event in events)
 
-    async def put_back(self, agent: str, events: Iterable[Pending]) -> None:
+    async def put_back(self, agent: str, events: Iterable[PendingEvent]) -> None:
         """Let events wait again that nobody could be given. Those that were withdrawn meanwhile stay away."""
         ids = [event.id for event in events]
         self._on_way.difference_update(ids)
@@ -195,7 +195,7 @@ class Deliveries:
         found = self._agents.get(agent)
         return 0 if found is None else len(found.changed)
 
-    def woken_for(self, agent: str) -> Iterator[Pending]:
+    def woken_for(self, agent: str) -> Iterator[PendingEvent]:
         """The events that an agent was woken for, may have and has not got."""
         found = self._agents.get(agent)
         events = () if found is None else (found.events[id_] for id_ in found.woken if id_ in found.events)
@@ -221,7 +221,7 @@ class Deliveries:
         """Forget delivered events that are old, or more than are kept, and waiting ones that nobody read in time."""
         at = now()
         gone: list[str] = []
-        unread: list[Pending] = []
+        unread: list[PendingEvent] = []
         for queue in self._agents.values():
             gone += queue.surplus(KEEP_DELIVERED, at - KEEP_DELIVERED_S)
             unread += (event for event in queue.events.values() if event.at < at - keep_s)
@@ -246,7 +246,7 @@ class Deliveries:
                 return
         raise Fault("RESOURCE_EXHAUSTED", "the events are being changed elsewhere", retry_after_ms=500)
 
-    def _withdraw(self, transaction: Transaction, gone: Iterable[Pending]) -> None:
+    def _withdraw(self, transaction: Transaction, gone: Iterable[PendingEvent]) -> None:
         """Delete events, and record those that nobody got."""
         unread: dict[tuple[str, str], list[str]] = {}
         for event in gone:
@@ -256,7 +256,7 @@ class Deliveries:
         for (server, agent), events in sorted(unread.items()):
             transaction.record(self._journal.live_withdrawn(server, agent, events))
 
-    async def _discard(self, events: Iterable[Pending]) -> None:
+    async def _discard(self, events: Iterable[PendingEvent]) -> None:
         async with self._store.transaction() as transaction:
             documents = [await transaction.get(LIVE_PENDING, event.id) for event in events]
             found = [document.value for document in documents if document is not None]
@@ -273,7 +273,7 @@ class Deliveries:
                     again.append(id_)
         self.wake(agent, again)
 
-    async def _arrive(self, agent: str, events: Iterable[Pending]) -> None:
+    async def _arrive(self, agent: str, events: Iterable[PendingEvent]) -> None:
         arrived: list[tuple[str, str]] = []
         async with self._store.transaction() as transaction:
             for event in events:
@@ -284,7 +284,7 @@ class Deliveries:
             if arrived:
                 transaction.record(self._journal.live_delivered(agent, arrived))
 
-    async def _mark(self, agent: str, chosen: list[Pending], on_way: bool) -> None:
+    async def _mark(self, agent: str, chosen: list[PendingEvent], on_way: bool) -> None:
         at = now()
         async with self._store.transaction() as transaction:
             for event in chosen:
@@ -298,10 +298,10 @@ class Deliveries:
             if not on_way:
                 transaction.record(self._journal.live_delivered(agent, [(each.server, each.event) for each in chosen]))
 
-    def _may_have(self, event: Pending) -> bool:
+    def _may_have(self, event: PendingEvent) -> bool:
         return self._addresses.addressed(event.server, event.agent, event.feature_set)
 
-    def _changed(self, key: str, event: Pending | None) -> None:
+    def _changed(self, key: str, event: PendingEvent | None) -> None:
         """The store has another state of an event."""
         agent = agent_of(key)
         waiting = self._agents.setdefault(agent, AgentQueue())
@@ -341,13 +341,13 @@ def _full(message: str) -> Fault:
     return Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=60_000)
 
 
-def _waiting_again(event: Pending) -> Pending:
+def _waiting_again(event: PendingEvent) -> PendingEvent:
     return msgspec.structs.replace(event, delivered=0.0, on_way=False, node="")
 
 
-def _fitting(events: list[Pending], most: int, most_bytes: int) -> list[Pending]:
+def _fitting(events: list[PendingEvent], most: int, most_bytes: int) -> list[PendingEvent]:
     """The oldest events within both bounds; at least one, so that a large one does not block the rest."""
-    chosen: list[Pending] = []
+    chosen: list[PendingEvent] = []
     size = 0
     for event in events[:most]:
         size += event.size

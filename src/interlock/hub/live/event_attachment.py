@@ -17,7 +17,7 @@ from interlock.hub.calls.call import Call, ChunkFilter, EveryChunk, ResultProces
 from interlock.hub.judging_threads import JudgingThreads
 from interlock.hub.live.causes import Causes
 from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.live.events import Pending
+from interlock.hub.live.events import PendingEvent
 from interlock.hub.live.rendering import blocks
 from interlock.wire.errors import ErrorObject
 
@@ -109,6 +109,6 @@ class EventAttachment:
         await self._put_back(events)
         return []
 
-    async def _put_back(self, events: list[Pending]) -> None:
+    async def _put_back(self, events: list[PendingEvent]) -> None:
         if events:
             await self._deliveries.put_back(self._agent, events)

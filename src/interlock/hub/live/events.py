@@ -44,7 +44,7 @@ class Seen(msgspec.Struct, frozen=True):
     """Of a message that a client took: its conversation, as the server knows it."""
 
 
-class Pending(msgspec.Struct, frozen=True):
+class PendingEvent(msgspec.Struct, frozen=True):
     """An event for one agent."""
 
     id: str
@@ -118,7 +118,7 @@ class UnsentWake(msgspec.Struct, frozen=True):
 
 
 LIVE_SEEN: Final = Collection("live_seen", Seen, key="id", columns=("day",))
-LIVE_PENDING: Final = Collection("live_pending", Pending, key="id", columns=("agent",))
+LIVE_PENDING: Final = Collection("live_pending", PendingEvent, key="id", columns=("agent",))
 LIVE_WAKES: Final = Collection("live_wakes", Wake, key="id", columns=("day",))
 UNSENT_WAKES: Final = Collection("live_unsent_wakes", UnsentWake, key="id")
 

@@ -19,7 +19,7 @@ from interlock.config.live_sections import why_weak_secret
 from interlock.config.live_settings import HookSettings
 from interlock.config.settings import Rate
 from interlock.hub.live.addresses import PREFIX
-from interlock.hub.live.intake import Incoming, Intake
+from interlock.hub.live.intake import IncomingEvent, Intake
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.rate_meter import Meters
 from interlock.protocols.mcpl.events import PushResult
@@ -104,7 +104,7 @@ def _not_signed() -> Fault:
     return Fault("AUTH_REQUIRED", "the signature or its time is not good, or there is no such webhook")
 
 
-def _event(name: str, id: str, body: bytes) -> Incoming:
+def _event(name: str, id: str, body: bytes) -> IncomingEvent:
     """The event in a message. Its `type` takes the place of a feature set, so that rules can name it.
 
     The body stays as it came: indenting multiplies its size, so that is done for the reader, after the bounds.
@@ -116,4 +116,4 @@ def _event(name: str, id: str, body: bytes) -> Incoming:
         raise Fault("INVALID_PARAMS", "the body is no JSON object") from None
     kind = decoded.get("type")
     feature = kind if isinstance(kind, str) and _TYPE.match(kind) else "message"
-    return Incoming.posted(PREFIX + name, id, feature, text)
+    return IncomingEvent.posted(PREFIX + name, id, feature, text)

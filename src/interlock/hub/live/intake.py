@@ -23,7 +23,7 @@ from interlock.hub.live.events import (
     LIVE_SEEN,
     LIVE_WAKES,
     Outcome,
-    Pending,
+    PendingEvent,
     Seen,
     Wake,
     day_of,
@@ -50,7 +50,7 @@ RECENT: Final = 16_384
 """Answers that are known without asking the store."""
 
 
-class Incoming(msgspec.Struct, frozen=True):
+class IncomingEvent(msgspec.Struct, frozen=True):
     """An event from anywhere: pushed by a server, or posted to a webhook."""
 
     server: str
@@ -66,14 +66,14 @@ class Incoming(msgspec.Struct, frozen=True):
     """When it happened, as the server claims."""
 
     @classmethod
-    def pushed(cls, server: str, event: PushEvent) -> Incoming:
+    def pushed(cls, server: str, event: PushEvent) -> IncomingEvent:
         """The event of `push/event`. Raises TOO_LARGE."""
         content = blocks(event.payload.content)
         found = cls._bounded(server, event.event_id, event.feature_set, content, event.origin, event.tags)
         return msgspec.structs.replace(found, dated=event.timestamp)
 
     @classmethod
-    def posted(cls, server: str, event: str, feature_set: str, text: str) -> Incoming:
+    def posted(cls, server: str, event: str, feature_set: str, text: str) -> IncomingEvent:
         """The event of a webhook, with the body as it came. Raises TOO_LARGE."""
         return cls._bounded(server, event, feature_set, (TextContent(text),))
 
@@ -86,7 +86,7 @@ class Incoming(msgspec.Struct, frozen=True):
         content: tuple[Block, ...],
         origin: Mapping[str, object] = {},
         tags: tuple[str, ...] = (),
-    ) -> Incoming:
+    ) -> IncomingEvent:
         """The event, with the size of its content as the store keeps it. Raises TOO_LARGE."""
         encoded = msgspec.json.encode(content)
         if len(encoded) > MAX_CONTENT_BYTES or len(msgspec.json.encode(origin)) > MAX_ORIGIN_BYTES:
@@ -97,7 +97,7 @@ class Incoming(msgspec.Struct, frozen=True):
 
 
 class Intake:
-    """Takes events for agents. It is the handler of `push/event` (`hub.live.server_messages.Handler`)."""
+    """Takes events for agents. It is the handler of `push/event` (`hub.live.server_messages.MessageHandler`)."""
 
     def __init__(
         self,
@@ -129,9 +129,9 @@ class Intake:
         event = arrival.params
         assert isinstance(event, PushEvent)
         agents = live.recipients(self._features, event.feature_set)
-        return await self.take(Incoming.pushed(live.server, event), agents)
+        return await self.take(IncomingEvent.pushed(live.server, event), agents)
 
-    async def take(self, event: Incoming, agents: tuple[str, ...]) -> PushResult:
+    async def take(self, event: IncomingEvent, agents: tuple[str, ...]) -> PushResult:
         """Take an event for these agents; a repeated one gets the recorded answer. Raises a `Fault` to refuse it."""
         key = seen_id(event.server, event.event)
         known = self._recent.get(key)
@@ -175,7 +175,7 @@ class Intake:
                 transaction.delete(collection, key)
 
     async def _run(
-        self, key: str, event: Incoming, agents: tuple[str, ...], waiting: asyncio.Future[PushResult]
+        self, key: str, event: IncomingEvent, agents: tuple[str, ...], waiting: asyncio.Future[PushResult]
     ) -> None:
         """Take an event, and tell everybody who waits for that."""
         try:
@@ -192,7 +192,7 @@ class Intake:
         finally:
             del self._under_way[key]
 
-    async def _take(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
+    async def _take(self, key: str, event: IncomingEvent, agents: tuple[str, ...]) -> PushResult:
         if self._store is None:
             raise starting()
         self._meters.take(event.server, self._settings().rate, time.monotonic())
@@ -213,13 +213,15 @@ class Intake:
             for agent in reserved:
                 self._deliveries.release(agent, key)
 
-    async def _commit(self, key: str, event: Incoming, agents: tuple[str, ...], reserved: frozenset[str]) -> PushResult:
+    async def _commit(
+        self, key: str, event: IncomingEvent, agents: tuple[str, ...], reserved: frozenset[str]
+    ) -> PushResult:
         """Decide what becomes of an event, and commit that with its answer and its wakes. An agent without a
         reservation does not get it."""
         assert self._store is not None
         at = now()
         wakes: list[Wake] = []
-        pending: list[Pending] = []
+        pending: list[PendingEvent] = []
         outcomes: dict[str, Outcome] = {}
         cause = ""
         taken: list[Decided] = []
@@ -237,7 +239,7 @@ class Intake:
                 wake = decided.wake.id
                 wakes.append(decided.wake)
             pending.append(
-                Pending(
+                PendingEvent(
                     pending_id(agent, at), agent, event.server, event.event, event.feature_set, at, event.content,
                     decided.outcome, decided.cause, decided.group, event.channel, dict(event.origin), event.tags,
                     event.from_agent, wake, event.size, dated=event.dated,

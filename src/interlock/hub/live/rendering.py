@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.live.addresses import PREFIX
-from interlock.hub.live.events import Pending
+from interlock.hub.live.events import PendingEvent
 from interlock.judge.results import judge_result
 from interlock.judge.text import show_hidden
 
@@ -23,7 +23,7 @@ MARK: Final = 8
 """Characters at the end of the key of a pending event. They are random, so no text of a server can end its event."""
 
 
-def rendered(event: Pending, most: int = MAX_TEXT) -> dict[str, Any]:
+def rendered(event: PendingEvent, most: int = MAX_TEXT) -> dict[str, Any]:
     """An event as a text block. Pure and slow: it searches the text."""
     lines = [_text(block) for block in event.content]
     text = "\n".join(line for line in lines if line)
@@ -48,7 +48,7 @@ def rendered(event: Pending, most: int = MAX_TEXT) -> dict[str, Any]:
     }
 
 
-def blocks(events: Iterable[Pending], left: int, most: int = MAX_TEXT) -> list[dict[str, Any]]:
+def blocks(events: Iterable[PendingEvent], left: int, most: int = MAX_TEXT) -> list[dict[str, Any]]:
     """Events as blocks, and a word on those that are left."""
     made = [rendered(event, most) for event in events]
     if left:

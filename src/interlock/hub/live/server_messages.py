@@ -34,7 +34,7 @@ MAX_TASKS: Final = 2 * MAX_OPEN
 """Requests, answers and notifications of one connection that are under way."""
 
 
-class Handler(Protocol):
+class MessageHandler(Protocol):
     """Takes the messages of servers of one method."""
 
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
@@ -48,9 +48,9 @@ class ServerMessages:
         self._refusals = refusals
         self._updates = updates
         self._logs = logs
-        self._handlers: dict[str, Handler] = {}
+        self._handlers: dict[str, MessageHandler] = {}
 
-    def serve_with(self, method: str, handler: Handler) -> None:
+    def serve_with(self, method: str, handler: MessageHandler) -> None:
         """Have the messages of a method taken by a handler."""
         self._handlers[method] = handler
 
@@ -146,7 +146,7 @@ class ServerMessages:
         finally:
             live.open.discard(request.id)
 
-    async def _take(self, live: LiveConnection, handler: Handler, request: Request, arrival: Arrival) -> None:
+    async def _take(self, live: LiveConnection, handler: MessageHandler, request: Request, arrival: Arrival) -> None:
         """Take a notification. It has no answer, so a refusal is only recorded."""
         try:
             await handler.serve(live, request, arrival)

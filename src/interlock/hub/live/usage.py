@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.hub.conversation_documents import INFERENCES, TURN_LEASES
 from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.live.events import LIVE_SEEN, LIVE_WAKES, Pending, Seen, day_of, now, tokens_of
+from interlock.hub.live.events import LIVE_SEEN, LIVE_WAKES, PendingEvent, Seen, day_of, now, tokens_of
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.store import Store
 
@@ -64,7 +64,7 @@ class EventRow(msgspec.Struct):
     """`waiting`, `delivered` or `dropped`."""
 
 
-class Usage:
+class EventUsage:
     """Counts and lists events."""
 
     def __init__(self, store: Callable[[], Store], deliveries: Deliveries, refusals: RecordedRefusals) -> None:
@@ -136,7 +136,7 @@ def _count(row: Callable[[str, str, str], UsageRow], seen: Seen) -> None:
             found.woke += 1
 
 
-def _shown(event: Pending) -> EventRow:
+def _shown(event: PendingEvent) -> EventRow:
     state = "delivered" if event.delivered and not event.on_way else "waiting"
     place = (event.server, event.feature_set, event.event, event.agent, event.at)
     return EventRow(*place, event.outcome, event.cause, state)

@@ -26,7 +26,7 @@ from interlock.hub.live.events import (
     LIVE_PENDING,
     LIVE_WAKES,
     Outcome,
-    Pending,
+    PendingEvent,
     Wake,
     agent_of,
     day_of,
@@ -186,7 +186,7 @@ class Wakes:
         if decided.wake is not None:
             self._take_back(decided.wake)
 
-    def join(self, event: Pending) -> None:
+    def join(self, event: PendingEvent) -> None:
         """Let a committed event wait for its group's wake. One that the rules no longer wake for stays held."""
         if event.outcome != "wake":
             self._join(event.group, [event.id], self._decide(event, event.agent))
@@ -291,12 +291,12 @@ class Wakes:
             self._deliveries.wake(agent, [event.id for event in chosen.events])
             self.announce(wake)
 
-    def _choose(self, agent: str, events: list[Pending]) -> ChosenEvents:
+    def _choose(self, agent: str, events: list[PendingEvent]) -> ChosenEvents:
         """Judge the events. Those of one rule that fit into the budgets share a wake.
 
         Rules see no difference between events of one kind but their size, so a group of 256 takes few decisions.
         """
-        kinds: dict[tuple[object, ...], list[Pending]] = {}
+        kinds: dict[tuple[object, ...], list[PendingEvent]] = {}
         for event in events:
             kind = (event.server, event.feature_set, event.channel, event.tags, event.from_agent)
             kinds.setdefault(kind, []).append(event)
@@ -314,7 +314,7 @@ class Wakes:
                 self._choose_some(chosen, agent, alike)
         return chosen
 
-    def _choose_some(self, chosen: ChosenEvents, agent: str, alike: list[Pending]) -> None:
+    def _choose_some(self, chosen: ChosenEvents, agent: str, alike: list[PendingEvent]) -> None:
         """Choose events of one kind, oldest first, as far as the budgets have room."""
         full: WakeDecision | None = None
         for event in alike:

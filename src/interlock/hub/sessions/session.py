@@ -123,7 +123,7 @@ class Session(transport_session.TransportSession):
         return SessionOrigin(self, self.dialect, self.caller)
 
 
-class Origin(Protocol):
+class ConnectionUser(Protocol):
     """The party that needs a connection to a server: a request, or a session without one."""
 
     @property

@@ -70,7 +70,7 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-class Ledger:
+class TaskLedger:
     """Every task of a hub. For the event loop's thread only, after `begin`."""
 
     def __init__(

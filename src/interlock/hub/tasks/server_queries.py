@@ -16,7 +16,7 @@ import msgspec
 from interlock.client.peer import declaring
 from interlock.hub.audit.record import Outcome
 from interlock.hub.sessions.session import ConnectionKey
-from interlock.hub.tasks.ledger import Ledger, StoredTask
+from interlock.hub.tasks.ledger import StoredTask, TaskLedger
 from interlock.hub.tasks.running_task import RunningTask, TaskLocation, TaskLost, outcome_in
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -55,7 +55,7 @@ class TaskStates(Protocol):
 class ServerQueries:
     """Finds the connection for each task."""
 
-    def __init__(self, tracker: TaskStates, ledger: Ledger, upstreams: Upstreams) -> None:
+    def __init__(self, tracker: TaskStates, ledger: TaskLedger, upstreams: Upstreams) -> None:
         self._tracker = tracker
         self._ledger = ledger
         self._upstreams = upstreams

@@ -23,7 +23,7 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Session
-from interlock.hub.tasks.ledger import Ledger, StoredTask
+from interlock.hub.tasks.ledger import StoredTask, TaskLedger
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.running_task import Expected, Notify, RunningTask, outcome_in, renamed
 from interlock.hub.tasks.server_queries import ServerQueries
@@ -50,7 +50,7 @@ class Tracker:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: TaskLedger,
         upstreams: Upstreams,
         recording: Recording,
         max_ttl_ms: Callable[[], int],

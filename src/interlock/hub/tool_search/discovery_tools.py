@@ -21,8 +21,8 @@ from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.creations import Create
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.needs import Matches, Needs, ToolRequest
-from interlock.hub.tool_search.requested_tools import LOADED_TOKENS, Waiting, over_budget_entry
-from interlock.hub.tool_search.requests import Requests
+from interlock.hub.tool_search.requested_tools import LOADED_TOKENS, AwaitedTool, over_budget_entry
+from interlock.hub.tool_search.requests import ToolRequests
 from interlock.hub.tool_search.search import CONNECTED, KNOWN, ToolSearch, split_in_thread
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries, ToolSummary, cost_of
@@ -48,7 +48,7 @@ class DiscoveryTools:
         search: ToolSearch,
         tokens: TokenCounts,
         summarizer: ToolSummaries,
-        requests: Requests,
+        requests: ToolRequests,
         pipeline: Pipeline,
         contexts: Contexts,
     ) -> None:
@@ -155,7 +155,7 @@ class DiscoveryTools:
         why, trace = wanted.context or wanted.reason, wanted.task_trace_id
         made = await self._requests.creations.create(caller, create, why, trace or "")
         name = exposed_name(made.server, create.name)
-        self._requests.wait(Waiting(caller, session, create.request_id, trace, name, made.decision, speaks_mgp))
+        self._requests.wait(AwaitedTool(caller, session, create.request_id, trace, name, made.decision, speaks_mgp))
         context = self.contexts.of(caller, session)
         pending = {"tool": name, "decision": made.decision} if made.decision else {"tool": name}
         return {
@@ -245,7 +245,7 @@ class DiscoveryTools:
                     matches.missing.append({"tool": name, "reason": f"denied by {opened.answered_by}"})
                     continue
                 id_ = opened.id
-            self._requests.wait(Waiting(caller, session, request_id, wanted.task_trace_id, name, id_, speaks_mgp))
+            self._requests.wait(AwaitedTool(caller, session, request_id, wanted.task_trace_id, name, id_, speaks_mgp))
             pending.append({"tool": name, "decision": id_})
         return pending
 

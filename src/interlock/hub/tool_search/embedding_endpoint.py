@@ -23,7 +23,7 @@ from interlock.wire.json_values import decode_json
 MAX_BYTES: Final = 32 * 1024 * 1024
 
 
-class Endpoint:
+class EmbeddingEndpoint:
     """A client of the endpoint."""
 
     def __init__(self, settings: EmbeddingSettings, resolver: Resolver) -> None:

@@ -245,11 +245,11 @@ def unpacked(text: str) -> Vector:
 
 def _engine(settings: EmbeddingSettings, path: Path | None, resolver: Resolver) -> Engine | None:
     """The endpoint of the settings, or the model at a path."""
-    from interlock.hub.tool_search.embedding_endpoint import Endpoint
+    from interlock.hub.tool_search.embedding_endpoint import EmbeddingEndpoint
     from interlock.hub.tool_search.model_process import ModelProcess
 
     if settings.url is not None:
-        return Endpoint(settings, resolver)
+        return EmbeddingEndpoint(settings, resolver)
     return None if path is None else ModelProcess(path)
 
 

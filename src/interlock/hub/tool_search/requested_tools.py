@@ -25,7 +25,7 @@ LOADED_TOKENS: Final = 90
 OVER_BUDGET: Final = "it exceeds the context budget"
 
 
-class Waiting(msgspec.Struct, frozen=True, eq=False):
+class AwaitedTool(msgspec.Struct, frozen=True, eq=False):
     """A tool that a caller waits for."""
 
     caller: Caller
@@ -47,7 +47,7 @@ class RequestedTools:
         self._contexts = contexts
         self._bus = bus
 
-    def settle(self, waiting: Waiting, refusal: str | None = None) -> bool:
+    def settle(self, waiting: AwaitedTool, refusal: str | None = None) -> bool:
         """Load a requested tool and notify the caller, or notify it of the refusal. False: the tool is not there."""
         caller, session = waiting.caller, waiting.session
         data: dict[str, object] = {"request_id": waiting.request_id, "task_trace_id": waiting.trace}

@@ -22,7 +22,7 @@ from interlock.hub.calls.pipeline.call_approvals import summary_of
 from interlock.hub.catalog.items import Tool
 from interlock.hub.sessions.session import Session
 from interlock.hub.tool_search.creations import Creations
-from interlock.hub.tool_search.requested_tools import RequestedTools, Waiting
+from interlock.hub.tool_search.requested_tools import AwaitedTool, RequestedTools
 from interlock.protocols.mgp.permissions import Risk
 from interlock.wire.errors import Fault
 
@@ -32,7 +32,7 @@ MAX_WAITING_PER_CALLER: Final = 64
 Log = Callable[[str, str], None]
 
 
-class Requests:
+class ToolRequests:
     """Opens approval requests and follows their decisions."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Requests:
         self._log = log
         self.creations = creations
         self._requested_tools = requested_tools
-        self._waiting: list[Waiting] = []
+        self._waiting: list[AwaitedTool] = []
 
     def begin(self) -> None:
         """Follow the inbox, and grant the tools that were approved before a restart."""
@@ -78,7 +78,7 @@ class Requests:
         )
         return await self._inbox.ask(question)
 
-    def wait(self, waiting: Waiting) -> None:
+    def wait(self, waiting: AwaitedTool) -> None:
         """Notify a caller when its tool is granted or refused."""
         own = [other for other in self._waiting if other.caller.owner == waiting.caller.owner]
         if len(own) >= MAX_WAITING_PER_CALLER and (undecided := [other for other in own if not other.decision]):

@@ -22,7 +22,7 @@ from interlock.hub.upstreams.connector import Connector
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.early_requests import RequestListener, refuse
 from interlock.hub.upstreams.hub_interface import HubInterface
-from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.listing import ServerLists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.roots_use import RootsUse
 from interlock.hub.upstreams.starts import Starts
@@ -43,7 +43,7 @@ class AudienceLists:
         current: CurrentSettings,
         connector: Connector,
         pool: ConnectionPool,
-        lists: Lists,
+        lists: ServerLists,
         starts: Starts,
         logs: Logs,
         hub: HubInterface,

@@ -12,7 +12,7 @@ from interlock.hub.sessions.session import ConnectionKey, Session, SessionCaller
 from interlock.hub.upstreams.client_requests import ClientChannel, ClientRequest, RequestJudge
 from interlock.hub.upstreams.early_requests import RequestListener, refuse
 from interlock.hub.upstreams.roots_use import RootsUse
-from interlock.hub.upstreams.server_requests import RELAYED, Ask, ServerRequests
+from interlock.hub.upstreams.server_requests import RELAYED, Ask, OpenServerRequests
 from interlock.hub.upstreams.sharing import audience_of, rooted_name
 from interlock.process.wake_signal import WakeSignal
 from interlock.protocols.mcp.input_requests import question_for_old
@@ -74,7 +74,7 @@ class ConnectionOwner(RequestListener):
         """Tasks of the owner that are not fetched yet: the server's id, and the hub's."""
         self.waits: dict[str, UnansweredCall] = {}
         """Calls that wait for the result of a task, by the server's id of the task."""
-        self.questions = ServerRequests(server, judge)
+        self.questions = OpenServerRequests(server, judge)
         self.open: set[UnansweredCall] = set()
         """Calls of the owner that the server has not answered yet."""
         self.used = 0.0

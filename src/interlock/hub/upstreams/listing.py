@@ -47,7 +47,7 @@ _LISTS: Final = (
 Listed = list[list[bytes]]
 
 
-class Lists:
+class ServerLists:
     """Reads the lists of one server, and remembers whether they are to be read again."""
 
     def __init__(self, current: CurrentSettings, logs: Logs, hub: HubInterface) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from interlock.client.connection import Connection
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.hub_interface import HubInterface
-from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.listing import ServerLists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.private_lists import READ, PrivateLists
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
@@ -29,7 +29,9 @@ MAX_LOG_BYTES: Final = 2000
 class NotificationDispatcher:
     """Hands each notification to the part of the hub that it concerns."""
 
-    def __init__(self, server: str, logs: Logs, lists: Lists, private_lists: PrivateLists, hub: HubInterface) -> None:
+    def __init__(
+        self, server: str, logs: Logs, lists: ServerLists, private_lists: PrivateLists, hub: HubInterface
+    ) -> None:
         self._server = server
         self._logs = logs
         self._lists = lists

@@ -11,7 +11,7 @@ from typing import Final
 
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.listing import ServerLists
 from interlock.hub.upstreams.logs import Logs
 from interlock.wire.errors import Fault
 
@@ -24,7 +24,7 @@ READ: Final = {TOOLS_CHANGED: _TOOLS, "notifications/resources/list_changed": "r
 class PrivateLists:
     """Reads a list of a private connection when its server says that it changed."""
 
-    def __init__(self, current: CurrentSettings, lists: Lists, logs: Logs) -> None:
+    def __init__(self, current: CurrentSettings, lists: ServerLists, logs: Logs) -> None:
         self._current = current
         self._lists = lists
         self._logs = logs

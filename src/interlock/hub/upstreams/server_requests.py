@@ -41,7 +41,7 @@ Ask = Callable[[str, bytes, bytes], asyncio.Future[bytes]]
 `Fault` where that is not possible."""
 
 
-class ServerRequests:
+class OpenServerRequests:
     """The open requests of the server of one connection."""
 
     def __init__(self, server: str, judge: RequestJudge) -> None:

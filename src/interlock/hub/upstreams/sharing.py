@@ -9,7 +9,7 @@ import msgspec
 
 from interlock.config.value_types import Share
 from interlock.hub.catalog.audiences import declared_audience
-from interlock.hub.sessions.session import ConnectionKey, Origin, Session
+from interlock.hub.sessions.session import ConnectionKey, ConnectionUser, Session
 from interlock.protocols.mcp.capability_projection import capabilities_across, capabilities_along
 from interlock.protocols.mcp.dialect import Dialect
 
@@ -18,7 +18,7 @@ _ROOTS: Final = "#roots:"
 
 
 def connection_key(
-    share: Share, modern: bool, attributes_logs: bool, owner: str, origin: Origin
+    share: Share, modern: bool, attributes_logs: bool, owner: str, origin: ConnectionUser
 ) -> ConnectionKey | None:
     """The private connection for a call, or None for the shared one.
 
@@ -101,7 +101,7 @@ def _of_declared(owner: str, capabilities: bytes, level: str | None) -> str:
     return f"principal:{owner}:{digest}"
 
 
-def log_level_of(origin: Origin) -> str | None:
+def log_level_of(origin: ConnectionUser) -> str | None:
     """The least severe log level that a request's client wants, or None."""
     session = origin.session
     return origin.dialect.log_level if session is None else session.log_level

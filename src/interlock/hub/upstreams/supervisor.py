@@ -19,7 +19,7 @@ from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.contained_servers import explained
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.draining import Draining
-from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.listing import ServerLists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restart_plan import RestartPlan
 from interlock.hub.upstreams.restarts import Restarts
@@ -45,7 +45,7 @@ class Supervisor:
         upstream: Supervised,
         current: CurrentSettings,
         pool: ConnectionPool,
-        lists: Lists,
+        lists: ServerLists,
         restarts: Restarts,
         starts: Starts,
         logs: Logs,

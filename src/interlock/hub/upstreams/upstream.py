@@ -17,7 +17,7 @@ from interlock.client.oauth.login import Login
 from interlock.client.peer import Peer
 from interlock.config.settings import HubSettings, ServerSettings, TimeoutSettings
 from interlock.hub.auth.principals import Principal
-from interlock.hub.sessions.session import ConnectionKey, Origin
+from interlock.hub.sessions.session import ConnectionKey, ConnectionUser
 from interlock.hub.upstreams.audience_lists import AudienceLists
 from interlock.hub.upstreams.call_outcomes import CallOutcomes
 from interlock.hub.upstreams.commands import Command, StateChange
@@ -27,7 +27,7 @@ from interlock.hub.upstreams.connector import Connector
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.hub_interface import HubInterface
-from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.listing import ServerLists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
@@ -86,7 +86,7 @@ class Upstream:
         self.hub = hub
         self._current = CurrentSettings(id, settings, hub_settings.timeouts)
         self.restarts = Restarts(settings.restart)
-        self.lists = Lists(self._current, logs, hub)
+        self.lists = ServerLists(self._current, logs, hub)
         self._connector = Connector(self._current, dialer, hub, logs)
         private_lists = PrivateLists(self._current, self.lists, logs)
         dispatcher = NotificationDispatcher(id, logs, self.lists, private_lists, hub)
@@ -229,7 +229,7 @@ class Upstream:
 
     # Calls and connections
 
-    def key_for(self, origin: Origin) -> ConnectionKey | None:
+    def key_for(self, origin: ConnectionUser) -> ConnectionKey | None:
         """The private connection that a request or a session takes; None for the shared one."""
         by_address = self.settings.url is not None
         modern, takes_handshake = self.pool.modern, self.pool.handshake is not False

@@ -9,7 +9,7 @@ from typing import Any, Final
 from interlock.client.connection import Connection
 from interlock.hub.upstreams.commands import Supervised
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.listing import ServerLists
 from interlock.wire.errors import Fault
 
 RELIST_EVERY_S: Final = 1.0
@@ -17,7 +17,11 @@ RELIST_EVERY_S: Final = 1.0
 
 
 async def watch_connection(
-    upstream: Supervised, current: CurrentSettings, lists: Lists, connection: Connection, ended: asyncio.Future[Fault]
+    upstream: Supervised,
+    current: CurrentSettings,
+    lists: ServerLists,
+    connection: Connection,
+    ended: asyncio.Future[Fault],
 ) -> Fault | None:
     """Watch until the connection ends. Returns its failure, or None once an on-demand server is idle for too long."""
     loop = asyncio.get_running_loop()
