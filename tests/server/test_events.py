@@ -15,7 +15,7 @@ from interlock.client.event_stream import EventStream
 from interlock.client.handlers import Handlers
 from interlock.config.settings import ServerSettings
 from interlock.server import Server
-from interlock.server.requests.session import Session
+from interlock.server.requests.session import ServerSession
 from interlock.signatures import DefinitionError
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
@@ -117,15 +117,15 @@ async def test_events_go_on_while_a_wider_subscription_cannot_be_had(
 
 
 async def test_a_session_that_ends_while_it_is_told_ends_no_event_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    server, notify, events = disks(), Session.notify, asyncio.Queue[Any]()
+    server, notify, events = disks(), ServerSession.notify, asyncio.Queue[Any]()
 
-    def end_first(session: Session, method: str, params: bytes) -> None:
+    def end_first(session: ServerSession, method: str, params: bytes) -> None:
         if method == EVENT and session is ending:
             server.sessions.end(session, SessionEvent.LEAVE, "it went")
         else:
             notify(session, method, params)
 
-    monkeypatch.setattr(Session, "notify", end_first)
+    monkeypatch.setattr(ServerSession, "notify", end_first)
     handlers = Handlers(event=events.put_nowait)
     async with Client(server, handlers=handlers, era="legacy") as first:
         (ending,) = server.sessions

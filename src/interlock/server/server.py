@@ -22,22 +22,22 @@ from interlock.server.definitions.options import PromptOptions, ResourceOptions,
 from interlock.server.definitions.prompts import Prompt, Suggestions
 from interlock.server.definitions.resources import Resource, cache_hints
 from interlock.server.definitions.tools import Tool
-from interlock.server.handlers.callbacks import CallbackHandler
+from interlock.server.handlers.callbacks import ClientCallbacks
 from interlock.server.handlers.calls import Calls, unexpected
 from interlock.server.handlers.events import EventChannel, ServerEvents
-from interlock.server.handlers.lists import Lists
-from interlock.server.handlers.task_handler import TaskHandler
+from interlock.server.handlers.lists import ServerListHandler
+from interlock.server.handlers.task_handler import ServerTaskHandler
 from interlock.server.handlers.tasks import TaskLimits
-from interlock.server.live.live import Live
+from interlock.server.live.live import LiveFeatures
 from interlock.server.live.methods import LiveMethods
 from interlock.server.mgp.agreement import if_agreed, speaking
-from interlock.server.mgp.health import ServerHealth
+from interlock.server.mgp.health import HealthReporter
 from interlock.server.mgp.permissions import ServerPermissions
 from interlock.server.mgp.shutdown import Shutdown
 from interlock.server.requests.callers import Anyone
 from interlock.server.requests.content import Icon, present
 from interlock.server.requests.framing import Framing
-from interlock.server.requests.session import Exchange, Session
+from interlock.server.requests.session import Exchange, ServerSession
 from interlock.server.requests.threads import Threads
 from interlock.signatures import DefinitionError
 from interlock.transports.exchange import AdmittedCaller
@@ -102,13 +102,13 @@ class Server(LiveMethods):
         """The node and worker that ids of sessions, parked calls and tasks name."""
         # Without `admit` all callers are one owner.
         session_limits = SessionLimits() if admit is not None else SessionLimits(per_owner=SessionLimits().total)
-        self._live = Live(self._offers.listeners, self._framing, self.threads)
-        self.sessions: SessionRegistry[Session] = SessionRegistry(
+        self._live = LiveFeatures(self._offers.listeners, self._framing, self.threads)
+        self.sessions: SessionRegistry[ServerSession] = SessionRegistry(
             session_limits, time.monotonic, self._offers.listeners.join, self._on_session_ended
         )
         self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32), self.worker)
         seal = Seal(b"tasks", secrets.token_bytes(32))
-        self._tasks = TaskHandler(
+        self._tasks = ServerTaskHandler(
             tasks or TaskLimits(), self._offers, self.worker, seal, self._framing.meta, lists=admit is not None
         )
         self._calls = Calls(self, self._offers, self._framing, self._parking, self._tasks)
@@ -117,11 +117,13 @@ class Server(LiveMethods):
         cache = cache_hints(ttl_ms, scope)
         self._events = ServerEvents(name, self._framing)
         needed = self.permissions.needed
-        lists = Lists(self._offers, self._framing, self._tasks, self._live, instructions, cache, needed, self._events)
-        self._health = ServerHealth(name, self._offers, self._calls, self._framing)
+        lists = ServerListHandler(
+            self._offers, self._framing, self._tasks, self._live, instructions, cache, needed, self._events
+        )
+        self._health = HealthReporter(name, self._offers, self._calls, self._framing)
         self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
         self._shutdown = Shutdown(name, self._calls, self._framing, self.sessions)
-        self.callbacks = CallbackHandler(self._framing)
+        self.callbacks = ClientCallbacks(self._framing)
         """The callbacks of calls that wait for an answer."""
         parts = (self._health, self._shutdown, self._calls.open, self.callbacks, self.permissions, self._events)
         agreed = if_agreed({name: each for part in parts for name, each in part.handlers().items()})
@@ -274,9 +276,11 @@ class Server(LiveMethods):
     def prepare_session(self, caller: AdmittedCaller, dialect: Dialect) -> None:
         """Nothing is to be prepared."""
 
-    def open_session(self, channel: SessionChannel, caller: AdmittedCaller, dialect: Dialect) -> tuple[Session, bytes]:
+    def open_session(
+        self, channel: SessionChannel, caller: AdmittedCaller, dialect: Dialect
+    ) -> tuple[ServerSession, bytes]:
         """Open a session of the handshake era."""
-        session = Session(self.worker.new_id(), channel, caller, speaking(dialect))
+        session = ServerSession(self.worker.new_id(), channel, caller, speaking(dialect))
         self.sessions.open(session)
         capabilities = {**self._offers.capabilities(), **self._tasks.capability(session.dialect)}
         capabilities = with_answer(
@@ -291,11 +295,11 @@ class Server(LiveMethods):
         )
         return session, msgspec.json.encode(result)
 
-    def resume_session(self, channel: SessionChannel, id: str, caller: AdmittedCaller) -> Session | None:
+    def resume_session(self, channel: SessionChannel, id: str, caller: AdmittedCaller) -> ServerSession | None:
         """None: a server keeps no sessions over a restart."""
         return None
 
-    def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
+    def end_session(self, session: ServerSession, event: SessionEvent, reason: str) -> None:
         """End a session, unless it is over already."""
         self.sessions.end(session, event, reason)
 
@@ -320,12 +324,14 @@ class Server(LiveMethods):
         except Exception:
             exchange.fail(unexpected(method))
 
-    def on_notification(self, caller: AdmittedCaller, session: Session | None, notification: Notification) -> None:
+    def on_notification(
+        self, caller: AdmittedCaller, session: ServerSession | None, notification: Notification
+    ) -> None:
         """Take a notification of a host (MCPL). No other notification of a client changes what this server offers."""
         key = caller.owner if session is None else session
         self._live.on_notification(key, notification.method, notification.params)
 
-    def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
+    def _on_session_ended(self, session: ServerSession, event: SessionEvent) -> None:
         self._offers.listeners.leave(session)
         self._live.leave(session)
         self._events.leave(session)

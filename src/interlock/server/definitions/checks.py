@@ -23,7 +23,7 @@ def run_check(validator: ArgumentsCheck, values: Mapping[str, object]) -> tuple[
     return tuple(Problem((), one) if isinstance(one, str) else one for one in several)
 
 
-class Overdue(TimeoutError):
+class ToolOverdue(TimeoutError):
     """A tool did not end within its time limit."""
 
     def __init__(self, tool: str, timeout_s: float) -> None:

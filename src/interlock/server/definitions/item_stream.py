@@ -30,7 +30,7 @@ MAX_REPORT_CHARS: Final = 4_000
 _encode = msgspec.json.Encoder().encode
 
 
-class Stopped(Exception):
+class StreamStopped(Exception):
     """The client has cancelled: a generator in a thread ends at its next item."""
 
 
@@ -74,7 +74,7 @@ class ItemStream:
         return self.items
 
     def collect_in_thread(self, items: Iterator[Any]) -> Items:
-        """All items of a generator, in the thread that runs it. Raises `Stopped` when the client has cancelled."""
+        """All items of a generator, in the thread that runs it. Raises `StreamStopped` when the client has cancelled."""
         for item in items:
             if not self._chunks:
                 self.items.append(item)
@@ -84,7 +84,7 @@ class ItemStream:
             if self._work.stopped:
                 if isinstance(items, Generator):
                     items.close()
-                raise Stopped
+                raise StreamStopped
             self.items.append(item)
             self._loop.call_soon_threadsafe(self._take, item)
         return self.items

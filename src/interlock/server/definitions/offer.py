@@ -10,7 +10,7 @@ from interlock.server.definitions.functions import Function
 from interlock.server.requests.content import Members, present
 
 
-class Offer:
+class OfferedFunction:
     """A function that a server lists and runs. Subclasses set `_entries`."""
 
     __slots__ = ("_description", "_entries", "_function", "key")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from functools import partial
 
-from interlock.server.definitions.pages import Pages
+from interlock.server.definitions.pages import ItemPages
 from interlock.server.definitions.prompts import Prompt, Suggestions
 from interlock.server.definitions.resource_cache import ResourceCache
 from interlock.server.definitions.resources import Resource, not_found
@@ -22,12 +22,12 @@ class Offers:
     def __init__(self, page_size: int) -> None:
         self.listeners = Listeners()
         pages = partial(
-            Pages, page_size=page_size, seal=Seal(b"cursor", secrets.token_bytes(32)), listeners=self.listeners
+            ItemPages, page_size=page_size, seal=Seal(b"cursor", secrets.token_bytes(32)), listeners=self.listeners
         )
-        self.tools: Pages[Tool] = pages("tools", "tools")
-        self.resources: Pages[Resource] = pages("resources", "resources")
-        self.templates: Pages[Resource] = pages("resourceTemplates", "resources")
-        self.prompts: Pages[Prompt] = pages("prompts", "prompts")
+        self.tools: ItemPages[Tool] = pages("tools", "tools")
+        self.resources: ItemPages[Resource] = pages("resources", "resources")
+        self.templates: ItemPages[Resource] = pages("resourceTemplates", "resources")
+        self.prompts: ItemPages[Prompt] = pages("prompts", "prompts")
         self.suggestions: dict[tuple[str, str], Suggestions] = {}
         self.cache = ResourceCache()
 

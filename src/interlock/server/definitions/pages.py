@@ -29,7 +29,7 @@ class Listed(Protocol):
 T = TypeVar("T", bound=Listed)
 
 
-class Pages(Generic[T]):
+class ItemPages(Generic[T]):
     """Items by their key, in the order they were added. Every change is announced to the listeners.
 
     `member` holds the items in a result; `listed` names the list in the notification of a change.

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import msgspec
 
 from interlock.server.definitions.functions import Function
-from interlock.server.definitions.offer import Offer, check_options, name_of, shown
+from interlock.server.definitions.offer import OfferedFunction, check_options, name_of, shown
 from interlock.server.definitions.options import PromptOptions
 from interlock.server.requests.content import CONTENT_TYPES, Completion, Message, present
 from interlock.server.requests.work import Work
@@ -20,7 +20,7 @@ MAX_SUGGESTIONS = 100
 """MCP, Completion: at most a hundred values in one answer."""
 
 
-class Prompt(Offer):
+class Prompt(OfferedFunction):
     """A function offered as a prompt."""
 
     __slots__ = ("arguments",)

@@ -8,7 +8,7 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
-from interlock.server.definitions.offer import Offer, check_options, shown
+from interlock.server.definitions.offer import OfferedFunction, check_options, shown
 from interlock.server.definitions.options import ResourceOptions, Scope
 from interlock.server.definitions.uri_template import UriTemplate, parse
 from interlock.server.requests.content import NotFound, ResourceContents
@@ -22,7 +22,7 @@ _URI = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*:{_TEMPLATE.pattern}")
 """RFC 3986, as far as anyone could get it wrong."""
 
 
-class Resource(Offer):
+class Resource(OfferedFunction):
     """A function offered as a resource, or as a template of resources."""
 
     __slots__ = ("_mime_type", "cache", "scope", "template", "ttl_ms")

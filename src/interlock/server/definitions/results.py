@@ -10,7 +10,7 @@ import msgspec
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcpl.checkpoints import StateReport
 from interlock.protocols.registry.errors import problem_data
-from interlock.server.definitions.checks import Overdue
+from interlock.server.definitions.checks import ToolOverdue
 from interlock.server.requests.content import CONTENT_TYPES, Content, Members, Text, ToolResult, fitting
 from interlock.signatures import ArgumentsError, SignatureError
 from interlock.signatures.signature import is_content
@@ -96,7 +96,7 @@ def unfit(failure: ArgumentsError) -> bytes:
     return _detailed("\n".join(lines), {"name": "INVALID_TOOL_ARGS", "problems": problems})
 
 
-def overdue(failure: Overdue) -> bytes:
+def overdue(failure: ToolOverdue) -> bytes:
     """A tool that did not end in time, as the registry's "Timeout Response" has it."""
     return _detailed(str(failure), failure.detail)
 

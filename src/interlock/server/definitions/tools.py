@@ -17,11 +17,11 @@ from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.mgp.security import problem_in
 from interlock.protocols.registry.about import ABOUT, NOTHING_DECLARED, About
 from interlock.server.definitions import results
-from interlock.server.definitions.checks import Overdue, run_check
-from interlock.server.definitions.offer import Offer, check_options, name_of, shown
+from interlock.server.definitions.checks import ToolOverdue, run_check
+from interlock.server.definitions.offer import OfferedFunction, check_options, name_of, shown
 from interlock.server.definitions.options import From, ToolOptions
 from interlock.server.requests.content import ToolError, ToolResult, present
-from interlock.server.requests.work import Host, Work
+from interlock.server.requests.work import RunningServer, Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, SignatureError
 from interlock.signatures.constraints import Schema
 from interlock.signatures.examples import examples as make_examples
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _encode = msgspec.json.Encoder().encode
 
 
-class Tool(Offer):
+class Tool(OfferedFunction):
     """A function offered as a tool."""
 
     __slots__ = ("_timeout_s", "_validators", "about", "at_once", "headers", "task", "task_from")
@@ -104,7 +104,7 @@ class Tool(Offer):
             members = self._failed(error)
         return members if work.stream is None else b"%b,%b" % (members, work.stream.member())
 
-    def call_at_once(self, server: Host, revision: Revision, arguments: dict[str, Any]) -> bytes:
+    def call_at_once(self, server: RunningServer, revision: Revision, arguments: dict[str, Any]) -> bytes:
         """Run it where it is `at_once`."""
         values = self._values(arguments)
         if isinstance(values, bytes):
@@ -140,14 +140,14 @@ class Tool(Offer):
         except TimeoutError:
             if not work.overdue:
                 raise
-            raise Overdue(self.key, self._timeout_s) from None
+            raise ToolOverdue(self.key, self._timeout_s) from None
 
     def _failed(self, error: BaseException) -> bytes:
         """The result of a failed call. An exception's message may hold secrets, so it only goes to the log."""
         match error:
             case ToolError():
                 return results.error(str(error) or f"{self.key} failed")
-            case Overdue():
+            case ToolOverdue():
                 return results.overdue(error)
             case Fault():
                 raise error
@@ -165,7 +165,7 @@ class Tool(Offer):
             raise SignatureError(f"its result does not fit its own outputSchema: {problems[0].reason}", problems)
         return plain
 
-    def _result(self, value: object, server: Host, revision: Revision) -> bytes:
+    def _result(self, value: object, server: RunningServer, revision: Revision) -> bytes:
         if isinstance(value, ToolResult):
             return self._whole(value, server, revision)
         signature = self._function.signature
@@ -173,7 +173,7 @@ class Tool(Offer):
             return results.untyped(value, revision)
         return results.typed(value, self._plain(value), revision, wrap=signature.wraps_result and not revision.modern)
 
-    def _whole(self, result: ToolResult, server: Host, revision: Revision) -> bytes:
+    def _whole(self, result: ToolResult, server: RunningServer, revision: Revision) -> bytes:
         """A result that the author made. Unless it is an error, it too must fit the output schema."""
         signature = self._function.signature
         promised = signature.output is not None and not result.is_error

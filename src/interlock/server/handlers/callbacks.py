@@ -22,7 +22,7 @@ from interlock.server.requests.work import Work
 from interlock.transports.requests.open_callbacks import OpenCallbacks, new_id
 
 
-class CallbackHandler:
+class ClientCallbacks:
     """Asks the clients of one server."""
 
     def __init__(self, framing: Framing) -> None:

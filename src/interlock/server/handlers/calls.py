@@ -24,14 +24,14 @@ from interlock.server.definitions.offers import Offers
 from interlock.server.definitions.prompts import completion_members
 from interlock.server.definitions.resources import UNCACHED, cache_hints
 from interlock.server.definitions.tools import Tool
-from interlock.server.handlers.open_calls import OpenCalls
-from interlock.server.handlers.task_handler import AsTask, TaskHandler
+from interlock.server.handlers.open_calls import CancellableCalls
+from interlock.server.handlers.task_handler import AsTask, ServerTaskHandler
 from interlock.server.requests import params
 from interlock.server.requests.callers import InProcessExchange
 from interlock.server.requests.content import Completion
 from interlock.server.requests.framing import Framing
 from interlock.server.requests.session import Exchange
-from interlock.server.requests.work import Host, Work
+from interlock.server.requests.work import RunningServer, Work
 from interlock.transports.requests.call_parking import CallParking, binding_of
 from interlock.wire.errors import Fault
 
@@ -44,14 +44,14 @@ class Calls:
     """Runs the functions of one server."""
 
     def __init__(
-        self, server: Host, offers: Offers, framing: Framing, parking: CallParking, tasks: TaskHandler
+        self, server: RunningServer, offers: Offers, framing: Framing, parking: CallParking, tasks: ServerTaskHandler
     ) -> None:
         self._server = server
         self._offers = offers
         self._framing = framing
         self._parking = parking
         self._tasks = tasks
-        self.open = OpenCalls(framing)
+        self.open = CancellableCalls(framing)
         """The calls that a client can cancel by their id."""
         self._running: dict[asyncio.Task[None], float] = {}
         """The functions that run now, each with the time of its start."""

@@ -33,7 +33,7 @@ from interlock.protocols.mgp.health import timestamp
 from interlock.protocols.mgp.methods import check_agreed, read_params
 from interlock.protocols.patterns import Pattern
 from interlock.server.requests.framing import Framing
-from interlock.server.requests.session import Exchange, Session
+from interlock.server.requests.session import Exchange, ServerSession
 from interlock.signatures import DefinitionError
 from interlock.transports.exchange import session_of
 from interlock.wire.errors import Fault
@@ -54,7 +54,7 @@ class EventChannel:
         self._events.send(self.name, msgspec.json.encode(data), severity)
 
 
-class Subscription(msgspec.Struct, eq=False):
+class EventSubscription(msgspec.Struct, eq=False):
     """One subscription of a client."""
 
     id: str
@@ -62,7 +62,7 @@ class Subscription(msgspec.Struct, eq=False):
     min_rank: int
     notify: Callable[[str, bytes], None]
     is_open: Callable[[], bool]
-    session: Session | None
+    session: ServerSession | None
     meta: bytes = b""
     """The first member of each event on a stream, which names the stream."""
 
@@ -74,7 +74,7 @@ class ServerEvents:
         self._name = name
         self._framing = framing
         self._channels: dict[str, EventChannel] = {}
-        self._all: dict[str, Subscription] = {}
+        self._all: dict[str, EventSubscription] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
@@ -97,7 +97,7 @@ class ServerEvents:
         meta = msgspec.json.encode({SUBSCRIPTION_ID: exchange.request.id})
         return self._add(params, exchange.notify, lambda: exchange.open, None, b'"_meta":%b,' % meta)
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: ServerSession) -> None:
         """Forget the subscriptions of a session that is over."""
         self._all = {id_: each for id_, each in self._all.items() if each.session is not session}
 
@@ -142,7 +142,7 @@ class ServerEvents:
         params: SubscribeParams,
         notify: Callable[[str, bytes], None],
         is_open: Callable[[], bool],
-        session: Session | None,
+        session: ServerSession | None,
         meta: bytes = b"",
     ) -> Subscribed:
         self._loop = asyncio.get_running_loop()
@@ -156,7 +156,7 @@ class ServerEvents:
         if self._passes(params.filter):
             least = params.filter.min_severity
             min_rank = 0 if least is None else rank(least)
-            self._all[id_] = Subscription(id_, [*found.values()], min_rank, notify, is_open, session, meta)
+            self._all[id_] = EventSubscription(id_, [*found.values()], min_rank, notify, is_open, session, meta)
         return Subscribed([*found], [text for text in patterns if text not in found], id_)
 
     def _passes(self, wanted: SubscriptionFilter) -> bool:

@@ -14,10 +14,10 @@ from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
 from interlock.protocols.mgp.events import SubscribeParams
 from interlock.server.definitions.offers import Offers
-from interlock.server.definitions.pages import Pages
+from interlock.server.definitions.pages import ItemPages
 from interlock.server.handlers.events import ServerEvents
-from interlock.server.handlers.task_handler import TaskHandler
-from interlock.server.live.live import Live
+from interlock.server.handlers.task_handler import ServerTaskHandler
+from interlock.server.live.live import LiveFeatures
 from interlock.server.requests import params
 from interlock.server.requests.content import present
 from interlock.server.requests.framing import Framing
@@ -28,15 +28,15 @@ from interlock.wire.errors import Fault
 from interlock.wire.json_values import decode_json
 
 
-class Lists:
+class ServerListHandler:
     """Answers them for one server. `cache` says how long a list is good for."""
 
     def __init__(
         self,
         offers: Offers,
         framing: Framing,
-        tasks: TaskHandler,
-        live: Live,
+        tasks: ServerTaskHandler,
+        live: LiveFeatures,
         instructions: str | None,
         cache: bytes,
         permissions: tuple[str, ...],
@@ -66,7 +66,7 @@ class Lists:
             "logging/setLevel": self._set_level,
         }
 
-    def _list(self, pages: Pages[Any], exchange: Exchange) -> None:
+    def _list(self, pages: ItemPages[Any], exchange: Exchange) -> None:
         cursor = params.read(exchange, params.List).cursor
         self._framing.answer(exchange, pages.page(cursor, exchange.dialect.modern), self._cache)
 

@@ -14,7 +14,7 @@ from interlock.transports.requests.open_requests import OpenRequests
 from interlock.wire.errors import Fault
 
 
-class OpenCalls:
+class CancellableCalls:
     """The calls of one server that can be cancelled by their id."""
 
     def __init__(self, framing: Framing) -> None:

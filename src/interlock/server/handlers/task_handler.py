@@ -20,7 +20,7 @@ from interlock.protocols.mcp.tasks import (
 )
 from interlock.server.definitions.offers import Offers
 from interlock.server.definitions.options import From
-from interlock.server.handlers.tasks import PAGE, RunningTask, TaskLimits, Tasks
+from interlock.server.handlers.tasks import PAGE, FunctionTask, TaskLimits, Tasks
 from interlock.server.requests import params
 from interlock.server.requests.content import Members
 from interlock.server.requests.session import Exchange
@@ -37,7 +37,7 @@ class AsTask(msgspec.Struct, frozen=True):
     at_once: bool
 
 
-class TaskHandler:
+class ServerTaskHandler:
     """Answers for the tasks of a server. `lists` says whether callers are told apart, so that tasks can be listed."""
 
     def __init__(
@@ -107,7 +107,7 @@ class TaskHandler:
         else:
             work.detach = detach
 
-    def _find(self, exchange: Exchange) -> RunningTask:
+    def _find(self, exchange: Exchange) -> FunctionTask:
         dialect = exchange.dialect
         if not dialect.modern and not has_tasks(dialect.revision):
             raise Fault("METHOD_NOT_FOUND", f"revision {dialect.revision.name} has no tasks")

@@ -27,7 +27,7 @@ from interlock.protocols.mcp.tasks import (
 )
 from interlock.server.requests.content import Members, present
 from interlock.server.requests.listeners import Listeners
-from interlock.server.requests.session import Exchange, Session
+from interlock.server.requests.session import Exchange, ServerSession
 from interlock.server.requests.work import MAX_ATTEMPTS, Read, T, Work, malformed_answer, unfit_answer
 from interlock.transports.requests.parked_request import Unfit
 from interlock.wire.conversation import PROGRESS
@@ -62,11 +62,11 @@ class Tasks:
         self.limits = limits
         self.worker = worker
         self.listeners = listeners
-        self._tasks: dict[str, RunningTask] = {}
+        self._tasks: dict[str, FunctionTask] = {}
         self._owners: Counter[str] = Counter()
         self._held_bytes = 0
 
-    def open(self, work: Work, ttl_ms: int | None) -> RunningTask:
+    def open(self, work: Work, ttl_ms: int | None) -> FunctionTask:
         """Make a task of a call. Raises RESOURCE_EXHAUSTED."""
         limits = self.limits
         if len(self._tasks) >= limits.tasks or self._owners[work.owner] >= limits.per_owner:
@@ -77,17 +77,17 @@ class Tasks:
                 retry_after_ms=5000,
             )
         ttl = min(limits.ttl_ms if ttl_ms is None else ttl_ms, limits.longest_ttl_ms)
-        task = RunningTask(self, work, ttl, limits.poll_ms)
+        task = FunctionTask(self, work, ttl, limits.poll_ms)
         self._tasks[task.id] = task
         self._owners[task.owner] += 1
         return task
 
-    def get(self, id: str, owner: str, modern: bool) -> RunningTask | None:
+    def get(self, id: str, owner: str, modern: bool) -> FunctionTask | None:
         """A task of this owner that was created in this era."""
         task = self._tasks.get(id)
         return task if task is not None and (task.owner, task.modern) == (owner, modern) else None
 
-    def of(self, owner: str) -> Iterator[RunningTask]:
+    def of(self, owner: str) -> Iterator[FunctionTask]:
         """The tasks of an owner that were created in the form of 2025-11-25, the oldest first."""
         return (task for task in self._tasks.values() if task.owner == owner and not task.modern)
 
@@ -103,7 +103,7 @@ class Tasks:
         for task in list(self._tasks.values()):
             self.expire(task)
 
-    def expire(self, task: RunningTask) -> None:
+    def expire(self, task: FunctionTask) -> None:
         """Stop and forget a task."""
         if self._tasks.pop(task.id, None) is None:
             return
@@ -124,14 +124,14 @@ class _Question(msgspec.Struct, eq=False):
     """Whether the client was asked and has not answered yet (2025-11-25)."""
 
 
-class RunningTask:
+class FunctionTask:
     """One task: the function that runs, its state, its open questions, and its outcome."""
 
     def __init__(self, tasks: Tasks, work: Work, ttl_ms: int, poll_ms: int) -> None:
         self.id = tasks.worker.new_id()
         self.owner = work.owner
         self.modern = work.dialect.modern
-        self.session: Session | None = work.session
+        self.session: ServerSession | None = work.session
         """The owner's last session (2025-11-25), which gets its notifications."""
         self.held_bytes = 0
         self.outcome: bytes | Fault | None = None

@@ -36,7 +36,7 @@ AFTER: Final = "context/afterInference"
 OUTGOING: Final = ("channels/outgoing/chunk", "channels/outgoing/complete")
 
 
-class Handler(msgspec.Struct, frozen=True):
+class AuthorHandler(msgspec.Struct, frozen=True):
     """An author's function for one method."""
 
     function: Function
@@ -69,10 +69,10 @@ class LiveHandlers:
     def __init__(self, threads: Threads, framing: Framing) -> None:
         self._threads = threads
         self._framing = framing
-        self._handlers: dict[tuple[str, str], Handler] = {}
+        self._handlers: dict[tuple[str, str], AuthorHandler] = {}
         self._running = TaskSet()
 
-    def add(self, method: str, handler: Handler) -> None:
+    def add(self, method: str, handler: AuthorHandler) -> None:
         """Have a function called for a method. Raises DefinitionError if there is one already."""
         key = (method, handler.feature if method == "state/rollback" else "")
         if key in self._handlers:
@@ -103,7 +103,7 @@ class LiveHandlers:
             read = read_params(find(method, "host", dialect, notification=True), params)
             self._begin(self._take(method, self._handler(method, read, dialect, enabled), read))
 
-    def _handler(self, method: str, params: Value, dialect: McplDialect, enabled: frozenset[str]) -> Handler:
+    def _handler(self, method: str, params: Value, dialect: McplDialect, enabled: frozenset[str]) -> AuthorHandler:
         feature = params.feature_set if isinstance(params, Rollback) else ""
         handler = self._handlers.get((method, feature))
         if handler is None:
@@ -114,7 +114,7 @@ class LiveHandlers:
             raise feature_set_disabled(handler.feature, dialect, can_enable=True)
         return handler
 
-    async def _answer(self, exchange: Exchange, handler: Handler, params: Value) -> None:
+    async def _answer(self, exchange: Exchange, handler: AuthorHandler, params: Value) -> None:
         method = exchange.request.method
         try:
             value = await self._run(method, handler, params)
@@ -131,13 +131,13 @@ class LiveHandlers:
         else:
             self._framing.answer(exchange, msgspec.json.encode(result)[1:-1])
 
-    async def _take(self, method: str, handler: Handler, params: Value) -> None:
+    async def _take(self, method: str, handler: AuthorHandler, params: Value) -> None:
         try:
             await self._run(method, handler, params)
         except Exception:
             log.exception("%s failed", method)
 
-    async def _run(self, method: str, handler: Handler, params: Value) -> Any:
+    async def _run(self, method: str, handler: AuthorHandler, params: Value) -> Any:
         run = HookRun()
         token = _HOOK.set(run if method in (BEFORE, AFTER) else None)
         try:
@@ -171,7 +171,7 @@ def _missing(params: Value) -> Fault:
     return unknown_channel(str(getattr(params, "channel_id", "")))
 
 
-def _injections(handler: Handler, params: Value, value: Any) -> Value:
+def _injections(handler: AuthorHandler, params: Value, value: Any) -> Value:
     items: Iterable[Any] = () if value is None else [value] if isinstance(value, str | hooks.Injection) else value
     made = tuple(
         item if isinstance(item, hooks.Injection) else hooks.Injection(handler.feature, "beforeUser", str(item))
@@ -180,33 +180,33 @@ def _injections(handler: Handler, params: Value, value: Any) -> Value:
     return hooks.BeforeInferenceResult(handler.feature, made)
 
 
-def _rewritten(handler: Handler, params: Value, value: Any) -> Value:
+def _rewritten(handler: AuthorHandler, params: Value, value: Any) -> Value:
     if isinstance(value, hooks.AfterInferenceResult):
         return msgspec.structs.replace(value, feature_set=handler.feature)
     return hooks.AfterInferenceResult(handler.feature, None if value is None else str(value))
 
 
-def _rolled_back(handler: Handler, params: Value, value: Any) -> Value:
+def _rolled_back(handler: AuthorHandler, params: Value, value: Any) -> Value:
     assert isinstance(params, Rollback)
     if value is None or value is True:
         return RollbackResult(params.checkpoint, True)
     return RollbackResult(params.checkpoint, False, "" if value is False else str(value)[:1000])
 
 
-def _opened(handler: Handler, params: Value, value: Any) -> Value:
+def _opened(handler: AuthorHandler, params: Value, value: Any) -> Value:
     if not isinstance(value, channels.Channel):
         raise Fault("CHANNEL_OPEN_FAILED", "Channel open failed", data={"reason": str(value)[:200]})
     return channels.OpenResult(value)
 
 
-def _published(handler: Handler, params: Value, value: Any) -> Value:
+def _published(handler: AuthorHandler, params: Value, value: Any) -> Value:
     """True, None and the id of the message mean that it was delivered."""
     if isinstance(value, channels.PublishResult):
         return value
     return channels.PublishResult(value is not False, value if isinstance(value, str) else None)
 
 
-_RESULTS: Final[Mapping[str, Callable[[Handler, Value, Any], Value]]] = {
+_RESULTS: Final[Mapping[str, Callable[[AuthorHandler, Value, Any], Value]]] = {
     BEFORE: _injections,
     AFTER: _rewritten,
     "state/rollback": _rolled_back,

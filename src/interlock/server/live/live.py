@@ -29,11 +29,11 @@ from interlock.protocols.mcpl.received import Selection, receipt, receive
 from interlock.protocols.mcpl.scopes import Elevate, ElevateResult, Scope
 from interlock.protocols.mcpl.uses import manifest, read_in, spoken
 from interlock.server.live.channels import Channels
-from interlock.server.live.handlers import NOTIFICATIONS, REQUESTS, Handler, LiveHandlers, in_hook
+from interlock.server.live.handlers import NOTIFICATIONS, REQUESTS, AuthorHandler, LiveHandlers, in_hook
 from interlock.server.requests.content import Members
 from interlock.server.requests.framing import Framing
 from interlock.server.requests.listeners import Listeners
-from interlock.server.requests.session import Exchange, Session
+from interlock.server.requests.session import Exchange, ServerSession
 from interlock.server.requests.threads import Threads
 from interlock.signatures import DefinitionError
 from interlock.transports.live_requests import HostKey, HostRequests, OnChunk
@@ -52,7 +52,7 @@ MAX_HOSTS: Final = 4096
 OnFeatures = Callable[[frozenset[str]], Any]
 
 
-class Host:
+class LiveHost:
     """A host that speaks MCPL on one session, and what it enabled."""
 
     __slots__ = ("dialect", "home", "lacks", "selection")
@@ -65,13 +65,13 @@ class Host:
         self.selection = Selection()
 
 
-class Live:
+class LiveFeatures:
     """The feature sets of one server and its hosts."""
 
     def __init__(self, listeners: Listeners, framing: Framing, threads: Threads) -> None:
         self._framing = framing
         self._declared: dict[str, dict[str, Any]] = {}
-        self._hosts: dict[HostKey, Host] = {}
+        self._hosts: dict[HostKey, LiveHost] = {}
         self._requests = HostRequests(listeners)
         listeners.follow_with(self._requests)
         self._functions = LiveHandlers(threads, framing)
@@ -122,7 +122,7 @@ class Live:
             declaration is None or not any(declared_use.startswith(use) for declared_use in declaration["uses"])
         ):
             raise DefinitionError(f"{method} needs server.feature({feature!r}, ..., uses=[{use!r}]) before it")
-        self._functions.add(method, Handler(function, feature, blocking))
+        self._functions.add(method, AuthorHandler(function, feature, blocking))
 
     def on_features(self, callback: OnFeatures) -> None:
         """Call a function with the enabled feature sets after each update."""
@@ -133,7 +133,7 @@ class Live:
         """The feature sets that some host enabled."""
         return frozenset[str]().union(*(host.selection.enabled for host in self._hosts.values()))
 
-    def agree(self, session: Session) -> Members:
+    def agree(self, session: ServerSession) -> Members:
         """Agree on MCPL with a client that offers it. Returns the capabilities that say so, in its place."""
         host = self._host(session.dialect)
         if host is None:
@@ -154,7 +154,7 @@ class Live:
         """A stream for messages of the server was opened."""
         self.channels.on_stream(exchange.caller.owner)
 
-    def _host(self, dialect: mcp_dialect.Dialect) -> Host | None:
+    def _host(self, dialect: mcp_dialect.Dialect) -> LiveHost | None:
         if not self._declared:
             return None
         try:
@@ -164,9 +164,9 @@ class Live:
         if found is None:
             return None
         dialect_ = spoken(self._declared, found[0].dialect)
-        return Host(dialect_, found[1], refused(found[0].manifest, dialect_))
+        return LiveHost(dialect_, found[1], refused(found[0].manifest, dialect_))
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: ServerSession) -> None:
         """Forget a session that is over."""
         if self._hosts.pop(session, None) is not None:
             self.channels.leave(session)
@@ -292,7 +292,7 @@ class Live:
         self._of(exchange)
         self._finish(exchange, msgspec.to_builtins(self.channels.listed()))
 
-    def _of(self, exchange: Exchange) -> Host:
+    def _of(self, exchange: Exchange) -> LiveHost:
         host = self._hosts.get(_key(exchange))
         if host is None and exchange.session is None and len(self._hosts) < MAX_HOSTS:
             host = self._host(exchange.dialect)
@@ -302,7 +302,7 @@ class Live:
             raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a host that speaks MCPL")
         return host
 
-    def _take(self, key: HostKey, host: Host, params: bytes, *, request: bool) -> Mapping[str, FeatureSet]:
+    def _take(self, key: HostKey, host: LiveHost, params: bytes, *, request: bool) -> Mapping[str, FeatureSet]:
         update = read_params(METHODS[UPDATE], params)
         assert isinstance(update, Update)
         declared = self._sound(host.dialect)

@@ -18,7 +18,7 @@ from interlock.protocols.mcpl.inference import (
 )
 from interlock.protocols.mcpl.scopes import ElevateResult, Scope
 from interlock.server.live.handlers import AFTER, BEFORE, OUTGOING
-from interlock.server.live.live import Live, OnFeatures
+from interlock.server.live.live import LiveFeatures, OnFeatures
 from interlock.transports.live_requests import OnChunk
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +28,7 @@ Direction = Literal["outbound", "inbound", "bidirectional"]
 class LiveMethods:
     """The abilities of a server beyond answering calls. Each is off until a host enables it."""
 
-    _live: Live
+    _live: LiveFeatures
 
     # Feature sets and events.
 
@@ -80,7 +80,7 @@ class LiveMethods:
     # Scopes.
 
     @property
-    def scopes(self) -> Live:
+    def scopes(self) -> LiveFeatures:
         """Asks hosts for scopes."""
         return self._live
 

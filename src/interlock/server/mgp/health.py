@@ -45,7 +45,7 @@ class HealthCheck(msgspec.Struct, eq=False):
     passed: bool = True
 
 
-class ServerHealth:
+class HealthReporter:
     """The health of one server, and the handlers that report it."""
 
     def __init__(self, name: str, offers: Offers, calls: Calls, framing: Framing) -> None:

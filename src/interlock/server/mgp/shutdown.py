@@ -25,7 +25,7 @@ from interlock.protocols.mgp.methods import agreed_on, read_params
 from interlock.server.handlers.calls import Calls
 from interlock.server.mgp.agreement import Handler
 from interlock.server.requests.framing import Framing
-from interlock.server.requests.session import Exchange, Session
+from interlock.server.requests.session import Exchange, ServerSession
 from interlock.wire.errors import Fault
 
 STILL_SERVED: Final = frozenset(
@@ -38,7 +38,7 @@ STILL_SERVED: Final = frozenset(
 class Shutdown:
     """The end of one server."""
 
-    def __init__(self, name: str, calls: Calls, framing: Framing, sessions: Iterable[Session]) -> None:
+    def __init__(self, name: str, calls: Calls, framing: Framing, sessions: Iterable[ServerSession]) -> None:
         self._name = name
         self._calls = calls
         self._framing = framing

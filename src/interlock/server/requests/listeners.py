@@ -15,7 +15,7 @@ from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.protocols.mcpl.live import DELIVERY, FILTER, LiveFilter
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 from interlock.server.requests.content import Members
-from interlock.server.requests.session import Exchange, Session
+from interlock.server.requests.session import Exchange, ServerSession
 from interlock.wire.errors import Fault
 
 MAX_STREAMS: Final = 4096
@@ -23,7 +23,7 @@ MAX_URIS: Final = 1000
 UPDATED: Final = "notifications/resources/updated"
 
 
-class Wanted(msgspec.Struct, omit_defaults=True):
+class WantedChanges(msgspec.Struct, omit_defaults=True):
     """The changes that a stream asks for (2026-07-28, Subscriptions: Notification Filter)."""
 
     toolsListChanged: bool = False
@@ -63,22 +63,22 @@ class Listeners:
 
     def __init__(self) -> None:
         self._streams: set[_Stream] = set()
-        self._sessions: set[Session] = set()
+        self._sessions: set[ServerSession] = set()
         self._listener: StreamListener | None = None
         self._changes: dict[tuple[str, str], None] = {}
         """Notifications of this loop turn, in order: a method, and the address for `UPDATED`."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def join(self, session: Session) -> None:
+    def join(self, session: ServerSession) -> None:
         """Notify a session of every list, and of the resources it subscribes to."""
         self._loop = asyncio.get_running_loop()
         self._sessions.add(session)
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: ServerSession) -> None:
         """Forget a session that is over."""
         self._sessions.discard(session)
 
-    def listen(self, exchange: Exchange, granted: Wanted) -> None:
+    def listen(self, exchange: Exchange, granted: WantedChanges) -> None:
         """Open a stream. It is acknowledged first, and stays open until it is cancelled or `close`."""
         if len(self._streams) >= MAX_STREAMS:
             raise Fault("RESOURCE_EXHAUSTED", "too many streams are open", retry_after_ms=5000)

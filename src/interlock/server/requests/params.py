@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from interlock.server.requests.listeners import Wanted
+from interlock.server.requests.listeners import WantedChanges
 from interlock.server.requests.session import Exchange
 from interlock.wire.json_values import decode_json
 
@@ -65,7 +65,7 @@ class List(msgspec.Struct):
 class Listen(msgspec.Struct):
     """`subscriptions/listen`."""
 
-    notifications: Wanted
+    notifications: WantedChanges
 
 
 class SetLevel(msgspec.Struct):

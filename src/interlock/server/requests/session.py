@@ -11,7 +11,7 @@ from interlock.transports.sessions import session as transport_session
 from interlock.transports.sessions.session import SessionChannel
 
 
-class Session(transport_session.TransportSession):
+class ServerSession(transport_session.TransportSession):
     """One session of the handshake era."""
 
     __slots__ = ("level", "subscriptions")
@@ -24,7 +24,7 @@ class Session(transport_session.TransportSession):
         """The addresses of the resources that the client watches."""
 
 
-Exchange: TypeAlias = SessionExchange[Session, AdmittedCaller]
+Exchange: TypeAlias = SessionExchange[ServerSession, AdmittedCaller]
 """A request to a server."""
-Service: TypeAlias = SessionService[Session, AdmittedCaller]
+Service: TypeAlias = SessionService[ServerSession, AdmittedCaller]
 """A server as its transports see it."""

@@ -61,7 +61,7 @@ class Scopes(Protocol):
         """Ask a host for a scope."""
 
 
-class Host(Protocol):
+class RunningServer(Protocol):
     """The server that a function runs in."""
 
     name: str
@@ -140,7 +140,7 @@ class Work(ParkedRequest):
     )
 
     def __init__(
-        self, server: Host, exchange: Exchange, parking: CallParking, given: msgspec.Raw | None = None
+        self, server: RunningServer, exchange: Exchange, parking: CallParking, given: msgspec.Raw | None = None
     ) -> None:
         super().__init__(exchange, parking, lambda: binding_of(exchange))
         self.server = server
